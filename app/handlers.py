@@ -140,7 +140,11 @@ class Worker:
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
         catalog, model = await self._models.catalog(), fields.get("model")
-        return loading.options(catalog.choose(model, name), fields, catalog.projector(fields.get("projector"), model))
+        projector, adapters = (
+            catalog.projector(fields.get("projector"), model),
+            catalog.adapters(fields.get("adapters")),
+        )
+        return loading.options(catalog.choose(model, name), fields, projector, adapters)
 
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         options = await self._load_options(fields)
@@ -217,6 +221,7 @@ class Worker:
         stats["timings"] = {"boot_ms": self._platform.boot_ms, **(stats.get("timings") or {})}
         if model is not None:
             stats["media"] = model.senses
+            stats["lora"] = model.adapters.listing()
             stats["notices"] = [*model.notices, *(getattr(engine, "notices", None) or [])]
             stats["timings"] |= model.timings
             stats["cache"] = model.source_stats()

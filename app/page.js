@@ -29,6 +29,7 @@ import { startLaunch } from "./ui/launch.js";
 import { Loading } from "./ui/loading.js";
 import { nameOf } from "./ui/address.js";
 import { startModels } from "./ui/models.js";
+import { startMcp } from "./ui/mcp/panel.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPrefetch } from "./ui/prefetch.js";
@@ -41,7 +42,9 @@ import { startSidebar } from "./ui/sidebar.js";
 import { say, show, translated } from "./ui/texts.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
+import { offeredIn, startTools } from "./ui/tools.js";
 import { startUpstreams } from "./ui/upstreams.js";
+import { tools } from "./tools/registry.js";
 
 /** @typedef {import("./ui/engine.js").Choice} Choice */
 
@@ -121,6 +124,7 @@ const chat = new Chat({
   second: new SecondModel(engine, loadBeside),
   documents,
   assistant: (chosen) => assistants.current(chosen),
+  tools: offeredIn,
   changed: showChat,
   failed: answerFailed,
 });
@@ -135,6 +139,7 @@ const attachments = startAttachments(engine, {
   changed: () => composer.check(),
   addProjector: () => models.addProjector(),
   load,
+  usesTools: () => offeredIn(chat.conversation.info).length > 0,
 });
 const composer = startComposer({
   send: (text) => chat.send(text, attachments.take()),
@@ -146,6 +151,7 @@ startTransfer({
   imported: () => chat.reload(),
   presets: () => /** @type {HTMLDialogElement} */ (byId("presets-dialog")).showModal(),
 });
+const toolsButton = startTools(chat);
 const sidebar = startSidebar();
 const chatList = startChatList({
   async open(id) {
@@ -202,6 +208,11 @@ startHub({
 const upstreams = startUpstreams({
   wisp: () => engine.wisp(),
   removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
+});
+const mcp = startMcp({
+  wisp: () => engine.wisp(),
+  called: (name) => upstreams.left(`${name}: tools/call`),
+  changed: ({ sources }) => tools.replace("mcp-", sources),
 });
 startCached({
   cached: () => engine.cached(),
@@ -333,6 +344,7 @@ function showChat() {
   composer.setBusy(busy);
   gauge.update();
   assistants.show();
+  toolsButton.show();
   titles.consider();
 }
 
@@ -379,7 +391,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 const firstLoad = loadFirst(firstChoice());
-firstLoad.then(startBridge).then(downloads.resume);
+firstLoad.then(() => startBridge((servers) => void mcp.relay(servers))).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
   notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
   showChat();

@@ -6,6 +6,7 @@
  * resolves to the same engine until `terminate()`. When the worker crashes, the next one gets the same models, and the
  * answers under way go on in it. Requests and answers have OpenAI's shapes. Failed calls reject with a `WispError` (`.code`, `.type`, `.param`, `.error`).
  */
+import { adapterFields } from "./sdk/adapters.js";
 import { absolute } from "./sdk/address.js";
 import { Agents } from "./sdk/agents.js";
 import { Bridge } from "./sdk/bridge.js";
@@ -17,6 +18,8 @@ import { startComputeWorker } from "./sdk/compute.js";
 import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
+import { Mcp } from "./sdk/mcp.js";
+import { withMcp } from "./sdk/mcp_responses.js";
 import { Monitor } from "./sdk/monitor.js";
 import { Quality } from "./sdk/quality.js";
 
@@ -34,6 +37,8 @@ export { WispError };
  * @typedef {object} LoadRequest
  * @property {Model} [model] default: the catalog's default
  * @property {Model} [projector] with which the model sees or hears; default: the catalog's, if it has one
+ * @property {import("./sdk/adapters.js").Adapter | string | Blob | (import("./sdk/adapters.js").Adapter | string | Blob)[]} [lora] LoRA
+ *   adapters and control vectors; `scale`: of requests without `lora`, default 1; `layers`: of a control vector
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true
  * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less
@@ -102,16 +107,21 @@ export class Wisp extends Endpoints {
   /**
    * Lends the page's engine to programs of this machine: `build.py serve --api`.
    * @param {string | URL} url of its WebSocket, with a ticket that is valid once
-   * @param {(ticket: string) => void} [onTicket] gets the ticket for the next connection, for when the page is reloaded
+   * @param {import("./sdk/bridge.js").Listeners} [listeners]
    */
-  static lend(url, onTicket = () => {}) {
-    new Bridge(url, () => Wisp.create(), onTicket);
+  static lend(url, listeners = {}) {
+    const onRelay = (/** @type {import("./sdk/bridge.js").RelayedServer[]} */ servers) => {
+      Mcp.relayed = servers;
+      listeners.onRelay?.(servers);
+    };
+    new Bridge(url, () => Wisp.create(), { ...listeners, onRelay });
   }
 
   /** @param {Connection} connection use `Wisp.create()` */
   constructor(connection) {
     super(connection);
     this.#connection = connection;
+    this.responses = { create: withMcp(this.responses.create, this.mcp) };
   }
 
   /**
@@ -119,8 +129,12 @@ export class Wisp extends Endpoints {
    * the models loaded before still answer.
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
-  load({ model, projector, ...rest } = {}, options = {}) {
-    const files = { model: absolute(model), ...(projector && { projector: absolute(projector) }) };
+  load({ model, projector, lora, ...rest } = {}, options = {}) {
+    const files = {
+      model: absolute(model),
+      ...(projector && { projector: absolute(projector) }),
+      ...adapterFields(lora),
+    };
     return this.#connection.call("load", { ...rest, ...files }, options);
   }
 
@@ -130,8 +144,8 @@ export class Wisp extends Endpoints {
    * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
    */
-  estimate({ model, ...rest } = {}) {
-    return this.#connection.call("estimate", { ...rest, model: absolute(model) });
+  estimate({ model, lora, ...rest } = {}) {
+    return this.#connection.call("estimate", { ...rest, model: absolute(model), ...adapterFields(lora) });
   }
 
   /**
@@ -202,6 +216,9 @@ export class Wisp extends Endpoints {
 
   /** Agents: the model calls tools until it answers. */
   agents = new Agents(this);
+
+  /** Servers of the Model Context Protocol, whose tools agents use. */
+  mcp = new Mcp(new URL(__WISP_ASSETS__.mcp, import.meta.url).href, this.validate.bind(this));
 
   /**
    * `fetch` for the OpenAI API's paths, answered by this engine: `new OpenAI({ baseURL: location.origin + "/v1",

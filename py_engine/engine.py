@@ -129,13 +129,15 @@ class Engine:
         stats: GenerationStats | None = None,
         begun: Begun | None = None,
         media: PromptMedia = NO_MEDIA,
+        scales: Sequence[float] | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
         Closing the generator aborts the request at once. `constraint` limits each token. `stats` is updated as the
         answer grows. Up to `parallel` requests run side by side; more wait. `begun`: the answer's first tokens, which
-        are not yielded; the constraint has advanced past them. `media`: of the prompt. WispError for ids that are
-        neither of the vocabulary nor of the media, and prompts longer than the context.
+        are not yielded; the constraint has advanced past them. `media`: of the prompt. `scales`: of the adapters, in
+        their order; None: the default. WispError for ids that are neither of the vocabulary nor of the media, and
+        prompts longer than the context.
         """
         self._check_ids(prompt_ids, media)
         self.check_generates()
@@ -143,6 +145,7 @@ class Engine:
         seeded = sampling.seeded() if begun is None else replace(sampling, seed=begun.seed).seeded()
         answer = Answer(list(prompt_ids), seeded, limits.max_tokens, limits.stop_ids, constraint, media)
         answer.exact, answer.private = sampling.seed is not None, limits.private
+        answer.scales = self.scales if scales is None else self.plan.adapters.checked(scales)
         answer.stats = self.last = stats or GenerationStats()
         answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
         if begun is not None:
@@ -185,6 +188,15 @@ class Engine:
         sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
         self._generation.prefixes = PrefixStore(open_store(layout), sizes)
         await self._generation.prefixes.blocks()
+
+    @property
+    def scales(self) -> Sequence[float]:
+        """The scale of each LoRA adapter and control vector, of requests that give none."""
+        return self._generation.scales
+
+    @scales.setter
+    def scales(self, scales: Sequence[float]) -> None:
+        self._generation.scales = self.plan.adapters.checked(scales)
 
     def ask_before_growing(self, ask: AskForMemory) -> None:
         """Set the function that grants growth of the caches for more concurrent requests.

@@ -20,6 +20,7 @@ from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
 from py_engine.models.common import rope_factors
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
+from py_engine.plan.adapters import read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
 from py_engine.proof.variants import WrongKernels, check, shaders_of, upload_shaders, variants
@@ -34,22 +35,24 @@ DEFAULT_CONTEXT = 8192  # tokens, or the model's limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the whole context
 CPU = Device(software=True, max_binding=MAX_BYTES, max_buffer=MAX_BYTES)  # the CPU engine as a device of plans
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
+MATRIX_BATCH = 2048  # with subgroup matrices: fewer tokens do not fill their largest tiles
 
 
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     """The plan of a model for a device, or for numpy."""
     n_ctx = _context(parts.header, options.context_length, options.clamp_context)
     factors = await _rope_factors(parts, n_ctx)
-    most = SOFTWARE_BATCH if device is None or device.software else BATCH
+    most = SOFTWARE_BATCH if device is None or device.software else MATRIX_BATCH if device.matrix else BATCH
     batch, media_width = min(options.batch or most, most), 0
     if options.media is not None:
         media_width = options.media.width
         if planner.family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
             batch = max(batch, options.media.tokens)
+    adapters = read_adapters(parts.header, parts.adapters, options.adapters)
     return planner.make_plan(
         parts.header,
         device or CPU,
-        planner.PlanOptions(n_ctx, batch, options.kv_type, factors, media_width=media_width),
+        planner.PlanOptions(n_ctx, batch, options.kv_type, factors, media_width=media_width, adapters=adapters),
     )
 
 

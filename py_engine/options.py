@@ -17,6 +17,14 @@ class MediaOptions:
 
 
 @dataclass(frozen=True)
+class AdapterOptions:
+    """How one LoRA adapter or control vector is loaded."""
+
+    scale: float = 1.0  # of requests that say nothing about adapters
+    layers: tuple[int, int] | None = None  # first and last layer of a control vector; None: all
+
+
+@dataclass(frozen=True)
 class LoadOptions:
     """Options of Engine.load() and Engine.estimate()."""
 
@@ -32,6 +40,7 @@ class LoadOptions:
     clamp_context: bool = False  # lower a context_length above the model's limit to it, instead of an error
     batch: int | None = None  # most tokens of a prefill step; None: the default of the device
     media: MediaOptions | None = None  # None: prompts are text only
+    adapters: tuple[AdapterOptions, ...] = ()  # of the adapters among the files, in order
 
 
 def step_down(options: LoadOptions) -> tuple[LoadOptions, str] | None:

@@ -27,7 +27,7 @@ Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from py_engine.errors import WispError
@@ -73,7 +73,8 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.missing import NEEDS
 from py_engine.models.projectors import families
-from py_engine.plan import media, sampler_ops
+from py_engine.plan import low_rank, media, sampler_ops
+from py_engine.plan.adapters import EMBEDDINGS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
@@ -242,6 +243,7 @@ class PlanOptions:
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
     page: int = PAGE  # positions of a page of the caches
     media_width: int = 0  # values of an embedding of media, if prompts may have any
+    adapters: Adapters = field(default_factory=Adapters)
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -252,6 +254,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
     plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
+    plan.adapters = options.adapters
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
     caches: list[Cache] = []
@@ -274,9 +277,16 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
     if not cfg.causal:
         plan.lazy.add(PREFILL)
+        low_rank.check_used(plan)
         return plan
     head = _decoder(header)
     if options.media_width:
+        if plan.adapters.of(EMBEDDINGS):
+            raise WispError(
+                f"An adapter that changes {EMBEDDINGS} cannot be applied beside a projector. Load one of the two.",
+                "unsupported_adapter",
+                param="lora",
+            )
         deep = natural(header, "n_deepstack_layers")
         media.add_list(prefill, prefill.layer_ends[:deep], options.media_width, cfg.embedding_length)
     plan.lazy |= {name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE) or name.startswith("pool.")}
@@ -293,6 +303,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     all_logits = Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True)
     sampler_ops.add_batch_lists(plan, device, head.output(cfg, weights, all_logits, x))
     plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
+    low_rank.check_used(plan)
     return plan
 
 

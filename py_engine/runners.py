@@ -93,6 +93,9 @@ class Runner(Protocol):
         will follow.
         """
 
+    def set_scales(self, seq: int, scales: bytes) -> None:
+        """Set a sequence's scales of the plan's adapters (Adapters.pack)."""
+
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
         media: MediaBatch | None = None, shift: int | None = None,

@@ -7,19 +7,21 @@ engine.
 
 import hmac
 import json
-import select
-import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
 from app.openai.endpoints import ENDPOINTS, Endpoint
-from tools.connections import WRITE_S, number
+from tools.connections import WRITE_S, is_closed, number
+from tools.mcp_relay import RELAY_KEY, RELAYED, HttpRelay, Relay, received, relay_stdio
+from tools.mcp_servers import Address
 from tools.serve import Handler, Server
 from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
+from tools.web_socket import WebSocket
 
 BODY_LIMIT = 32 << 20  # bytes
 MAX_TICKETS = 32
@@ -41,6 +43,8 @@ class ApiHandler(Handler):
             self._forbid("forbidden_host", f"This server does not answer for the host {host!r}.")
         elif path == "/v1/bridge":
             self._bridge(origin)
+        elif path.startswith(RELAYED):
+            self._relayed(origin, path.removeprefix(RELAYED))
         elif path.startswith("/v1/") or path.strip("/") in API_PATHS:
             self._api(origin)
         elif self.command in ("GET", "HEAD"):
@@ -61,18 +65,72 @@ class ApiHandler(Handler):
             self._forbid("forbidden_origin", "Only a page that this server has opened may lend its engine.")
             return
         self.close_connection = True
-        tab = Tab(self.connection, name)
-        if tab.accept(self.requestline, self.headers):
+        socket, relay = WebSocket(self.connection), self.server.relay
+        if socket.accept(self.requestline, self.headers):
+            tab = Tab(socket, name)
             tab.send({"kind": "ticket", "ticket": self.server.tickets.issue(name)})  # to connect again
+            if relay.servers:
+                tab.send({"kind": "relay", "servers": relay.described(self.headers["Host"])})
             self.server.take(tab)
             try:
                 tab.run()
             finally:
                 self.server.leave(tab)
 
-    def _api(self, origin: str | None) -> None:
+    def _relayed(self, origin: str | None, name: str) -> None:
+        """Relay a request of the page to one of the MCP servers that the command line names."""
+        relay = self.server.relay
+        key = self.headers.get(RELAY_KEY) or parse_qs(urlsplit(self.path).query).get("key", [""])[0]
+        target = relay.servers.get(name)
+        if self._is_foreign(origin) or not _same(key, relay.key):
+            self._forbid("forbidden_origin", "Only a page that this server has opened may use its MCP servers.")
+        elif target is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "not_found", f"The command line names no MCP server {name}.")
+        elif isinstance(target, Address):
+            self._relay_http(target)
+        elif origin is None:  # only browsers open WebSockets, and they say where they come from
+            self._forbid("forbidden_origin", "Only a page may connect to this MCP server.")
+        else:
+            self.close_connection = True
+            socket = WebSocket(self.connection)
+            if socket.accept(self.requestline, self.headers):
+                relay_stdio(socket, target)
+
+    def _relay_http(self, address: Address) -> None:
+        """Repeat the page's request to a server, and pass its answer on."""
+        body = self._body()
+        if body is None:
+            return
+        try:
+            relay = HttpRelay(address)
+        except HTTPException as error:  # of an address that is none
+            self._refuse(HTTPStatus.BAD_GATEWAY, "mcp_unreachable", f"{address.url} is no address: {error}")
+            return
+        try:
+            answer = relay.ask(self, body)
+        except (OSError, HTTPException) as error:
+            what = f"The MCP server at {relay.host} cannot be reached: {error}"
+            self._refuse(HTTPStatus.BAD_GATEWAY, "mcp_unreachable", what)
+            relay.close()
+            return
+        try:
+            self.close_connection = True
+            headers = {"content-type": "application/json", **received(answer), "Connection": "close"}
+            self._begin(answer.status, headers.pop("content-type"), headers)
+            while piece := answer.read1():
+                self.wfile.write(piece)
+        except (OSError, HTTPException):
+            pass  # either side has ended
+        finally:
+            relay.close()
+
+    def _is_foreign(self, origin: str | None) -> bool:
+        """Whether a page of another origin has sent the request."""
         foreign = self.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
-        if foreign or (origin is not None and origin not in self.server.origins):
+        return foreign or (origin is not None and origin not in self.server.origins)
+
+    def _api(self, origin: str | None) -> None:
+        if self._is_foreign(origin):
             self._forbid("forbidden_origin", f"Pages of {origin or 'another origin'} may not use this server.")
             return
         scheme, _, key = self.headers.get("Authorization", "").partition(" ")
@@ -81,18 +139,9 @@ class ApiHandler(Handler):
             what = "The API key is wrong or missing: send the one that build.py serve --api has printed."
             self._refuse(HTTPStatus.UNAUTHORIZED, "invalid_api_key", what)
             return
-        if "Transfer-Encoding" in self.headers:
-            self._refuse(HTTPStatus.LENGTH_REQUIRED, "length_required", "Send the body with a Content-Length.")
+        body = self._body()
+        if body is None:
             return
-        length = number(self.headers.get("Content-Length", "0"))
-        if length > self.server.body_limit:
-            what = f"The body has {length} bytes; {self.server.body_limit} are allowed."
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request_too_large", what)
-            return
-        body = self.rfile.read(length)
-        if len(body) < length:
-            raise ConnectionAbortedError
-        self.connection.settimeout(WRITE_S)
         tab = self.server.wait_for_tab()
         if tab is None:
             what = "No tab has an engine: open the address that build.py serve --api has printed, and try again."
@@ -106,6 +155,22 @@ class ApiHandler(Handler):
             self.close_connection = True
         finally:
             exchange.close()
+
+    def _body(self) -> bytes | None:
+        """The request's body; None, and an error sent, where it has no length or is too long."""
+        if "Transfer-Encoding" in self.headers:
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "length_required", "Send the body with a Content-Length.")
+            return None
+        length = number(self.headers.get("Content-Length", "0"))
+        if length > self.server.body_limit:
+            what = f"The body has {length} bytes; {self.server.body_limit} are allowed."
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request_too_large", what)
+            return None
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise ConnectionAbortedError
+        self.connection.settimeout(WRITE_S)
+        return body
 
     def _relay(self, exchange: Exchange) -> None:
         """Relay the answer. Pull a piece only when the client has read the one before."""
@@ -148,12 +213,7 @@ class ApiHandler(Handler):
 
     def _is_disconnected(self) -> bool:
         """Whether the client has closed its connection."""
-        if not select.select([self.connection], [], [], 0)[0]:
-            return False
-        try:
-            return not self.connection.recv(1, socket.MSG_PEEK)
-        except OSError:
-            return True
+        return is_closed(self.connection)
 
     def _forbid(self, code: str, message: str) -> None:
         self._refuse(HTTPStatus.FORBIDDEN, code, message)
@@ -254,6 +314,7 @@ class ApiServer(Server):
         super().__init__(root, port, headers=headers, mounts=mounts)
         self.key = f"wisp-{token_urlsafe(24)}"
         self.tickets = Tickets()
+        self.relay = Relay({})
         self.say: Callable[[str], None] = lambda _: None  # tells the user
         self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
         self.origins = {f"http://{host}" for host in self.hosts}

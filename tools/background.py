@@ -15,6 +15,7 @@ from playwright.sync_api import sync_playwright
 from tools.api import BACKGROUND, ApiServer
 from tools.chat import exit_status, open_browser, open_page
 from tools.failure import Failure
+from tools.mcp_servers import servers_of
 from tools.paths import DIST, cache_dir
 from tools.serve import has_desktop, open_port
 
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-open", action="store_true")
     parser.add_argument("--model")
+    parser.add_argument("--mcp", action="append", default=[])
     options = parser.parse_args(arguments)
     try:
         return exit_status(lambda: _serve(options))
@@ -49,6 +51,7 @@ def main(arguments: list[str]) -> int:
 def _serve(options: argparse.Namespace) -> None:
     server = open_port(DIST, options.port, ApiServer)
     assert isinstance(server, ApiServer)
+    server.relay.servers = servers_of(options.mcp)
     server.start()
     print(f"Serving {server.url}", flush=True)
     print(f"API: {server.url}v1", flush=True)

@@ -1,5 +1,7 @@
 """Ask the page's model from the terminal: open the page in headless Chromium and stream the answer to stdout.
 
+With --tools, the model may call tools of MCP servers, each call with the user's leave.
+
 `build.py chat` runs this in the virtual environment, which has Playwright.
 """
 
@@ -14,10 +16,13 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
+from tools.api import ApiServer
 from tools.browser import launch_options
 from tools.failure import Failure, plain
+from tools.mcp_servers import Target, servers_of
 from tools.paths import DIST, cache_dir
-from tools.serve import Server
+from tools.person import Person, tell
+from tools.serve import HOST
 
 PORT = 8017  # the same each time, if it is free: the browser caches downloaded models per origin
 BAR = 30  # characters
@@ -40,6 +45,39 @@ ASK = """async ({model, file, prompt, maxTokens, temperature}) => {
 }"""
 
 
+ASK_WITH_TOOLS = """async ({ model, file, prompt, maxTokens, temperature, servers }) => {
+  const { Wisp } = await import("/wisp.js");
+  try {
+    const engine = await Wisp.create({ onProgress: (progress) => wispProgress(progress) });
+    const several = servers.length > 1; // then their tools need names that differ
+    const connect = ({ name, url, headers }) =>
+      engine.mcp.connect(url, { name: several ? name : "", headers, onInput: (question) => wispQuestion(question) });
+    const connected = await Promise.all(servers.map(connect));
+    await engine.load({ model: file ? document.querySelector("#chat-file").files[0] : model ?? undefined });
+    await wispProgress(null);
+    const asking = (tool) => async (given, options) => {
+      if (!(await wispAllow(tool.function.name, given))) throw new Error("The user does not allow this call.");
+      return tool.run(given, options);
+    };
+    const tools = [];
+    for (const tool of connected.flatMap((server) => server.tools)) {
+      const reason = await engine.mcp.unusable(tool);
+      if (reason) await wispLeftOut(tool.function.name, reason);
+      else tools.push({ ...tool, run: asking(tool) });
+    }
+    const messages = [{ role: "user", content: prompt }];
+    const onEvent = (event) => event.type === "result" && wispResult(event.content);
+    const { message, ended } = await engine.agents.run({
+      messages, tools, max_tokens: maxTokens, temperature, parallel_tool_calls: false, onEvent,
+    });
+    await wispText(message.content ?? "");
+    return ended === "tokens" && !message.content ? "The answer has no text within --max-tokens." : null;
+  } catch (error) {
+    return error.message;
+  }
+}"""
+
+
 def main(arguments: list[str]) -> int:
     """Answer one prompt; return the exit status."""
     parser = argparse.ArgumentParser()
@@ -47,6 +85,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--model")
     parser.add_argument("--max-tokens", type=int)
     parser.add_argument("--temperature", type=float)
+    parser.add_argument("--tools", nargs="+", default=[])
+    parser.add_argument("--yes", action="store_true")
     options = parser.parse_args(arguments)
 
     def ask() -> None:
@@ -78,8 +118,16 @@ def _ask(playwright: Playwright, options: argparse.Namespace) -> None:
         "maxTokens": options.max_tokens,
         "temperature": options.temperature,
     }
-    with engine_page(playwright, file) as page:
-        problem = page.evaluate(ASK, given)
+    servers = servers_of(options.tools)
+    with engine_page(playwright, file, servers) as (page, server):
+        if servers:
+            person = Person(allow_all=options.yes)
+            page.expose_function("wispAllow", person.allow)
+            page.expose_function("wispQuestion", person.answer)
+            page.expose_function("wispResult", person.show)
+            page.expose_function("wispLeftOut", lambda tool, reason: tell(f"Without {tool}: {reason}"))
+            given["servers"] = server.relay.described(f"{HOST}:{server.server_address[1]}")
+        problem = page.evaluate(ASK_WITH_TOOLS if servers else ASK, given)
     print()
     if problem:
         raise Failure(problem)
@@ -91,16 +139,23 @@ def file_of(model: str | None) -> Path | None:
 
 
 @contextmanager
-def engine_page(playwright: Playwright, file: Path | None) -> Iterator[Page]:
-    """Serve dist/ and open it in a headless browser whose profile outlives the run, so that models stay stored."""
+def engine_page(
+    playwright: Playwright, file: Path | None, servers: dict[str, Target] | None = None
+) -> Iterator[tuple[Page, ApiServer]]:
+    """Serve dist/ and open it in a headless browser whose profile outlives the run, so that models stay stored.
+
+    The page may use the MCP servers.
+    """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            server, profile = Server(DIST, PORT).start(), str(cache_dir("chat-profile"))
+            server, profile = ApiServer(DIST, PORT), str(cache_dir("chat-profile"))
         except OSError:
-            server, profile = Server(DIST, 0).start(), folder
+            server, profile = ApiServer(DIST, 0), folder
+        server.relay.servers = servers or {}
+        server.start()
         context = open_browser(playwright, profile, folder)
         try:
-            yield open_page(context, server.url, file)
+            yield open_page(context, server.url, file), server
         finally:
             context.close()
             server.shutdown()

@@ -9,7 +9,7 @@ python3 build.py lint                             run the linters, type checkers
 python3 build.py format                           format the sources
 python3 build.py bench [--peer] [--json FILE]     measure; --help lists its options
 python3 build.py faults [--minutes N] [--seed S]  live through faults of the GPU, the browser and the network
-python3 build.py chat "PROMPT"                    ask the page's model from the terminal
+python3 build.py chat "PROMPT" [--tools SERVER]   ask the page's model from the terminal
 python3 build.py eval FILE [--model M] [--base M] perplexity, KL divergence or multiple-choice questions
 """
 
@@ -57,6 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--no-open", action="store_true", help="do not open a browser")
     serve.add_argument("--api", action="store_true", help="serve the OpenAI API too, answered by a tab's engine")
     serve.add_argument("--model", help="with --api: the model that a headless browser loads while no tab answers")
+    serve.add_argument(
+        "--mcp",
+        action="append",
+        default=[],
+        metavar="NAME=SERVER",
+        help="with --api: an MCP server for the pages: its address, its command, or a file of them",
+    )
     serve.set_defaults(run=_serve)
     dev = commands.add_parser("dev", help="serve, rebuild what changes and reload the page")
     dev.add_argument("--port", type=int, help="the port to serve on (default: the first free one from 8000 on)")
@@ -79,6 +86,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     chat.add_argument("--max-tokens", type=int, default=256)
     chat.add_argument("--temperature", type=float, default=0.0)
+    chat.add_argument(
+        "--tools",
+        nargs="+",
+        default=[],
+        metavar="SERVER",
+        help="MCP servers whose tools the model may call: NAME=ADDRESS, NAME=COMMAND or a JSON file of them",
+    )
+    chat.add_argument("--yes", action="store_true", help="run the tools without asking before each call")
     chat.set_defaults(run=_chat)
     return parser
 
@@ -88,6 +103,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     if options.api:
         arguments = [*_server_arguments(options), *(["--model", options.model] if options.model else [])]
+        arguments += [argument for named in options.mcp for argument in ("--mcp", named)]
         return _in_environment(["-m", "tools.background", *arguments])
     serve.serve(dist.build(), options.port, open_browser=not options.no_open)
     return 0
@@ -155,7 +171,10 @@ def _with_npm(arguments: list[str]) -> int:
 
 def _chat(options: argparse.Namespace) -> int:
     arguments = [options.prompt, "--max-tokens", str(options.max_tokens), "--temperature", str(options.temperature)]
-    return _in_environment(["-m", "tools.chat", *arguments, *(["--model", options.model] if options.model else [])])
+    arguments += ["--model", options.model] if options.model else []
+    arguments += ["--yes"] if options.yes else []
+    arguments += ["--tools", *options.tools] if options.tools else []
+    return _in_environment(["-m", "tools.chat", *arguments])
 
 
 def _in_environment(arguments: list[str]) -> int:

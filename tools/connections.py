@@ -2,6 +2,7 @@
 
 import http.server
 import io
+import select
 import socket
 import threading
 import time
@@ -121,6 +122,16 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing: the terminal shows the address alone."""
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side has closed a connection."""
+    if not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def number(text: str) -> int:

@@ -19,7 +19,7 @@ from watchfiles import watch
 
 from tools import dist
 from tools.failure import Failure, say
-from tools.headers import ARTIFACT, HEADERS
+from tools.headers import HEADERS, SANDBOXES
 from tools.paths import ROOT
 from tools.serve import Handler, Server, has_desktop, open_port
 
@@ -57,7 +57,7 @@ class DevHandler(Handler):
             self._events()
         elif path == MODULE:
             self._text(RELOAD.encode(), "text/javascript; charset=utf-8")
-        elif (file := self._file()) is not None and file.suffix == ".html" and file.name != ARTIFACT:
+        elif (file := self._file()) is not None and file.suffix == ".html" and file.name not in SANDBOXES:
             tag = f'<script type="module" src="{MODULE}"></script></head>'
             self._text(file.read_bytes().replace(b"</head>", tag.encode(), 1), "text/html; charset=utf-8")
         elif file is not None and file == self.server.root / "sw.js":

@@ -1,9 +1,9 @@
 """Make dist/: everything the page needs, as files that any static host can serve.
 
-index.html, bench.html, artifact.html, notices.html, wisp.js, prompt-api.js, wisp-chat.js, sw.js and the manifest keep
-their names. All other files are under assets/ and have a part of their SHA-256 in their name: they can be cached for
-ever, and builds never mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts that send them with a
-Content-Encoding.
+index.html, bench.html, signed-in.html, artifact.html, code.html, notices.html, wisp.js, prompt-api.js, wisp-chat.js,
+sw.js and the manifest keep their names. All other files are under assets/, with a part of their SHA-256 in their name:
+they can be cached for ever, and builds never mix. Beside a file, FILE.br and FILE.gz are the same compressed, for hosts
+that send them with a Content-Encoding.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tools.compressed import BEST, QUICK, compressed
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, say
 from tools.fonts import with_fonts
-from tools.headers import ARTIFACT, ARTIFACT_PAGE_CSP, PAGE_CSP, headers_file, with_policy
+from tools.headers import PAGE_CSP, SANDBOXES, headers_file, with_policy
 from tools.npm import ensure_node_modules
 from tools.paths import DIST, ROOT, STATIC
 from tools.snapshot import imported, snapshot
@@ -28,6 +28,7 @@ from tools.snapshot import imported, snapshot
 # Bundle -> its entry point. Pages refer to it by this path.
 PAGES = {
     "page": "app/page.js",
+    "signed-in": "app/ui/mcp/signed_in.js",
     "style": "static/style.css",
     "bench": "bench/page.js",
     "bench-style": "bench/bench.css",
@@ -41,9 +42,12 @@ PAGES = {
     "mermaid": "app/ui/answer/mermaid_frame.js",
     "monitor": "app/ui/monitor/panel.js",
     "monitor-style": "app/ui/monitor/monitor.css",
+    "code-worker": "app/tools/sandbox/worker.js",
 }
-SCRIPTS = {"mermaid"}  # bundles that are no modules
-ON_USE = {"highlight-all", "mermaid"}  # large and seldom used: the service worker caches them when they are first used
+SANDBOX = ROOT / "app" / "tools" / "sandbox"  # its Python runs in an interpreter of its own
+SCRIPTS = {"mermaid", "code-worker"}  # bundles that are no modules
+# Large or seldom used: the service worker caches them when they are first used.
+ON_USE = {"highlight-all", "mermaid", "code-worker"}
 MADE = "WISP_DIST_IS_MADE"  # in the environment: whoever started this process has just made dist/
 FOR_INSTALLATION = re.compile(r"^screenshots/|-512\.png$")
 VERSION = "__WISP_VERSION__"  # the placeholder for Wisp's version in pages
@@ -100,10 +104,16 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
         "downloads": site.add_hashed("assets", "downloads.js", bundles["downloads"].encode()),
         "grammar": site.add_hashed("assets", "grammar.js", bundles["grammar"].encode()),
         "media": site.add_hashed("assets", "media.js", bundles["media"].encode()),
+        "mcp": site.add_hashed("assets", "mcp.js", bundles["mcp"].encode()),
         "cpu": _add_cpu_engine(site, bundles["compute"], archive),
     }
     on_use += [path for path in site.files if path.endswith(".wasm") and "/cpu-" in path]  # a browser uses one
+    on_use.append(str(assets["mcp"]))  # for those who use tools of other servers
     on_use += _add_static(site)
+    on_use += [
+        site.add_hashed("assets", path.name, path.read_bytes(), path.relative_to(ROOT).as_posix())
+        for path in sorted(SANDBOX.glob("*.py"))
+    ]
     offline = [path for path in site.files if path not in on_use]  # the service worker caches these, not the models
     models = _add_models(site, archive)
     assets["catalog"] = models
@@ -129,11 +139,11 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     version = pyproject()["project"]["version"]
     licences = notices.page(notices.notices(packages, sources, wheels), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
-    for name in ("index.html", "bench.html", ARTIFACT, "manifest.webmanifest"):
+    for name in ("index.html", "bench.html", "signed-in.html", *SANDBOXES, "manifest.webmanifest"):
         if (STATIC / name).exists():
             text = site.rewritten((STATIC / name).read_text(encoding="utf-8")).replace(VERSION, version)
             if name.endswith(".html"):
-                text = with_policy(text, ARTIFACT_PAGE_CSP if name == ARTIFACT else PAGE_CSP)
+                text = with_policy(text, SANDBOXES.get(name, PAGE_CSP))
             offline.append(site.add(name, text.encode()))
     if "sw" in bundles:
         digest = hashlib.sha256()
@@ -167,6 +177,7 @@ def _bundles() -> tuple[dict[str, str], list[str]]:
         ("compute", "py_engine/cpu/compute_worker.js", "esm"),
         ("grammar", "app/answers/grammar.js", "esm"),
         ("media", "py_engine/media/media.js", "esm"),
+        ("mcp", "app/mcp/client.js", "esm"),
         ("sw", "app/sw.js", "iife"),
         ("sw", "static/sw.js", "iife"),
     ]
@@ -200,6 +211,9 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
             whole_numpy = site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data)
             data, left_out["numpy"] = python_parts.start_of_numpy(wheel, started)
         parts.append(site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data))
+    # The sandbox starts a Python of its own, with all modules.
+    site.moved |= {"node_modules/pyodide/": folder, "numpy.whl": whole_numpy}
+    site.moved["regex.whl"] = next(part for part in parts if "/regex-" in part)
     archive, packages = python_parts.start_of_archive(members, started, left_out)
     assets: dict[str, object] = {
         "pyodide": folder,

@@ -68,7 +68,7 @@ def _evaluate(playwright: Playwright, options: argparse.Namespace, text: str) ->
         "questions": options.input.suffix == ".jsonl",
         "contextLength": options.context,
     }
-    with engine_page(playwright, file) as page:
+    with engine_page(playwright, file) as (page, _):
         found: dict[str, Any] = page.evaluate(EVALUATE, given)
     if "error" in found:
         raise Failure(found["error"])

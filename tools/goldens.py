@@ -5,8 +5,9 @@ from pathlib import Path
 from tools.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
-# Folders with vocabularies, with shards, with models for media, and of the architecture that docs/python.md adds
-OTHERS = ("vocab", "split", "vision", "plamo")
+# Folders with vocabularies, with shards, with models for media, with adapters, and of the architecture that
+# docs/python.md adds
+OTHERS = ("vocab", "split", "vision", "lora", "plamo")
 
 
 def text_models_with_media() -> list[Path]:
@@ -17,6 +18,11 @@ def text_models_with_media() -> list[Path]:
 def golden_models() -> list[Path]:
     """The golden files that hold a whole text model each."""
     return sorted(p for p in GOLDEN.glob("*/*.gguf") if p.parent.name not in OTHERS)
+
+
+def adapters_of(model: Path) -> list[Path]:
+    """The golden adapters for a golden model, in the order in which they are loaded; none if it has none."""
+    return sorted((GOLDEN / "lora").glob(f"lora-{model.stem}.*.gguf"))
 
 
 def golden_projectors() -> list[Path]:

@@ -2,7 +2,8 @@
 
 A host that sends none still gets the policy of the pages' own <meta>, PAGE_CSP; only frame-ancestors does not work
 there (app/ui/unframed.js). Hosts that read a _headers file, such as Netlify and Cloudflare Pages, get all of them.
-artifact.html, which shows what a model wrote, has a policy of its own: scripts, but no address.
+artifact.html, which shows what a model wrote, and code.html, which runs it, have policies of their own: scripts, but no
+address.
 """
 
 from collections.abc import Iterable
@@ -14,11 +15,16 @@ PAGE_CSP = (
     "base-uri 'none'; form-action 'none'"
 )
 CSP = f"{PAGE_CSP}; frame-ancestors 'none'"
-ARTIFACT = "artifact.html"
 ARTIFACT_PAGE_CSP = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
     "media-src data: blob:; base-uri 'none'; form-action 'none'"
 )
+# Workers and modules are blobs, which the page hands in; Python is WebAssembly.
+CODE_PAGE_CSP = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; worker-src blob:; base-uri 'none'; "
+    "form-action 'none'"
+)
+SANDBOXES = {"artifact.html": ARTIFACT_PAGE_CSP, "code.html": CODE_PAGE_CSP}  # pages of what a model wrote
 HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -35,9 +41,9 @@ REVALIDATED = "no-cache"  # all others
 
 def headers_of(name: str) -> dict[str, str]:
     """Return the headers of the file of dist/ with that name."""
-    if name != ARTIFACT:
+    if name not in SANDBOXES:
         return HEADERS
-    policy = f"{ARTIFACT_PAGE_CSP}; frame-ancestors 'self'"
+    policy = f"{SANDBOXES[name]}; frame-ancestors 'self'"
     return {**HEADERS, "Content-Security-Policy": policy, "Connection-Allowlist": "()"}  # () also ends WebRTC
 
 

@@ -11,6 +11,7 @@ from tools.failure import run
 from tools.paths import ROOT, site_packages, venv_python
 
 OWN_PACKAGES = ("app", "py_engine")
+NOT_OURS = "app/tools/"  # Python of the sandbox, which is another interpreter
 # Importing the whole `gguf` package costs 0.8 s and needs PyYAML and tqdm; these modules import each other only.
 GGUF_MODULES = ("constants.py", "quants.py", "lazy.py")
 EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time, so that equal contents give equal bytes
@@ -45,7 +46,9 @@ def _members() -> Iterator[tuple[str, bytes]]:
 
 def _tree(folder: Path, prefix: str, pattern: str) -> Iterator[tuple[str, bytes]]:
     for path in folder.rglob(pattern):
-        yield f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+        name = f"{prefix}/{path.relative_to(folder).as_posix()}"
+        if not name.startswith(NOT_OURS):
+            yield name, path.read_bytes()
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:

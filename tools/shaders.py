@@ -24,13 +24,15 @@ from typing import NamedTuple
 from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import WispError
+from py_engine.files.adapter_header import prefixed
 from py_engine.files.gguf_header import Header, parse
 from py_engine.gpu import repack
 from py_engine.plan import kernels
+from py_engine.plan.adapters import Adapters, read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.tuning import read_rate
 from tools.failure import Failure
-from tools.goldens import golden_models, golden_projectors, text_models_with_media
+from tools.goldens import GOLDEN, adapters_of, golden_models, golden_projectors, text_models_with_media
 from tools.npm import node
 from tools.paths import NODE_MODULES, ROOT, cache_dir
 
@@ -42,6 +44,7 @@ WAIT_S = 120.0  # for a batch; it takes a second or two
 ATTEMPTS = 4
 REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # file types of the models of real sizes
 N_CTX = 256  # tokens
+WITH_ADAPTERS = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 
 
@@ -78,25 +81,39 @@ class Invalid(NamedTuple):
         return f"{self.label}\n    line {self.line}: {self.message}\n    {self.text.strip()}"
 
 
-def headers_of(models: Iterable[Path]) -> Iterator[Header]:
-    """The headers of the named files. If none is named: of the golden models, and of bench/shapes.py's."""
-    chosen = list(models)
+class Model(NamedTuple):
+    """A model's header, and the adapters that are loaded beside it."""
+
+    header: Header
+    adapters: Adapters
+
+
+def models_of(files: Iterable[Path]) -> Iterator[Model]:
+    """The named files. If none is named: the golden models, also with adapters, and bench/shapes.py's."""
+    chosen = list(files)
     for path in chosen or [*golden_models(), *golden_projectors(), *text_models_with_media()]:
-        data = path.read_bytes()
-        yield parse(data, len(data))
+        yield Model(_header(path), Adapters())
     if not chosen:
+        adapters = [prefixed(_header(path), i) for i, path in enumerate(adapters_of(WITH_ADAPTERS))]
+        header = _header(WITH_ADAPTERS)
+        yield Model(header, read_adapters(header, adapters, ()))
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
-            yield shapes.header(shape, type)
+            yield Model(shapes.header(shape, type), Adapters())
         for encoder in encoder_shapes.SHAPES.values():
-            yield encoder_shapes.header(encoder)
+            yield Model(encoder_shapes.header(encoder), Adapters())
+
+
+def _header(path: Path) -> Header:
+    data = path.read_bytes()
+    return parse(data, len(data))
 
 
 def expanded(models: Iterable[Path]) -> Iterator[Shader]:
     """Yield each distinct shader of the models' plans, in every setup."""
-    headers = list(headers_of(models))
+    found = list(models_of(models))
     seen: set[bytes] = set()
     for setup in SETUPS:  # the outer loop: models of one setup share shaders, which `expand` caches
-        for shader in itertools.chain(_of_device(setup.device), *(_of_model(header, setup) for header in headers)):
+        for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup) for model in found)):
             digest = hashlib.sha256(shader.code.encode()).digest()
             if digest not in seen:
                 seen.add(digest)
@@ -109,9 +126,11 @@ def _of_device(device: Device) -> Iterator[Shader]:
         yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
 
 
-def _of_model(header: Header, setup: Setup) -> Iterator[Shader]:
-    device = setup.device
-    options = planner.PlanOptions(N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header))
+def _of_model(model: Model, setup: Setup) -> Iterator[Shader]:
+    device, header = setup.device, model.header
+    options = planner.PlanOptions(
+        N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header), adapters=model.adapters
+    )
     try:
         plan = planner.make_plan(header, device, options)
     except WispError:  # this model's rows do not fit a q8_0 cache
@@ -176,7 +195,7 @@ def sources_digest() -> str:
     """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
     digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
     files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl")]
-    files += [*golden_models(), *golden_projectors()]
+    files += [*golden_models(), *golden_projectors(), *adapters_of(WITH_ADAPTERS)]
     files += [*(ROOT / "bench").glob("*shapes.py"), VALIDATOR, Path(__file__)]
     for path in sorted(files):
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())

@@ -13,7 +13,7 @@ from typing import Any
 from tools.paths import ROOT
 
 LANGUAGES = ROOT / "app" / "language"
-FOLDERS = ("app/ui", "app/hub", "app/retrieval")
+FOLDERS = ("app/ui", "app/hub", "app/retrieval", "app/tools")
 INDEX = ROOT / "static" / "index.html"
 CATALOG = ROOT / "static" / "models" / "catalog.json"
 # Notices of the engine. Its errors are not translated: the API has them in English.
@@ -40,7 +40,12 @@ ENGLISH = re.compile(
     r"^(?:Wisp(?: Mini)?$|Bearer |Question: |Cite the source|Answer the question using|The style sheet \{\}|<!doctype"
     r"|(?:Gemma|Llama|Granite|Nomic)\b|English$|Deutsch$|Español$|Français$)"
 )
-ENGLISH_FILES = {"app/ui/examples.js", "app/ui/markdown.js", "app/ui/unframed.js", "app/retrieval/search.js"}
+ENGLISH_FILES = {
+    "app/ui/examples.js", "app/ui/markdown.js", "app/ui/unframed.js", "app/retrieval/search.js",
+    # texts for models, and for who writes a tool
+    "app/tools/code.js", "app/tools/registry.js", "app/tools/sandbox/limits.js", "app/tools/sandbox/worker.js",
+    "app/ui/chats/agent.js", "app/ui/chats/steps.js", "app/ui/web_mcp.js",
+}  # fmt: skip
 # Names of keys in keyboard events, and of a type in drag events.
 EVENT_NAMES = {
     "Control", "Ctrl", "Meta", "Shift", "Escape", "Enter", "Tab", "Home", "End",

@@ -191,6 +191,58 @@ void head_products_work(const head_products_call *r, u32 chunk, u32 chunks, u8 *
   }
 }
 
+// -- what adapters add to products (py_engine/plan/low_rank.py)
+
+typedef struct {
+  u32 y, rows, b, h, adapter;
+  f32 factor;
+} Entry; // of wgsl/add_low_rank.wgsl
+
+// A token's scale of an adapter: 0 before the first position where the adapter counts.
+INLINE f32 adapter_scale(u32 state, u32 per_token, u32 scales, u32 adapters, u32 adapter, u32 m) {
+  const f32 *found = ROW(scales, 2 * adapters, sequence(state, per_token, m)) + 2 * adapter;
+  return (f32)position(state, per_token, m) >= found[1] ? found[0] : 0;
+}
+
+u32 add_low_rank_chunks(const add_low_rank_call *r) {
+  const u32 tokens = r->last ? 1 : batch_size(r->state);
+  return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * r->count * tokens));
+}
+
+// A chunk has rows of the result, so that no two add to the same one.
+void add_low_rank_work(const add_low_rank_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const Format *f = &formats[r->type];
+  const u32 n = r->last ? 1 : batch_size(r->state), begun = r->last ? batch_size(r->state) - 1 : 0;
+  const u32 begin = r->first + part_begin(r->rows, chunk, chunks), end = r->first + part_begin(r->rows, chunk + 1, chunks);
+  for (u32 i = 0; i < r->count; i++) {
+    const Entry *e = AT(Entry, r->entries) + i;
+    const u32 from = MAX(begin, e->y), to = MIN(end, e->y + e->rows);
+    if (from >= to) continue;
+    const u32 lo = e->b + from - e->y, hi = lo + to - from; // rows of B
+    const Output o = {r->y, r->y_stride, from, 1, 0};
+    for (u32 m = 0; m < n; m++) {
+      const f32 scale = e->factor * adapter_scale(r->state, r->per_token, r->scales, r->adapters, e->adapter, begun + m);
+      if (scale == 0) continue;
+      const u8 *x = (const u8 *)(ROW(r->h, r->h_stride, m) + e->h), *const rows[TILE] = {x, x, x, x};
+      for (u32 p = lo / 4; p < UP(hi, 4); p++) {
+        v128_t sums[TILE];
+        panel_product(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, rows, 1, 1, sums, (f32 *)scratch);
+        write_panel(&o, wasm_f32x4_mul(sums[0], splat(scale)), m, 4 * p, lo, hi);
+      }
+    }
+  }
+}
+
+u32 add_direction_chunks(const add_direction_call *r) { return batch_size(r->state) > 0; }
+
+void add_direction_work(const add_direction_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const f32 scale = adapter_scale(r->state, r->per_token, r->scales, r->adapters, r->adapter, m);
+    f32 *x = ROW(r->x, r->x_stride, m);
+    for (u32 k = 0; k < r->cols; k++) x[k] += scale * AT(f32, r->direction)[k];
+  }
+}
+
 // -- experts
 
 // The number of groups: of tiles of a sorted batch, else of the chosen experts of every token.

@@ -23,7 +23,7 @@ alias Output = vec4<f16>;
 #else
 alias Output = vec4f;
 #endif
-@bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
+@bind var<storage, read_write> y: array<Output>; // (n, y_stride)
 
 #if F16
 alias h4 = vec4<f16>;
@@ -33,7 +33,7 @@ alias h4 = vec4f;
 
 const PAD = VECS + 1u; // row pitch: one more than VECS, against bank conflicts
 const ROWS = G * TQ;
-const LANES = WG / VECS; // rows that are summed in parallel
+const LANES = WG / VALUE_VECS; // rows that are summed in parallel
 const ROWS_PER_LANE = (ROWS + LANES - 1u) / LANES;
 const SCORE_LANES = WG / TS;
 const SCORES_PER_LANE = (ROWS + SCORE_LANES - 1u) / SCORE_LANES;
@@ -47,8 +47,9 @@ var<workgroup> row_rescale: array<f32, ROWS>;
 
 fn load_tile(values: bool, s0: u32, end: u32, head: u32, t: u32) {
   let page = tile_page(s0);
-  for (var i = t; i < TS * VECS; i += WG) {
-    kv[i / VECS * PAD + i % VECS] = h4(cached_vector(values, page, s0 + i / VECS, end, head / SHARE, i % VECS));
+  let vecs = select(VECS, VALUE_VECS, values);
+  for (var i = t; i < TS * vecs; i += WG) {
+    kv[i / vecs * PAD + i % vecs] = h4(cached_vector(values, page, s0 + i / vecs, end, head / SHARE, i % vecs));
   }
 }
 
@@ -64,7 +65,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = t; i < ROWS * VECS; i += WG) {
     let row = i / VECS;
     let m = min(m0 + row / G, state.n - 1u);
-    qs[row * PAD + i % VECS] = h4(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + i % VECS] * p.scale);
+    qs[row * PAD + i % VECS] = h4(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + i % VECS] * p.scale);
   }
   if (t < ROWS) {
 #if SINKS
@@ -75,8 +76,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     row_sum[t] = 0.0;
 #endif
   }
-  let lane = t / VECS;
-  let c = t % VECS;
+  let lane = t / VALUE_VECS;
+  let c = t % VALUE_VECS;
   let s = t % TS;
   var sums: array<vec4f, ROWS_PER_LANE>;
   let begin = visible(m0).x / TS * TS; // skips tiles that no row sees
@@ -138,14 +139,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
   }
-  let y_stride = (p.n_head_kv * SHARE * G * HEAD_DIM + 31u) / 32u * 8u;
   if (lane < LANES) {
     for (var r = 0u; r < ROWS_PER_LANE; r++) {
       let row = r * LANES + lane;
       let m = m0 + row / G;
       if (row < ROWS && m < state.n) {
-        let q_head = head * G + row % G;
-        y[m * y_stride + q_head * VECS + c] = Output(sums[r] / row_sum[row]);
+        let q_head = (p.head0 + head) * G + row % G;
+        y[m * (p.y_stride / 4u) + q_head * VALUE_VECS + c] = Output(sums[r] / row_sum[row]);
       }
     }
   }

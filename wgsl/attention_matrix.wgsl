@@ -8,6 +8,7 @@
 // then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
 #param HEAD_DIM
 #param DIM // HEAD_DIM, rounded up to whole matrices; what is added is zeros
+#param VDIM // VALUE_DIM, likewise
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
 #param ROWS // TQ * G, rounded up to whole strips
@@ -26,18 +27,20 @@ alias Output = f16;
 #else
 alias Output = f32;
 #endif
-@bind var<storage, read_write> y: array<Output>; // (n, n_head * HEAD_DIM padded to 32)
+@bind var<storage, read_write> y: array<Output>; // (n, y_stride)
 
 const WG = ROWS / STRIP * LANES;
 const DIM_VECS = DIM / 4u;
+const VDIM_VECS = VDIM / 4u;
 const PITCH = DIM + 8u; // the pitches are padded against bank conflicts
+const V_PITCH = VDIM + 8u;
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
 const ROW_LANES = 4u; // lanes that share a row of scores
 const SLACK = 6.0; // a row's scores may exceed its reference by this much before the sums are rescaled
 
 var<workgroup> ks: array<f16, TS * PITCH>;
-var<workgroup> vs: array<f16, TS * PITCH>;
+var<workgroup> vs: array<f16, TS * V_PITCH>;
 var<workgroup> scores: array<f32, ROWS * S_PITCH>; // also sums, SIDE columns at a time
 var<workgroup> weights: array<f16, ROWS * P_PITCH>;
 var<workgroup> row_factor: array<f32, ROWS>; // that a row's sums are multiplied with
@@ -46,6 +49,13 @@ var<workgroup> needs_rescale: array<u32, 4>;
 
 // Four dimensions of the key or value at position s of `page`, or at the last one: what is masked must be finite, no more.
 fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
+#if NOPE
+  let row = min(s, end - 1u);
+  if (values || c < NOPE / 4u) {
+    return vec4<f16>(expanded[expanded_at(values, row, head) + c]);
+  }
+  return vec4<f16>(cached_key(row_in(page, row) * (ROW / 4u) + c - NOPE / 4u, page));
+#else
   if (DIM != HEAD_DIM && c >= VECS) {
     return vec4<f16>();
   }
@@ -60,6 +70,7 @@ fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -
     return vec4<f16>(cached_value(at, page));
   }
   return vec4<f16>(cached_key(at, page));
+#endif
 #endif
 }
 
@@ -88,7 +99,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let row = min(${c}u * TS + e / DIM_VECS, TQ * G - 1u);
     let m = min(m0 + row / G, state.n - 1u);
     let column = min(e % DIM_VECS, VECS - 1u);
-    var v = vec4<f16>(q[m * (p.q_stride / 4u) + (head * G + row % G) * VECS + column] * p.scale);
+    var v = vec4<f16>(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + column] * p.scale);
     if (DIM != HEAD_DIM && e % DIM_VECS >= VECS) {
       v = vec4<f16>();
     }
@@ -121,7 +132,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #endfor
 #for i in STRIP // SIDE
-#for j in DIM // SIDE
+#for j in VDIM // SIDE
   var sum${i}_${j} = Result();
 #endfor
 #endfor
@@ -162,10 +173,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
     workgroupBarrier();
+#for i in (TS * VDIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+    let v_at${i} = t + ${i}u * WG;
+    let v${i} = cached_halves(true, page, s0 + v_at${i} / VDIM_VECS, end, head, v_at${i} % VDIM_VECS);
+#endfor
 #for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
-    let at${i} = t + ${i}u * WG;
-    let v${i} = cached_halves(true, page, s0 + at${i} / DIM_VECS, end, head, at${i} % DIM_VECS);
-    let k${i} = cached_halves(false, next_page, s0 + TS + at${i} / DIM_VECS, end, head, at${i} % DIM_VECS);
+    let k_at${i} = t + ${i}u * WG;
+    let k${i} = cached_halves(false, next_page, s0 + TS + k_at${i} / DIM_VECS, end, head, k_at${i} % DIM_VECS);
 #endfor
     // Whether every row sees all positions of the tile.
     let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
@@ -210,14 +224,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let e = t + ${i}u * WG;
       if (e < TS * DIM_VECS) {
         let to = min(e, TS * DIM_VECS - 1u) / DIM_VECS * PITCH + e % DIM_VECS * 4u;
-        vs[to] = v${i}.x;
-        vs[to + 1u] = v${i}.y;
-        vs[to + 2u] = v${i}.z;
-        vs[to + 3u] = v${i}.w;
         ks[to] = k${i}.x;
         ks[to + 1u] = k${i}.y;
         ks[to + 2u] = k${i}.z;
         ks[to + 3u] = k${i}.w;
+      }
+    }
+#endfor
+#for i in (TS * VDIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
+    {
+      let e = t + ${i}u * WG;
+      if (e < TS * VDIM_VECS) {
+        let to = min(e, TS * VDIM_VECS - 1u) / VDIM_VECS * V_PITCH + e % VDIM_VECS * 4u;
+        vs[to] = v${i}.x;
+        vs[to + 1u] = v${i}.y;
+        vs[to + 2u] = v${i}.z;
+        vs[to + 3u] = v${i}.w;
       }
     }
 #endfor
@@ -226,7 +248,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         needs_rescale[0] = 0u;
       }
 #for i in STRIP // SIDE
-#for j in DIM // SIDE
+#for j in VDIM // SIDE
       subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
       workgroupBarrier();
       for (var e = lane; e < SIDE * SIDE; e += LANES) {
@@ -243,9 +265,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for i in STRIP // SIDE
       let a${i} = subgroupMatrixLoad<Left>(&weights, (r0 + ${i}u * SIDE) * P_PITCH + ${k}u * SIDE, false, P_PITCH);
 #endfor
-#for j in DIM // SIDE
+#for j in VDIM // SIDE
       {
-        let b = subgroupMatrixLoad<Right>(&vs, ${k}u * SIDE * PITCH + ${j}u * SIDE, false, PITCH);
+        let b = subgroupMatrixLoad<Right>(&vs, ${k}u * SIDE * V_PITCH + ${j}u * SIDE, false, V_PITCH);
 #for i in STRIP // SIDE
         sum${i}_${j} = subgroupMatrixMultiplyAccumulate(a${i}, b, sum${i}_${j});
 #endfor
@@ -260,17 +282,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   row_factor[row${r}] = 1.0 / total${r};
 #endfor
   workgroupBarrier();
-  let y_stride = (p.n_head_kv * G * HEAD_DIM + 31u) / 32u * 32u;
 #for i in STRIP // SIDE
-#for j in DIM // SIDE
+#for j in VDIM // SIDE
   subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
   workgroupBarrier();
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
-    if (r < TQ * G && m < state.n && (DIM == HEAD_DIM || ${j}u * SIDE + e % SIDE < HEAD_DIM)) {
-      let at = (head * G + r % G) * HEAD_DIM + ${j}u * SIDE + e % SIDE;
-      y[m * y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
+    if (r < TQ * G && m < state.n && (VDIM == VALUE_DIM || ${j}u * SIDE + e % SIDE < VALUE_DIM)) {
+      let at = ((p.head0 + head) * G + r % G) * VALUE_DIM + ${j}u * SIDE + e % SIDE;
+      y[m * p.y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
     }
   }
   workgroupBarrier();

@@ -40,19 +40,28 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let z0 = wid.x * p.z_stride + p.first + wid.y * COLS;
   let y0 = wid.x * p.y_stride + wid.y * COLS;
   var scale = 1.0;
-#if NORM
   var sum = 0.0;
-  for (var i = t; i < COLS; i += WG) {
-    var v = x[x0 + i];
-#if GATE_FIRST
-    v *= silu(z[z0 + i]);
-#endif
-    sum += v * v;
+  // One variable per value: all loads are in flight together, and nothing is loaded twice.
+#for i in (COLS + WG - 1) // WG
+  var v${i} = 0.0;
+  var gate${i} = 1.0;
+  if (t + ${i}u * WG < COLS) {
+    v${i} = x[x0 + t + ${i}u * WG];
+    gate${i} = silu(z[z0 + t + ${i}u * WG]);
   }
+#if GATE_FIRST
+  v${i} *= gate${i};
+  gate${i} = 1.0;
+#endif
+  sum += v${i} * v${i};
+#endfor
+#if NORM
   scale = inverseSqrt(workgroup_sum(sum, t) / f32(COLS) + p.eps);
 #endif
-  for (var i = t; i < COLS; i += WG) {
-    var v = x[x0 + i] * silu(z[z0 + i]) * scale;
+#for i in (COLS + WG - 1) // WG
+  if (t + ${i}u * WG < COLS) {
+    let i = t + ${i}u * WG;
+    var v = v${i} * gate${i} * scale;
 #if NORM
     v *= norm[wid.y % NORM * COLS + i];
 #endif
@@ -62,4 +71,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     y[y0 + i] = v;
 #endif
   }
+#endfor
 }

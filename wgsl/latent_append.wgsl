@@ -1,11 +1,12 @@
 // Latent attention (DeepSeek-AI 2024): rotates the last ROPE dimensions of each query head into the first ROPE columns of
 // its row of y, and appends to the cache a token's rotated key, then the RMS norm of its latent. Rotated pairs become
-// neighbours, in queries as in keys.
+// neighbours, in queries as in keys. WHOLE: a row of y is the whole query head, its rotated dimensions last.
 // Grid (heads + 1, tokens): a workgroup per query head, the last one for the cache.
 #param HEADS
 #param NOPE // dimensions of a query head before the rotated ones
 #param ROPE // rotated dimensions of a query head and of the key
 #param RANK // of the latent
+#param WHOLE
 #param NEOX // 1: dimension i pairs with i + ROPE / 2; 0: with its neighbour
 #param KV // element type of the cache: "f16" or "f32"
 #param WG // a power of two
@@ -56,7 +57,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   if (wid.x < HEADS) {
     let begin = m * p.q_stride + wid.x * (NOPE + ROPE) + NOPE;
+#if WHOLE
+    let to = m * p.y_stride + wid.x * (NOPE + ROPE) + NOPE;
+    for (var i = t; i < NOPE; i += WG) {
+      y[to - NOPE + i] = q[begin - NOPE + i];
+    }
+#else
     let to = m * p.y_stride + wid.x * (ROPE + RANK);
+#endif
     for (var i = t; i < ROPE / 2u; i += WG) {
       let at = begin + pair_at(i);
       let v = rotated(vec2f(q[at.x], q[at.y]), i, m);

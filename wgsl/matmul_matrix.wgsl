@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and BIAS != 1
+#if not GROUPED and not CACHED and BIAS != 1
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -151,7 +151,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     workgroupBarrier();
   }
-#if not GROUPED and BIAS != 1
+#if not GROUPED and not CACHED and BIAS != 1
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE

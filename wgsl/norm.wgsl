@@ -37,12 +37,6 @@ struct Params {
 
 const VECS = (COLS + 31u) / 32u * 8u;
 
-// x - mean; zero after the last column, where the padding's contents are undefined.
-fn centred(at: u32, i: u32, mean: f32) -> vec4f {
-  let v = vec4f(x[at + i]) - mean;
-  return select(vec4f(0), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3u,
@@ -50,21 +44,34 @@ fn main(
   @builtin(local_invocation_index) t: u32,
 ) {
   let at = (wid.x * wgs.y + wid.y) * VECS;
-  var mean = 0.0;
-#if MEAN
-  for (var i = t; i < VECS; i += WG) {
-    mean += dot(centred(at, i, 0.0), vec4f(1));
+  // One variable per vector: all loads are in flight together, and nothing is loaded twice. The padding's contents are
+  // undefined, and count as zeros.
+#for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
+  let inside${i} = 4u * (t + ${i}u * WG) + vec4u(0, 1, 2, 3) < vec4u(COLS);
+  var v${i} = vec4f(0);
+  if (t + ${i}u * WG < VECS) {
+    v${i} = select(vec4f(0), vec4f(x[at + t + ${i}u * WG]), inside${i});
   }
-  mean = workgroup_sum(mean, t) / f32(COLS);
+#endfor
+#if MEAN
+  var total = 0.0;
+#for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
+  total += dot(v${i}, vec4f(1));
+#endfor
+  let mean = workgroup_sum(total, t) / f32(COLS);
+#for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
+  v${i} = select(vec4f(0), v${i} - mean, inside${i});
+#endfor
 #endif
   var sum = 0.0;
-  for (var i = t; i < VECS; i += WG) {
-    let v = centred(at, i, mean);
-    sum += dot(v, v);
-  }
+#for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
+  sum += dot(v${i}, v${i});
+#endfor
   let scale = inverseSqrt(workgroup_sum(sum, t) / f32(COLS) + p.eps);
-  for (var i = t; i < VECS; i += WG) {
-    var v = centred(at, i, mean) * norm[i] * scale;
+#for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
+  if (t + ${i}u * WG < VECS) {
+    let i = t + ${i}u * WG;
+    var v = v${i} * norm[i] * scale;
 #if BIAS
     v += bias[i];
 #endif
@@ -77,4 +84,5 @@ fn main(
     y[at + i] = v;
 #endif
   }
+#endfor
 }

@@ -1,30 +1,47 @@
 // Rotation (RoPE) of queries and keys; appends keys and values to the cache: matvec.wgsl's "qkv" epilogue for a batch. y
-// stacks the q, k and v rows of each token; queries stay in place. Grid (quads of rows / THREADS, tokens).
+// stacks the q, k and v rows of each token; queries stay in place. LOW_RANK: what adapters add is added first. Grid (quads of
+// rows / THREADS, tokens).
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
 #param THREADS
+#param LOW_RANK
 
 struct Params {
   q_rows: u32,
   kv_rows: u32,
   rope_scale: f32, // factor on rotated queries and keys (YaRN), else 1
   y_stride: u32,
+#if LOW_RANK
+  h_stride: u32,
+#endif
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "lib/rope.wgsl"
+#if LOW_RANK
+#include "lib/low_rank.wgsl"
+#endif
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(global_invocation_id) id: vec3u) {
+fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_index) t: u32) {
   let quad = id.x;
   let m = id.y;
+#if LOW_RANK
+  low_rank_load(m, t);
+  workgroupBarrier();
+#endif
   if (m >= count() || 4u * quad >= p.q_rows + 2u * p.kv_rows) {
     return;
   }
   let y0 = m * p.y_stride;
-  let a = y0 + rope_row(4u * quad);
-  let b = y0 + rope_row(4u * quad + 2u);
-  rope_store(quad, vec4f(y[a], y[a + 1u], y[b], y[b + 1u]), rope_rotation(quad, m), stored_row(m), y0);
+  let rows = vec2u(rope_row(4u * quad), rope_row(4u * quad + 2u));
+  let a = y0 + rows.x;
+  let b = y0 + rows.y;
+  var v = vec4f(y[a], y[a + 1u], y[b], y[b + 1u]);
+#if LOW_RANK
+  v += vec4f(low_rank_at(rows.x), low_rank_at(rows.x + 1u), low_rank_at(rows.y), low_rank_at(rows.y + 1u));
+#endif
+  rope_store(quad, v, rope_rotation(quad, m), stored_row(m), y0);
 }

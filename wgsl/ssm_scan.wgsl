@@ -3,17 +3,21 @@
 //   RULE "delta"   S' = exp(dt A) S[m-1], S[m] = S' + beta (v - S' k) k^T. The gated delta rule (Yang et al. 2024); k and q
 //                  have length 1, and q is divided by sqrt(COLS).
 //   RULE "s6"      as "ssd", but each row has a dt, and each element an A. Mamba (Gu and Dao 2023).
-// dt = softplus(input + bias). Grid (heads * ceil(ROWS / rows of a workgroup), runs). LANES threads share a row of S, which
-// stays in registers for a run of tokens. Keys and queries are read in chunks of tokens, for all threads.
+// dt = softplus(input + bias). Grid (heads * ceil(ROWS / rows of a workgroup), runs). LANES threads share R rows of S, which
+// stay in registers for a run of tokens. Inputs are read in chunks of tokens, for all threads; while one chunk is computed,
+// the next one is on its way.
 #param RULE
 #param HEADS
 #param GROUPS // heads of keys and queries
 #param ROWS // values of a head
 #param COLS // values of a key
 #param TILED // 1: head h has the keys of group h % GROUPS; 0: neighbouring heads share a group
-#param LANES
-#param CHUNK // tokens, at most THREADS / LANES
-#param THREADS
+#param LANES // a power of two
+#param VECTORS // of four columns that a lane has of each of its rows
+#param R
+#param CHUNK // tokens, at most WG / LANES
+#param WG
+#param SG
 
 struct Params {
   x_stride: u32, // floats between tokens of x
@@ -38,193 +42,275 @@ struct Params {
 @bind var<storage, read_write> matrices: array<f32>; // (slots, 2, HEADS, ROWS, COLS)
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 
-const BLOCK = THREADS / LANES; // rows of a workgroup
+const GROUP_ROWS = WG / LANES; // rows that a workgroup has at a time
+const BLOCK = GROUP_ROWS * R; // rows of a workgroup
 const BLOCKS = (ROWS + BLOCK - 1u) / BLOCK;
-const PER_LANE = (COLS + LANES - 1u) / LANES;
-const PAD = PER_LANE * LANES; // columns with zeros at the end
+const PITCH = VECTORS * LANES; // vectors of a key, with zeros at the end
 
-var<workgroup> keys: array<f32, CHUNK * PAD>;
-var<workgroup> queries: array<f32, CHUNK * PAD>;
-var<workgroup> decays: array<f32, CHUNK>;
-var<workgroup> gains: array<f32, CHUNK>; // dt, or beta
-#if RULE != "delta"
-var<workgroup> parts: array<f32, CHUNK * THREADS>; // of each token's sums
+var<workgroup> keys: array<vec4f, CHUNK * PITCH>;
+var<workgroup> queries: array<vec4f, CHUNK * PITCH>;
+var<workgroup> values: array<f32, CHUNK * BLOCK>;
+var<workgroup> decays: array<f32, CHUNK>; // zero at a sequence's first token; of "s6" else one
+#if RULE == "s6"
+var<workgroup> steps: array<f32, CHUNK * BLOCK>; // dt of each row
 #else
-var<workgroup> parts: array<vec2f, 2u * THREADS>; // of S' k and S' q; of every second token
-var<workgroup> products: array<vec3f, THREADS>; // parts of k k, q q and k q
+var<workgroup> gains: array<f32, CHUNK>; // dt, or beta
+#endif
+#if RULE == "delta"
 var<workgroup> lengths: array<vec3f, CHUNK>; // 1 / |k|, 1 / |q|, k q
 #endif
-
-fn value(m: u32, head: u32, row: u32) -> f32 {
-  return x[m * p.x_stride + p.values + head * ROWS + row];
-}
+#if RULE == "delta"
+alias Sums = vec2f;
+#else
+alias Sums = f32;
+#endif
+#if SG < LANES
+var<workgroup> parts: array<Sums, WG>;
+#endif
 
 fn softplus(u: f32) -> f32 {
   return select(log(1.0 + exp(u)), u, u > 20.0);
 }
 
-// Load a chunk of `n` tokens from token m on.
-fn load(m: u32, n: u32, head: u32, t: u32) {
-#if TILED
-  let group = head % GROUPS;
+// The sum of v over the lanes that share a row.
+fn sum_of_lanes(v: Sums, t: u32) -> Sums {
+#if SG >= LANES
+  var sum = v;
+  for (var width = 1u; width < LANES; width *= 2u) {
+    sum += subgroupShuffleXor(sum, width);
+  }
 #else
-  let group = head / (HEADS / GROUPS);
-#endif
-  for (var i = t; i < n * PAD; i += THREADS) {
-    let col = i % PAD;
-    let token = m + i / PAD;
-    keys[i] = 0.0;
-    queries[i] = 0.0;
-    if (col < COLS) {
-      keys[i] = k[token * p.k_stride + p.keys + group * COLS + col];
-      queries[i] = q[token * p.q_stride + p.queries + group * COLS + col];
-    }
+  parts[t] = v;
+  workgroupBarrier();
+  var sum = Sums();
+  for (var lane = 0u; lane < LANES; lane++) {
+    sum += parts[t - t % LANES + lane];
   }
-#if RULE != "s6"
-  if (t < n) {
-    let at = (m + t) * p.g_stride + head;
-    let dt = softplus(gates[at + p.dt] + rates[HEADS + head]);
-    decays[t] = exp(dt * rates[head]);
-#if RULE == "ssd"
-    gains[t] = dt;
+  workgroupBarrier();
+#endif
+  return sum;
+}
+
+// Four columns from `col` on; zeros after the last one.
+fn key(m: u32, group: u32, col: u32) -> vec4f {
+  let at = m * p.k_stride + p.keys + group * COLS;
+#if COLS % 4
+  let c = min(col + vec4u(0, 1, 2, 3), vec4u(COLS - 1u));
+  return select(vec4f(0), vec4f(k[at + c.x], k[at + c.y], k[at + c.z], k[at + c.w]), col + vec4u(0, 1, 2, 3) < vec4u(COLS));
 #else
-    gains[t] = 1.0 / (1.0 + exp(-gates[at + p.beta]));
-#endif
-  }
-#endif
-  workgroupBarrier();
-#if RULE == "delta"
-  var sums = vec3f(0);
-  if (t / LANES < n) {
-    for (var col = t % LANES; col < PAD; col += LANES) {
-      let key = keys[t / LANES * PAD + col];
-      let query = queries[t / LANES * PAD + col];
-      sums += vec3f(key * key, query * query, key * query);
-    }
-  }
-  products[t] = sums;
-  workgroupBarrier();
-  if (t < n) {
-    sums = vec3f(0);
-    for (var lane = 0u; lane < LANES; lane++) {
-      sums += products[t * LANES + lane];
-    }
-    lengths[t] = vec3f(1.0 / max(sqrt(sums.xy), vec2f(p.eps)), sums.z);
-  }
-  workgroupBarrier();
+  let c = at + min(col, COLS - 4u);
+  return select(vec4f(0), vec4f(k[c], k[c + 1u], k[c + 2u], k[c + 3u]), col < COLS);
 #endif
 }
 
-@compute @workgroup_size(THREADS)
+fn query(m: u32, group: u32, col: u32) -> vec4f {
+  let at = m * p.q_stride + p.queries + group * COLS;
+#if COLS % 4
+  let c = min(col + vec4u(0, 1, 2, 3), vec4u(COLS - 1u));
+  return select(vec4f(0), vec4f(q[at + c.x], q[at + c.y], q[at + c.z], q[at + c.w]), col + vec4u(0, 1, 2, 3) < vec4u(COLS));
+#else
+  let c = at + min(col, COLS - 4u);
+  return select(vec4f(0), vec4f(q[c], q[c + 1u], q[c + 2u], q[c + 3u]), col < COLS);
+#endif
+}
+
+fn save(at: u32, col: u32, v: vec4f) {
+#for i in 4
+  if (col + ${i}u < COLS) {
+    matrices[at + col + ${i}u] = v[${i}];
+  }
+#endfor
+}
+
+fn saved(at: u32, col: u32) -> vec4f {
+  var v = vec4f(0);
+#for i in 4
+  if (col + ${i}u < COLS) {
+    v[${i}] = matrices[at + col + ${i}u];
+  }
+#endfor
+  return v;
+}
+
+@compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let first = wid.y;
   if (first >= count() || !begins_run(first)) {
     return;
   }
   let head = wid.x / BLOCKS;
-  let row = wid.x % BLOCKS * BLOCK + t / LANES;
+  let top = wid.x % BLOCKS * BLOCK; // the first row of the workgroup
+#if TILED
+  let group = head % GROUPS;
+#else
+  let group = head / (HEADS / GROUPS);
+#endif
   let lane = t % LANES;
   let seq = seq_of(first);
   let end = run_end(first);
-  let place = (head * ROWS + row) * COLS + lane; // in a half of a slot
-  var s: array<f32, PER_LANE>;
-  if (offset_of(first) > 0u && row < ROWS) {
-    let at = half_after(pos_of(first) - 1u, seq) * (HEADS * ROWS * COLS) + place;
-#for j in (COLS + LANES - 1) // LANES
-    if (lane + ${j}u * LANES < COLS) {
-      s[${j}] = matrices[at + ${j}u * LANES];
-    }
-#endfor
+  let resumes = offset_of(first) > 0u;
+  let before = half_after(max(pos_of(first), 1u) - 1u, seq) * (HEADS * ROWS * COLS);
+#for r in R
+  let row${r} = top + ${r}u * GROUP_ROWS + t / LANES;
+  let place${r} = (head * ROWS + row${r}) * COLS; // in a half of a slot
+#for j in VECTORS
+  var s${r}_${j} = vec4f(0);
+  if (resumes && row${r} < ROWS) {
+    s${r}_${j} = saved(before + place${r}, 4u * (lane + ${j}u * LANES));
   }
 #if RULE == "s6"
-  var a: array<f32, PER_LANE>;
-#for j in (COLS + LANES - 1) // LANES
-  if (row < ROWS && lane + ${j}u * LANES < COLS) {
-    a[${j}] = rates[row * COLS + lane + ${j}u * LANES];
+  var a${r}_${j} = vec4f(0);
+  if (row${r} < ROWS) {
+    for (var i = 0u; i < 4u; i++) {
+      let col = 4u * (lane + ${j}u * LANES) + i;
+      a${r}_${j}[i] = select(0.0, rates[row${r} * COLS + min(col, COLS - 1u)], col < COLS);
+    }
   }
-#endfor
 #endif
+#endfor
+#endfor
+#for i in (CHUNK * VECTORS * LANES + WG - 1) // WG
+  var key${i}: vec4f;
+  var query${i}: vec4f;
+#endfor
+#for i in (CHUNK * R + LANES - 1) // LANES
+  var value${i}: f32;
+#endfor
   for (var chunk = first; chunk < end; chunk += CHUNK) {
+    if (chunk == first) {
+      let m0 = chunk;
+#include "lib/scan_fetch.wgsl"
+    }
     let n = min(CHUNK, end - chunk);
-    load(chunk, n, head, t);
+#for i in (CHUNK * VECTORS * LANES + WG - 1) // WG
+    if (t + ${i}u * WG < CHUNK * PITCH) {
+      keys[t + ${i}u * WG] = key${i};
+      queries[t + ${i}u * WG] = query${i};
+    }
+#endfor
+#for i in (CHUNK * R + LANES - 1) // LANES
+    if (t + ${i}u * WG < CHUNK * BLOCK) {
+      values[t + ${i}u * WG] = value${i};
+    }
+#endfor
+#if RULE == "s6"
+    for (var i = t; i < n * BLOCK; i += WG) {
+      let row = min(top + i % BLOCK, ROWS - 1u);
+      steps[i] = softplus(gates[(chunk + i / BLOCK) * p.g_stride + p.dt + row] + rates[ROWS * COLS + row]);
+    }
+#endif
+    if (t < n) {
+      var decay = select(1.0, 0.0, offset_of(chunk + t) == 0u);
+#if RULE != "s6"
+      let at = (chunk + t) * p.g_stride + head;
+      let dt = softplus(gates[at + p.dt] + rates[HEADS + head]);
+      decay *= exp(dt * rates[head]);
+#if RULE == "ssd"
+      gains[t] = dt;
+#else
+      gains[t] = 1.0 / (1.0 + exp(-gates[at + p.beta]));
+#endif
+#endif
+      decays[t] = decay;
+    }
+    workgroupBarrier();
+#if RULE == "delta"
+    {
+      var squares = vec2f(0);
+      var product = vec2f(0);
+      let c = min(t / LANES, CHUNK - 1u);
+#for j in VECTORS
+      {
+        let key = keys[c * PITCH + lane + ${j}u * LANES];
+        let query = queries[c * PITCH + lane + ${j}u * LANES];
+        squares += vec2f(dot(key, key), dot(query, query));
+        product.x += dot(key, query);
+      }
+#endfor
+      squares = sum_of_lanes(squares, t);
+      product = sum_of_lanes(product, t);
+      if (lane == 0u && t / LANES < n) {
+        lengths[c] = vec3f(1.0 / max(sqrt(squares), vec2f(p.eps)), product.x);
+      }
+    }
+    workgroupBarrier();
+#endif
+    if (chunk + CHUNK < end) {
+      let m0 = chunk + CHUNK;
+#include "lib/scan_fetch.wgsl"
+    }
     for (var c = 0u; c < n; c++) {
       let m = chunk + c;
-      let before = select(1.0, 0.0, offset_of(m) == 0u); // what is left of the state at a sequence's first token
-      var v = 0.0;
-      if (row < ROWS) {
-        v = value(m, head, row);
-      }
-      let at = c * PAD + lane;
+      let decay = decays[c];
+#for j in VECTORS
+      let k${j} = keys[c * PITCH + lane + ${j}u * LANES];
+      let q${j} = queries[c * PITCH + lane + ${j}u * LANES];
+#endfor
+#for r in R
+      let v${r} = values[c * BLOCK + ${r}u * GROUP_ROWS + t / LANES];
+      var sums${r} = Sums();
+#if RULE == "delta"
+#for j in VECTORS
+      sums${r} += vec2f(dot(s${r}_${j}, k${j}), dot(s${r}_${j}, q${j}));
+#endfor
+#else
 #if RULE == "s6"
-      let dt = softplus(gates[m * p.g_stride + p.dt + min(row, ROWS - 1u)] + rates[ROWS * COLS + min(row, ROWS - 1u)]);
-      let u = dt * v;
+      let dt${r} = steps[c * BLOCK + ${r}u * GROUP_ROWS + t / LANES];
+      let u${r} = dt${r} * v${r};
 #else
-      let decay = decays[c] * before;
+      let u${r} = gains[c] * v${r};
 #endif
-#if RULE != "delta"
-#if RULE == "ssd"
-      let u = gains[c] * v;
-#endif
-      var sum = 0.0;
-#for j in (COLS + LANES - 1) // LANES
+#for j in VECTORS
 #if RULE == "s6"
-      let decay${j} = exp(dt * a[${j}]) * before;
+      s${r}_${j} = s${r}_${j} * exp(dt${r} * a${r}_${j}) * decay + u${r} * k${j};
 #else
-      let decay${j} = decay;
+      s${r}_${j} = s${r}_${j} * decay + u${r} * k${j};
 #endif
-      s[${j}] = s[${j}] * decay${j} + u * keys[at + ${j}u * LANES];
-      sum += s[${j}] * queries[at + ${j}u * LANES];
+      sums${r} += dot(s${r}_${j}, q${j});
 #endfor
-      parts[c * THREADS + t] = sum;
+#endif
+#endfor
+#if SG >= LANES
+      // The rows take turns, so that their shuffles overlap.
+#for w in LANES.bit_length() - 1
+#for r in R
+      sums${r} += subgroupShuffleXor(sums${r}, 1u << ${w}u);
+#endfor
+#endfor
 #else
-      var sums = vec2f(0);
-#for j in (COLS + LANES - 1) // LANES
-      s[${j}] *= decay;
-      sums += s[${j}] * vec2f(keys[at + ${j}u * LANES], queries[at + ${j}u * LANES]);
+#for r in R
+      sums${r} = sum_of_lanes(sums${r}, t);
 #endfor
-      let half = m % 2u * THREADS;
-      parts[half + t] = sums;
-      workgroupBarrier();
-      sums = vec2f(0);
-      for (var l = 0u; l < LANES; l++) {
-        sums += parts[half + t - lane + l];
-      }
-      let length = lengths[c];
-      let u = gains[c] * (v - sums.x * length.x) * length.x;
-#for j in (COLS + LANES - 1) // LANES
-      s[${j}] += u * keys[at + ${j}u * LANES];
-#endfor
-      if (lane == 0u && row < ROWS) {
-        y[m * p.y_stride + head * ROWS + row] = (sums.y + u * length.z) * length.y * inverseSqrt(f32(COLS));
-      }
 #endif
-      if (m + 2u >= end && row < ROWS) {
-        let to = half_after(pos_of(m), seq) * (HEADS * ROWS * COLS) + place;
-#for j in (COLS + LANES - 1) // LANES
-        if (lane + ${j}u * LANES < COLS) {
-          matrices[to + ${j}u * LANES] = s[${j}];
+#for r in R
+#if RULE == "delta"
+      let u${r} = gains[c] * (v${r} - decay * sums${r}.x * lengths[c].x) * lengths[c].x;
+#for j in VECTORS
+      s${r}_${j} = s${r}_${j} * decay + u${r} * k${j};
+#endfor
+      let result${r} = (decay * sums${r}.y + u${r} * lengths[c].z) * lengths[c].y * inverseSqrt(f32(COLS));
+#else
+#if RULE == "s6"
+      let result${r} = sums${r} + rates[ROWS * COLS + ROWS + min(row${r}, ROWS - 1u)] * v${r};
+#else
+      let result${r} = sums${r} + rates[2u * HEADS + head] * v${r};
+#endif
+#endif
+      if (lane == 0u && row${r} < ROWS) {
+        y[m * p.y_stride + head * ROWS + row${r}] = result${r};
+      }
+#endfor
+      if (m + 2u >= end) {
+        let after = half_after(pos_of(m), seq) * (HEADS * ROWS * COLS);
+#for r in R
+#for j in VECTORS
+        if (row${r} < ROWS) {
+          save(after + place${r}, 4u * (lane + ${j}u * LANES), s${r}_${j});
         }
+#endfor
 #endfor
       }
     }
     workgroupBarrier();
-#if RULE != "delta"
-    for (var i = t; i < n * BLOCK; i += THREADS) {
-      let m = chunk + i / BLOCK;
-      let r = wid.x % BLOCKS * BLOCK + i % BLOCK;
-      if (r < ROWS) {
-#if RULE == "s6"
-        var sum = rates[ROWS * COLS + ROWS + r] * value(m, head, r);
-#else
-        var sum = rates[2u * HEADS + head] * value(m, head, r);
-#endif
-        for (var l = 0u; l < LANES; l++) {
-          sum += parts[i / BLOCK * THREADS + i % BLOCK * LANES + l];
-        }
-        y[m * p.y_stride + head * ROWS + r] = sum;
-      }
-    }
-    workgroupBarrier();
-#endif
   }
 }

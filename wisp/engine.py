@@ -200,7 +200,7 @@ async def _platform() -> BrowserModels | LocalModels:
 
 def _options(platform: BrowserModels | LocalModels, model: Any, parameters: LoadParameters) -> loading.Options:
     """The checked options of a load. Errors name the parameters as Python does."""
-    given = {name: value for name, value in parameters.items() if name != "projector"}
+    given = {name: value for name, value in parameters.items() if name not in ("projector", "lora")}
     if unknown := next((name for name in given if name not in LoadParameters.__annotations__), None):
         raise TypeError(f"{unknown} is not a parameter of a load.")
     names = {re.sub("_(.)", lambda m: m[1].upper(), name): name for name in given}
@@ -209,11 +209,14 @@ def _options(platform: BrowserModels | LocalModels, model: Any, parameters: Load
         return [platform.part(one) for one in files] if isinstance(files, list | tuple) else platform.part(files)
 
     projector = parameters.get("projector")
+    adapters = [one if isinstance(one, dict) else {"model": one} for one in parameters.get("lora") or ()]
+    adapter_options = [{name: value for name, value in one.items() if name != "model"} for one in adapters]
     try:
         return loading.options(
             FILES.choose(parts(model), parameters.get("name")),
-            {name: given[names[name]] for name in names},
+            {name: given[names[name]] for name in names} | {"lora": adapter_options},
             FILES.projector(parts(projector), model) if projector is not None else (),
+            FILES.adapters(parts([one.get("model") for one in adapters])),
         )
     except WispError as error:
         name = names.get(error.param or "", error.param)

@@ -21,6 +21,7 @@ class LoadParameters(TypedDict, total=False):
     tune: bool  # choose kernels by measuring them
     vocab_only: bool  # load the tokenizer and the chat template only
     sha256: str | list[str]  # expected of the file, or of each file
+    lora: list[Any]  # LoRA adapters and control vectors: files as `model`, or {"model", "scale", "layers"}
     projector: Any  # the model's projector for pictures and sound: as `model`
 
 
@@ -50,4 +51,5 @@ class Parameters(TypedDict, total=False):
     parallel_tool_calls: bool
     reasoning_effort: str
     chat_template_kwargs: dict[str, Any]
+    lora: list[dict[str, float]]  # [{"id", "scale"}]: adapters by their place in the load; 0 for the others
     truncation: str

@@ -101,7 +101,7 @@ class Run:
         self.model, self.request, self.answer = model, request, answer
         self.job, self.journal, self.hooks = exchange.job, exchange.journal, exchange.hooks
         self._endless = request.ignore_eos and not constrained  # a constrained answer ends with its grammar
-        self._sampling = self._resolved()
+        self._sampling, self._scales = self._resolved(), model.adapters.scales(request.lora)
         self.parser: Callable[[int], Parser] = lambda choice: PlainParser()
         self.shown: frozenset[int] = frozenset()  # control tokens whose text the parser needs
         self.compiled: Compiled | None = None
@@ -183,7 +183,9 @@ class Run:
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
                 async with self._constraint(prompt.ids, recorded.ids) as constraint:
-                    batches = engine.generate(prompt.ids, sampling, limits, constraint, stats, begun, prompt.media)
+                    batches = engine.generate(
+                        prompt.ids, sampling, limits, constraint, stats, begun, prompt.media, scales=self._scales
+                    )
                     await self._generate(batches, output, clock, stats)
             self.job.check()
             if self._failed is not None:

@@ -10,7 +10,7 @@ from app.openai.requests import completion_request
 from app.openai.sampling import NAMES as SAMPLING
 
 _DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-_PASSED_ON = SAMPLING | {"model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema"}
+_PASSED_ON = SAMPLING | {"model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora"}
 _NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress", "samplers"])
 _KNOWN = _PASSED_ON | _NO_EFFECT | {"n_predict", "max_tokens", "stream", "return_tokens"}
 _STOP_TYPES = {"stop": "eos", "length": "limit"}

@@ -98,12 +98,13 @@ export class WispChat extends HTMLElement {
       const { engine, model } = await (this.#engine ??= this.#load(answering.signal));
       const system = this.getAttribute("system");
       const messages = [...(system ? [{ role: "system", content: system }] : []), ...this.#messages];
-      const stream = await engine.chat.completions.create(
-        { model, messages, stream: true, truncation: "auto" },
-        { signal: answering.signal },
-      );
-      for await (const { choices } of stream) {
-        answer.append(choices[0]?.delta.content ?? "");
+      const temperature = this.hasAttribute("temperature") ? Number(this.getAttribute("temperature")) : undefined;
+      const request = { model, messages, temperature, truncation: /** @type {const} */ ("auto") };
+      const { signal } = answering;
+      for await (const piece of this.hasAttribute("page-tools")
+        ? this.#withTools(engine, request, signal)
+        : this.#streamed(engine, request, signal)) {
+        answer.append(piece);
         this.#log.scrollTop = this.#log.scrollHeight;
       }
       const content = answer.textContent ?? "";
@@ -125,6 +126,28 @@ export class WispChat extends HTMLElement {
       this.#answering = null;
       this.#showState();
     }
+  }
+
+  /** @param {Wisp} engine @param {any} request @param {AbortSignal} signal */
+  async *#streamed(engine, request, signal) {
+    const stream = await engine.chat.completions.create({ ...request, stream: true }, { signal });
+    for await (const { choices } of stream) yield choices[0]?.delta.content ?? "";
+  }
+
+  /** An answer that may call the page's tools. The event "call" lets the page refuse. @param {Wisp} engine @param {any} request @param {AbortSignal} signal */
+  async *#withTools(engine, request, signal) {
+    const tools = (await engine.agents.pageTools()).map((tool) => ({
+      ...tool,
+      run: (/** @type {Record<string, any>} */ args, /** @type {{ signal?: AbortSignal | null }} */ options) => {
+        const detail = { name: tool.function.name, arguments: args };
+        if (!this.dispatchEvent(new CustomEvent("call", { detail, cancelable: true, bubbles: true, composed: true })))
+          throw new Error("The page does not allow this call.");
+        return tool.run(args, options);
+      },
+    }));
+    if (!tools.length) return yield* this.#streamed(engine, request, signal);
+    const { message } = await engine.agents.run({ ...request, tools, signal });
+    yield message.content ?? "";
   }
 
   #sendInput() {

@@ -8,6 +8,7 @@ from app.client import Call, Fields
 from app.compatible import anthropic, llama_server, ollama
 from app.endpoints.handlers import DONE, Handlers, answers
 from app.models.loaded import Loaded
+from app.openai import lora
 from app.openai.fields import Json, boolean, wrong_type
 from app.openai.requests import chat_request
 from py_engine.errors import SERVER_ERROR, WispError
@@ -136,6 +137,17 @@ class CompatibleHandlers(Handlers):
             return [
                 {"id": i, "n_ctx": engine.context_length, "is_processing": i < running} for i in range(engine.parallel)
             ]
+
+    @answers("lora-adapters")
+    async def lora_adapters(self, fields: Fields, call: Call) -> Any:
+        """The default model's adapters with their default scales; with a request, set these scales."""
+        body = fields.get("request")
+        async with self.held({}, call) as model:
+            if body is None:
+                return model.adapters.listing()
+            model.engine_or_error()
+            model.adapters.set_default(lora.requested(body, "body") or ())
+            return {"success": True}
 
     @answers("metrics")
     async def metrics(self, fields: Fields, call: Call) -> str:

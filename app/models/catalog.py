@@ -52,6 +52,14 @@ class Catalog:
         parts = tuple(projector) if isinstance(projector, list | tuple) else (projector,)
         return tuple(_address(part, "projector") for part in parts)
 
+    def adapters(self, adapters: Any) -> tuple[Any, ...]:
+        """The files of the LoRA adapters and control vectors that a load asks for."""
+        if adapters is None:
+            return ()
+        if not isinstance(adapters, list | tuple):
+            raise WispError("lora must be a list of adapters: [{ model, scale }].", "invalid_type", param="lora")
+        return tuple(_address(part, "lora") for part in adapters)
+
     def _default(self) -> str:
         chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))
         if chosen is None:

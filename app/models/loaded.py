@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.models.adapters import Adapters
 from app.models.request_queue import RequestQueue
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -25,6 +26,7 @@ class Loaded:
     template: ChatTemplate
     engine: Any = None
     projector: Any = None  # app.models.projector.LoadedProjector; None: it reads text only
+    adapters: Adapters = field(default_factory=lambda: Adapters((), None))
     notices: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)  # milliseconds
     source_stats: Callable[[], dict[str, Any]] = dict

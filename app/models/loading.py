@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from app.models.adapters import Adapters, adapter_options
 from app.models.catalog import Choice
 from app.models.loaded import Loaded
 from app.models.projector import LoadedProjector, media_options
@@ -18,6 +19,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.records import plan_records
 from py_engine.options import PARALLEL, LoadOptions
+from py_engine.plan.adapters import check_files
 from py_engine.plan.cache import KINDS
 from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
@@ -34,14 +36,20 @@ class Options:
     choice: Choice
     engine: LoadOptions = field(default_factory=LoadOptions)
     projector: tuple[Any, ...] = ()  # its parts; none: the model reads text only
+    adapters: tuple[Any, ...] = ()  # the file of each LoRA adapter and control vector
     vocab_only: bool = False
     sha256: tuple[str, ...] = ()  # expected of each file, in hex; none: nothing is expected by the caller
     fields: dict[str, Any] = field(default_factory=dict, compare=False)  # of the request
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Addresses and files of the model and its projector."""
-        return (*self.choice.parts, *self.projector)
+        """Addresses and files of the model, its adapters and its projector."""
+        return (*self.with_adapters, *self.projector)
+
+    @property
+    def with_adapters(self) -> tuple[Any, ...]:
+        """Addresses and files that are loaded as one model."""
+        return (*self.choice.parts, *self.adapters)
 
     @property
     def request(self) -> dict[str, Any]:
@@ -53,7 +61,8 @@ class Options:
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for two requests that load the same model with the same options."""
-        parts = (*map(_identity, self.choice.parts), "", *map(_identity, self.projector))
+        parts = (*map(_identity, self.choice.parts), "", *map(_identity, self.projector), "")
+        parts += tuple(map(_identity, self.adapters))
         return (self.choice.id, *parts, self.vocab_only, self.sha256, repr(self.engine))
 
 
@@ -67,12 +76,14 @@ def _identity(part: Any) -> Any:
 
 _FIELDS = (
     "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "tune",
-    "variant", "vocabOnly", "sha256", "projector",
+    "variant", "vocabOnly", "sha256", "projector", "adapters", "lora",
 )  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
-def options(choice: Choice, fields: dict[str, Any], projector: tuple[Any, ...] = ()) -> Options:
+def options(
+    choice: Choice, fields: dict[str, Any], projector: tuple[Any, ...] = (), adapters: tuple[Any, ...] = ()
+) -> Options:
     """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
@@ -96,9 +107,10 @@ def options(choice: Choice, fields: dict[str, Any], projector: tuple[Any, ...] =
         tune=_switch(fields, "tune"),
         prove=_switch(fields, "prove"),
         variant=variant or {},
+        adapters=adapter_options(fields.get("lora"), len(adapters)),
     )
     hashes = _hashes(fields.get("sha256"), len(choice.parts))
-    return Options(choice, engine, projector, bool(_switch(fields, "vocabOnly")), hashes, fields)
+    return Options(choice, engine, projector, adapters, bool(_switch(fields, "vocabOnly")), hashes, fields)
 
 
 def _hashes(value: Any, files: int) -> tuple[str, ...]:
@@ -162,12 +174,13 @@ async def load(
 
     async def reload(changed: LoadOptions) -> Any:
         """Load the engine again; the files come from the cache, if they are there."""
-        async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
+        async with _opened(options.with_adapters, options.sha256, open_source) as (sources, headers):
             return await load_engine(sources, headers, changed, lambda *_: None)
 
     try:
-        async with _opened(options.choice.parts, options.sha256, open_source, on_progress) as (sources, headers):
+        async with _opened(options.with_adapters, options.sha256, open_source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
+            check_files(headers, len(options.choice.parts))
             model = vocabulary(options.choice.id, headers[0], timings)
             model.source_stats = lambda: _sum([source.stats for source in sources])
             if not options.vocab_only:
@@ -181,6 +194,7 @@ async def load(
                         await make_capacity(sum(needed))
                     model.engine = await load_engine(sources, headers, engine, on_progress)
                     model.engine.reload_after_loss(engine, reload, model.notify)
+                    model.adapters = Adapters(options.adapters, model.engine)
                     if media:
                         model.projector = await load_projector(model, *projector, options.engine, on_progress)
             model.notices += [notice for source in sources for notice in source.notices]
@@ -204,7 +218,8 @@ async def estimate(
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     """Memory that loading would take. Reads the files' headers only."""
-    async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
+    async with _opened(options.with_adapters, options.sha256, open_source) as (sources, headers):
+        check_files(headers, len(options.choice.parts))
         return {
             "model": options.choice.id,
             "download": sum(source.size for source in sources),

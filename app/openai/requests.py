@@ -6,7 +6,7 @@ unless its value has no effect; no parameter is ignored silently.
 
 from dataclasses import dataclass, field
 
-from app.openai import formats, sampling, tools
+from app.openai import formats, lora, sampling, tools
 from app.openai.fields import (
     Body,
     Json,
@@ -19,6 +19,7 @@ from app.openai.fields import (
     wrong_value,
 )
 from app.openai.formats import Format
+from app.openai.lora import Scales
 from app.openai.messages import PromptWithMedia, messages, prompts, split_final
 from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
@@ -47,7 +48,7 @@ _IGNORED = frozenset(
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
-               "truncation", "prompt_cache_retention"])
+               "truncation", "prompt_cache_retention", "lora"])
     | sampling.NAMES
     | formats.NAMES
 )  # fmt: skip
@@ -76,6 +77,7 @@ class Request:
     private: bool  # what is computed for it is not stored beyond this visit
     truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
+    lora: Scales | None  # of LoRA adapters and control vectors; None: the model's default
 
 
 @dataclass
@@ -171,6 +173,7 @@ def _common(body: Body, max_tokens: int | None, logprobs: int) -> Request:
         private=one_of(body, "prompt_cache_retention", RETENTIONS) not in (None, "24h"),
         truncate=one_of(body, "truncation", ("auto", "disabled")) == "auto",
         format=formats.requested(body),
+        lora=lora.requested(body.get("lora")),
     )
 
 

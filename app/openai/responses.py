@@ -12,7 +12,7 @@ from py_engine.errors import WispError
 # Fields of a chat request that a response request has under the same name.
 _PASSED_ON = (
     "stream", "user", "metadata", "store", "model", "parallel_tool_calls", "truncation",
-    "service_tier", "safety_identifier", "prompt_cache_key", "stop", "chat_template_kwargs", "top_logprobs",
+    "service_tier", "safety_identifier", "prompt_cache_key", "stop", "chat_template_kwargs", "top_logprobs", "lora",
     *(name for name, parameter in PARAMETERS.items() if parameter.range.responses),
 )  # fmt: skip
 _KNOWN = frozenset(
@@ -144,7 +144,8 @@ def _tools(given: Json) -> Json:
     out = []
     for i, tool in enumerate(given):
         if not isinstance(tool, dict) or tool.get("type") != "function":
-            raise wrong_value(f"tools[{i}].type must be 'function'.", f"tools[{i}].type")
+            what = "must be 'function'; MCP servers are for the SDK and the API in the terminal"
+            raise wrong_value(f"tools[{i}].type {what}.", f"tools[{i}].type")
         out.append({"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}})
     return out
 

@@ -2,6 +2,8 @@
  * The agent loop: the model calls tools, their results go back to it, until it answers or a limit ends it. Only tools
  * of the caller run, in the caller's page.
  */
+import { agentLoop, argumentsOf, toldOf, toldOfError } from "./agent_loop.js";
+import { pageTools } from "./page_tools.js";
 
 /**
  * @typedef {Record<string, any>} Json
@@ -12,7 +14,7 @@
  */
 
 const MAX_TURNS = 8;
-const NOT_RUN = JSON.stringify({ error: "There were no tokens left to run this." });
+const NOT_RUN = JSON.stringify({ error: "There were no turns or tokens left to run this." });
 
 /** Agents over an engine: `engine.agents`. */
 export class Agents {
@@ -33,10 +35,11 @@ export class Agents {
     const conversation = [...messages];
     const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
     const described = tools.map(({ function: described }) => ({ type: "function", function: described }));
-    for (let turn = 1; ; turn++) {
-      signal?.throwIfAborted();
-      const last = turn >= maxTurns;
-      const left = maxTokens === undefined ? undefined : maxTokens - usage.completion_tokens;
+    /** @type {any} */
+    let message;
+    /** @param {{ turn: number, last: boolean, left: number | undefined }} turn */
+    const ask = async ({ turn, last, left }) => {
+      onEvent?.({ type: "turn", turn });
       /** @type {any} */
       const asked = {
         ...request,
@@ -44,25 +47,27 @@ export class Agents {
         tools: described,
         stream: false,
         ...(left !== undefined && { max_tokens: left }),
+        ...(last && { tool_choice: "none" }),
       };
-      if (last) asked.tool_choice = "none";
-      onEvent?.({ type: "turn", turn });
       /** @type {any} */
       const answer = await this.#api.chat.completions.create(asked, { signal });
       for (const name of /** @type {(keyof typeof usage)[]} */ (Object.keys(usage))) usage[name] += answer.usage[name];
-      const [{ message, finish_reason: reason }] = answer.choices;
+      const [choice] = answer.choices;
+      message = choice.message;
       conversation.push(message);
-      const calls = message.tool_calls ?? [];
-      const spent = maxTokens !== undefined && usage.completion_tokens >= maxTokens;
-      if (!calls.length || spent || reason === "length") {
-        for (const { id } of calls) conversation.push({ role: "tool", tool_call_id: id, content: NOT_RUN });
-        const ended = spent || reason === "length" ? "tokens" : last ? "turns" : "answer";
-        return { message, messages: conversation, usage, turns: turn, ended };
-      }
-      conversation.push(
-        ...(await Promise.all(calls.map((/** @type {Json} */ call) => result(call, tools, { signal, onEvent })))),
-      );
-    }
+      const cut = choice.finish_reason === "length";
+      return { calls: message.tool_calls ?? [], tokens: answer.usage.completion_tokens, cut };
+    };
+    const run = async (/** @type {Json[]} */ calls) =>
+      conversation.push(...(await Promise.all(calls.map((call) => result(call, tools, { signal, onEvent })))));
+    const { turns, ended, notRun } = await agentLoop({ ask, run, maxTurns, maxTokens, signal });
+    for (const { id } of notRun) conversation.push({ role: "tool", tool_call_id: id, content: NOT_RUN });
+    return { message, messages: conversation, usage, turns, ended };
+  }
+
+  /** The tools that this page's documents offer by WebMCP; none where the browser does not know it. */
+  pageTools() {
+    return pageTools();
   }
 }
 
@@ -75,13 +80,12 @@ async function result({ id, function: { name, arguments: text } }, tools, { sign
   try {
     const tool = tools.find((tool) => tool.function.name === name);
     if (!tool) throw new Error(`There is no tool ${name}.`);
-    const given = JSON.parse(text || "{}");
+    const given = argumentsOf(text);
     onEvent?.({ type: "call", id, name, arguments: given });
-    const value = await tool.run(given, { signal });
-    content = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-  } catch (/** @type {any} */ error) {
+    content = toldOf(await tool.run(given, { signal }));
+  } catch (error) {
     signal?.throwIfAborted();
-    content = JSON.stringify({ error: `${error?.message ?? error}` });
+    content = toldOfError(error);
   }
   onEvent?.({ type: "result", id, name, content });
   return { role: "tool", tool_call_id: id, name, content };

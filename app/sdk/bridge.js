@@ -1,6 +1,14 @@
 import { Reply } from "./reply.js";
 
-/** @typedef {import("../wisp.js").Wisp} Wisp */
+/**
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ *
+ * @typedef {{ name: string, url: string, headers: Record<string, string> }} RelayedServer for `engine.mcp.connect`
+ *
+ * @typedef {object} Listeners
+ * @property {(ticket: string) => void} [onTicket] gets the ticket for the next connection, for when the page is reloaded
+ * @property {(servers: RelayedServer[]) => void} [onRelay] gets the MCP servers that the command line names
+ */
 
 const RETRY_MS = [250, 500, 1000, 2000];
 const RETRIES = 60; // after these the server counts as stopped
@@ -9,8 +17,8 @@ const REPLACED = 4001; // another tab lends its engine now
 /**
  * Lends this page's engine to programs of this machine (`build.py serve --api`) over one WebSocket, until the page closes
  * or another one replaces it. Messages are JSON with the `id` of a request. The server sends "request", "pull", "abort"
- * and, without an id, "ping" and "ticket"; the page sends "head", "piece", "end", "pong". A ticket lets a page connect once,
- * so the server sends the next one on each connection.
+ * and, without an id, "ping", "ticket" and "relay", the MCP servers that it relays; the page sends "head", "piece", "end",
+ * "pong". A ticket lets a page connect once, so the server sends the next one on each connection.
  */
 export class Bridge {
   /** @type {Map<number, Reply>} */
@@ -19,16 +27,16 @@ export class Bridge {
   #url;
   #engine;
 
-  #onTicket;
+  #listeners;
 
   /**
    * @param {string | URL} url ws: address @param {() => Promise<Wisp>} engine
-   * @param {(ticket: string) => void} onTicket gets the ticket for the next connection
+   * @param {Listeners} listeners
    */
-  constructor(url, engine, onTicket) {
+  constructor(url, engine, listeners) {
     this.#url = new URL(url);
     this.#engine = engine;
-    this.#onTicket = onTicket;
+    this.#listeners = listeners;
     this.#connect();
   }
 
@@ -52,8 +60,9 @@ export class Bridge {
     if (kind === "ping") send({ kind: "pong" });
     if (kind === "ticket") {
       this.#url.searchParams.set("ticket", rest.ticket);
-      this.#onTicket(rest.ticket);
+      this.#listeners.onTicket?.(rest.ticket);
     }
+    if (kind === "relay") this.#listeners.onRelay?.(rest.servers);
     if (kind === "pull") this.#replies.get(id)?.pull();
     if (kind === "abort") {
       this.#replies.get(id)?.abort();

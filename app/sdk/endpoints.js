@@ -22,13 +22,14 @@ import ENDPOINTS from "../openai/endpoints.json";
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
 
 /**
- * The endpoint at a path: `whole`, exactly; else below any prefix.
- * @param {string} path @param {boolean} [whole] @returns {Endpoint | undefined}
+ * The endpoint at a path: `whole`, exactly; else below any prefix. Where there are several, the one of the method.
+ * @param {string} path @param {boolean} [whole] @param {string} [method] @returns {Endpoint | undefined}
  */
-export function endpointAt(path, whole = false) {
+export function endpointAt(path, whole = false, method = "POST") {
   const slashed = `/${path.replace(/^\/+|\/+$/g, "")}`;
   const at = (/** @type {string} */ known) => (whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`));
-  return endpoints.find((row) => [row.path, ...(row.also ?? [])].some(at));
+  const found = endpoints.filter((row) => [row.path, ...(row.also ?? [])].some(at));
+  return found.find((row) => (row.method ?? "POST") === method) ?? found[0];
 }
 
 /** Whether a request is streamed. @param {Endpoint | undefined} endpoint @param {any} body */
@@ -72,9 +73,11 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
 function caller(connection, { sdk, method, whole }) {
   const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
   if (method === "GET") return () => connection.call(kind);
-  return (/** @type {Json} */ { signal, ...request }, /** @type {CallOptions} */ options = {}) => {
+  return (/** @type {Json} */ body, /** @type {CallOptions} */ options = {}) => {
+    const { signal, ...fields } = body;
+    const request = Array.isArray(body) ? body : fields;
     const settings = { ...options, signal: options.signal ?? signal };
-    if (request.stream && !whole) return connection.stream(kind, { request }, settings);
+    if (body.stream && !whole) return connection.stream(kind, { request }, settings);
     return connection.call(kind, { request }, settings);
   };
 }

@@ -23,6 +23,10 @@ const STATUS_OF_CODE = {
   device_lost: 503,
   worker_crashed: 503,
   engine_gone: 503,
+  mcp_unreachable: 424, // as OpenAI's API has it
+  mcp_unauthorized: 424,
+  mcp_timeout: 424,
+  mcp_error: 424,
   upstream_error: 502,
   upstream_unreachable: 502,
   upstream_timeout: 504,
@@ -39,7 +43,7 @@ export async function engineFetch(engine, input, init) {
   signal.throwIfAborted();
   const path = new URL(request.url).pathname.replace(/\/+$/, "");
   const one = /\/v1\/models\/(.+)$/.exec(path)?.[1];
-  const endpoint = one === undefined ? endpointAt(path) : undefined;
+  const endpoint = one === undefined ? endpointAt(path, false, request.method) : undefined;
   try {
     return await route(engine, request, { path, one, endpoint });
   } catch (/** @type {any} */ error) {

@@ -23,6 +23,8 @@ export interface Stats {
   projector: { backend: string; modalities: string[]; encoded: number } | null;
   /** whether the model's projector has an encoder of pictures, and one of sound */
   media?: { image: boolean; audio: boolean };
+  /** the LoRA adapters and control vectors beside the model, with the scales of requests that give none */
+  lora?: { id: number; path: string; scale: number }[];
   /** of the model by pool; `wasm_heap` is Python's memory */
   memory: Pools & { wasm_heap: number };
   /** steps of the start and of the load */

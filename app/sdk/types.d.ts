@@ -61,6 +61,12 @@ export interface Sampling {
   logit_bias?: Record<string, number> | [number | string, number | false][] | null;
 }
 
+/** The scale of an adapter; `id`: its place in `load({ lora })`. */
+export interface AdapterScale {
+  id: number;
+  scale: number;
+}
+
 interface Common extends Form, Sampling {
   /** a loaded model, or an id of the catalog, which is loaded on demand; default: the default one */
   model?: string;
@@ -81,6 +87,8 @@ interface Common extends Form, Sampling {
   truncation?: "auto" | "disabled" | null;
   /** as `logprobs` with so many alternatives */
   n_probs?: number | null;
+  /** LoRA adapters and control vectors by their place in `load({ lora })`; scale 0 for those that are left out */
+  lora?: AdapterScale[] | null;
   signal?: AbortSignal | null;
   [other: string]: any;
 }
@@ -130,7 +138,11 @@ export interface ResponsesRequest {
   instructions?: string | null;
   max_output_tokens?: number | null;
   tools?:
-    { type: "function"; name: string; description?: string; parameters?: Schema; strict?: boolean | null }[] | null;
+    | (
+        | { type: "function"; name: string; description?: string; parameters?: Schema; strict?: boolean | null }
+        | McpServerTool
+      )[]
+    | null;
   tool_choice?: ChatRequest["tool_choice"];
   parallel_tool_calls?: boolean | null;
   text?: {
@@ -141,8 +153,25 @@ export interface ResponsesRequest {
   include?: string[] | null;
   top_logprobs?: number | null;
   truncation?: "auto" | "disabled" | null;
+  lora?: AdapterScale[] | null;
   stream?: boolean | null;
   [other: string]: any;
+}
+
+/** The tools of an MCP server, which the page calls. */
+export interface McpServerTool {
+  type: "mcp";
+  server_label: string;
+  /** default: that of the server with this label of `serve --api --mcp` */
+  server_url?: string;
+  /** a token */
+  authorization?: string;
+  headers?: Record<string, string>;
+  allowed_tools?: string[] | { tool_names: string[] } | null;
+  /** default: "always", by an `mcp_approval_request` */
+  require_approval?:
+    "always" | "never" | { always?: { tool_names: string[] }; never?: { tool_names: string[] } } | null;
+  server_description?: string;
 }
 
 export interface TokenizeRequest {
@@ -194,6 +223,117 @@ export interface AgentResult {
   ended: "answer" | "turns" | "tokens";
 }
 
+/** How to connect to a server of the Model Context Protocol. */
+export interface McpOptions {
+  /** goes before the names of its tools, so that those of several servers differ: NAME_TOOL */
+  name?: string;
+  /** is sent to it as `Authorization: Bearer TOKEN`, and to no other host */
+  token?: string;
+  /** other headers of each request */
+  headers?: Record<string, string>;
+  /** signs the user in where the server asks for that (OAuth); default: such a server is an error */
+  signIn?: McpSignIn;
+  /** seconds without an answer or progress, default 300 */
+  timeout?: number;
+  /** ends the attempt to connect */
+  signal?: AbortSignal | null;
+  /** Answers a question of the server; without it, servers do not ask. */
+  onInput?: (question: McpQuestion) => McpAnswer | Promise<McpAnswer>;
+  onProgress?: (progress: { tool: string; progress: number; total?: number; message?: string }) => void;
+  /** gets the tools when the server has changed them */
+  onTools?: (tools: McpTool[]) => void;
+  /** the connection has ended, not by `close()` */
+  onClose?: () => void;
+}
+
+/** How a user signs in to a server, by a redirect of its authorization server. */
+export interface McpSignIn {
+  /** where the user comes back to: an address of this origin */
+  redirectUrl: string;
+  /** Shows the user an address of the authorization server; resolves to the address at which the user came back. */
+  open(url: URL): Promise<string>;
+  /** what `onStored` got at an earlier time, for the same server */
+  stored?: McpGrant | null;
+  /** gets the tokens to store: a secret */
+  onStored?: (grant: McpGrant) => void | Promise<void>;
+}
+
+/** Wisp's registration at an authorization server, and the user's tokens. */
+export interface McpGrant {
+  client?: any;
+  tokens?: any;
+}
+
+/** What a server asks the user while a tool runs. */
+export interface McpQuestion {
+  /** the server's name */
+  server: string;
+  message: string;
+  /** of the object that answers, flat; or */
+  schema?: Record<string, any>;
+  /** where the user answers */
+  url?: string;
+}
+
+/** An object that fits the question's schema, or true for an address that was opened; null: the user declines; undefined: cancelled. */
+export type McpAnswer = Record<string, any> | true | null | undefined;
+
+/** `own`: the server's name of it, which may have other characters */
+export type McpTool = AgentTool & { own: string };
+
+/** A server of the Model Context Protocol. Calls reject with a WispError; a tool that fails, with what it says. */
+export interface McpServer {
+  readonly name: string;
+  readonly version: string;
+  /** the protocol's revision, such as "2026-07-28" */
+  readonly protocol: string;
+  /** how its tools are to be used, for a system prompt */
+  readonly instructions: string;
+  readonly tools: McpTool[];
+  /** Calls a tool by the server's own name of it. */
+  call(name: string, given: Record<string, any>, options?: McpCallOptions): Promise<McpResult>;
+  resources(): Promise<McpResource[]>;
+  /** A resource's contents: `text`, or `blob` in base64. */
+  read(uri: string): Promise<{ uri: string; mimeType?: string; text?: string; blob?: string }[]>;
+  prompts(): Promise<McpPrompt[]>;
+  /** A prompt's messages, for a chat request. */
+  prompt(name: string, given?: Record<string, string>): Promise<Record<string, any>[]>;
+  close(): Promise<void>;
+}
+
+export interface McpCallOptions {
+  signal?: AbortSignal | null;
+  onProgress?: (progress: { progress: number; total?: number; message?: string }) => void;
+}
+
+export interface McpResult {
+  text: string;
+  media: McpMedium[];
+  /** the text says what went wrong */
+  failed: boolean;
+}
+
+/** A picture, a sound or another file, in base64. */
+export interface McpMedium {
+  mimeType: string;
+  data: string;
+}
+
+export interface McpResource {
+  /** of a template: with variables, as RFC 6570 has them */
+  uri: string;
+  name: string;
+  description?: string;
+  mimeType?: string;
+  template?: boolean;
+}
+
+export interface McpPrompt {
+  name: string;
+  description?: string;
+  arguments?: { name: string; description?: string; required?: boolean }[];
+}
+
 /** What a streamed request resolves to. */
 type Chunks = import("./stream.js").ChunkStream<any>;
 
@@ -234,6 +374,10 @@ export interface Api {
     applyTemplate: Ask;
     props(): Promise<any>;
     slots(): Promise<any>;
+    /** The default model's LoRA adapters and control vectors, with the scales of requests without `lora`. */
+    loraAdapters(): Promise<(AdapterScale & { path: string })[]>;
+    /** Sets these scales; 0 for those that are left out. */
+    setLoraAdapters(scales: AdapterScale[]): Promise<{ success: boolean }>;
     metrics(): Promise<string>;
     health(): Promise<any>;
   };

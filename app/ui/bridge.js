@@ -3,7 +3,8 @@ import { Wisp } from "../wisp.js";
 
 const STORED = "wisp.bridge"; // in this tab's session: the ticket of the next connection
 
-export function startBridge() {
+/** @param {(servers: import("../sdk/bridge.js").RelayedServer[]) => void} onRelay */
+export function startBridge(onRelay) {
   const given = /^#bridge=([\w-]+)$/.exec(location.hash)?.[1];
   if (given) {
     sessionStorage.setItem(STORED, given);
@@ -12,5 +13,5 @@ export function startBridge() {
   const ticket = given ?? sessionStorage.getItem(STORED);
   if (!ticket) return;
   const url = new URL(`v1/bridge?ticket=${ticket}`, location.href.replace(/^http/, "ws"));
-  Wisp.lend(url, (next) => sessionStorage.setItem(STORED, next));
+  Wisp.lend(url, { onTicket: (next) => sessionStorage.setItem(STORED, next), onRelay });
 }

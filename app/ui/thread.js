@@ -3,6 +3,7 @@ import { sentences, t } from "../language/phrase.js";
 import { adviceFor } from "./advice.js";
 import { textWithTex } from "./answer/math.js";
 import { explorer } from "./answer/explorer.js";
+import { StepsView } from "./answer/steps_view.js";
 import { toolCalls } from "./answer/tool_calls.js";
 import { wordsOf } from "./answer/words.js";
 import { copyButton } from "./copy.js";
@@ -160,8 +161,10 @@ function userItem(message, actions, versions) {
 }
 
 /** Whether an answer ended before it was complete, and the model may go on. @param {Message} message */
-export function canContinue({ role, content, cut, finish, upstream }) {
-  return role === "assistant" && Boolean(content || cut) && finish !== "stop" && !upstream; // other servers may not know how
+export function canContinue({ role, content, cut, steps, finish, upstream }) {
+  if (role !== "assistant" || finish === "stop") return false;
+  if (upstream && content) return false; // other servers may not know how to continue a text
+  return Boolean(content || cut || steps?.length);
 }
 
 /** @param {HTMLElement} item @param {Message} message @param {Actions} actions */
@@ -202,6 +205,7 @@ export class AnswerView {
   #thoughtFor = h("summary");
   #thinking = h("details", { class: "thought", hidden: true }, this.#thoughtFor, this.#thought);
   #open = false;
+  #steps = new StepsView();
   #body = h("div", { class: "body" });
   #calls = h("div");
   #foot = h("div", { class: "foot" });
@@ -219,6 +223,7 @@ export class AnswerView {
       "li",
       { class: "message assistant" },
       h("h2", { class: "hidden" }, t("Answer")),
+      this.#steps.element,
       this.#thinking,
       this.#body,
       this.#calls,
@@ -236,7 +241,7 @@ export class AnswerView {
       if (begun < this.#rest) return this.grow(/** @type {Message} */ (this.#message));
       const message = /** @type {Message} */ (this.#message);
       const { content, reasoning } = message;
-      if (content || reasoning) this.element.classList.remove("waiting");
+      this.element.classList.toggle("waiting", !content && !reasoning && !isCalling(message));
       this.#think(message, !content);
       const started = performance.now();
       this.#markdown.render(content, true);
@@ -245,15 +250,26 @@ export class AnswerView {
     });
   }
 
+  /** Shows a step that came, or what changed of a call. @param {Message} message */
+  showSteps(message) {
+    this.#steps.show(message.steps ?? [], true);
+    this.grow(message);
+  }
+
+  /** The card of a call that showSteps() has shown. @param {import("./chats/database.js").Call} call */
+  card(call) {
+    return this.#steps.card(call);
+  }
+
   /** @param {Message} message @param {boolean} open while there is nothing else to read */
   #think({ reasoning, thoughtMs }, open) {
+    this.#thinking.hidden = !reasoning;
     if (!reasoning) return;
     this.#thought.textContent = reasoning;
     const thought = thoughtMs ? t("Thought for {time}", { time: seconds(thoughtMs) }) : t("Thoughts");
     say(this.#thoughtFor, open ? t("Thinking…") : thought);
     if (this.#open !== open) this.#thinking.toggleAttribute("open", open); // otherwise the reader decides
     this.#open = open;
-    this.#thinking.hidden = false;
   }
 
   /** @param {Message} message with how it ended */
@@ -263,6 +279,7 @@ export class AnswerView {
     this.element.classList.remove("growing", "waiting");
     this.#think(message, false);
     this.#markdown.render(message.content);
+    this.#steps.show(message.steps ?? [], false);
     if (message.toolCalls) this.#calls.replaceChildren(toolCalls(message.toolCalls));
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));
     const other = iconButton("swap", t("Answer with another model"), () => this.actions.other(message, other));
@@ -307,6 +324,9 @@ export class AnswerView {
   }
 }
 
+/** Whether a call of the last step has no result yet. @param {Message} message */
+const isCalling = ({ steps }) => steps?.at(-1)?.calls.some(({ text }) => text === undefined) ?? false;
+
 /** @param {{ message: string, code: string }} error */
 function errorBox({ message, code }) {
   const more = adviceFor(code);
@@ -328,7 +348,7 @@ function awayMark({ upstream }) {
 }
 
 /** @param {Message} message */
-function statsLine({ stats, finish }) {
+function statsLine({ stats, finish, budget }) {
   const parts = [];
   if (stats) {
     parts.push(
@@ -339,6 +359,7 @@ function statsLine({ stats, finish }) {
   }
   if (finish === "stopped") parts.push(t("stopped"));
   if (finish === "length") parts.push(t("cut off"));
+  if (budget) parts.push(budget === "turns" ? t("all turns used") : t("all tokens used"));
   const title = sentences(
     stats?.prompt &&
       t("{n} prompt tokens, {cached} of them reused from before.", { n: stats.prompt, cached: stats.cached ?? 0 }),

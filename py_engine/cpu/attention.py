@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from py_engine.cpu.adapters import low_rank
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import capped, normed
 from py_engine.plan.cache import GROUP
@@ -54,8 +55,11 @@ def rope_store(c: Call, rows: Array, after: tuple[Array, Array] | None = None) -
 
 
 def rope_append(c: Call) -> None:
-    y = c["y"][: c.n]
-    y[:, : c.consts["q_rows"]] = rope_store(c, y)
+    y = rows = c["y"][: c.n]
+    if c.params.get("LOW_RANK"):
+        rows = y.copy()
+        low_rank(c, rows)
+    y[:, : c.consts["q_rows"]] = rope_store(c, rows)
 
 
 def norm_rope_append(c: Call) -> None:
@@ -83,8 +87,10 @@ def norm_rope_append(c: Call) -> None:
 
 
 def attention(c: Call) -> None:
-    group, kv_heads, head_dim = _group(c), c.consts["n_head_kv"], c.params["HEAD_DIM"]
-    y = c["y"][: c.n, : kv_heads * group * head_dim].reshape(c.n, kv_heads, group, head_dim)
+    group, kv_heads = _group(c), c.consts["n_head_kv"]
+    size = c.params["VALUE_DIM"]
+    y = c["y"][: c.n, c.consts["head0"] * group * size :][:, : kv_heads * group * size]
+    y = y.reshape(c.n, kv_heads, group, size)
     for m, end, begin, _ in c.segment_parts():
         last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
         for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin, last):
@@ -118,6 +124,18 @@ def _group(c: Call) -> int:
     return int(c.params["G"] * c.params.get("SHARE", 1))
 
 
+def _keys_and_values(c: Call, seen: Array, seq: int) -> tuple[Array, Array]:
+    """(positions, kv heads, head_dim) and (positions, kv heads, dimensions of a value)."""
+    head_dim, kv_heads, nope = c.params["HEAD_DIM"], c.consts["n_head_kv"], c.params.get("NOPE", 0)
+    if not nope:
+        k, v = (_cached(c, name, seen, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+        return k, v
+    expanded = c["expanded"][seen].reshape(len(seen), kv_heads, -1).astype(np.float32)
+    rest = c["k_cache"][c.rows_of(seen, seq), : head_dim - nope].astype(np.float32)
+    rest = np.broadcast_to(rest[:, None], (len(seen), kv_heads, head_dim - nope))
+    return np.concatenate([expanded[:, :, :nope], rest], axis=2), expanded[:, :, nope:]
+
+
 def _scores(
     c: Call, q: Array, positions: Array, seq: int, begin: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, Array, Array]]:
@@ -128,9 +146,10 @@ def _scores(
     """
     head_dim, group, kv_heads = c.params["HEAD_DIM"], _group(c), c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
+    q = q[:, c.consts.get("head0", 0) * group * head_dim :]
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     seen = np.arange(begin, pos + n if end is None else end)
-    k, v = (_cached(c, name, seen, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+    k, v = _keys_and_values(c, seen, seq)
     distance = positions[:, None] - seen[None, :]
     window = c.params["WINDOW"] or 1 << 30
     if c.params.get("MEDIA") and c.params["WHOLE_MEDIA"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from py_engine.cpu.adapter_calls import low_rank
 from py_engine.cpu.call_layouts import KV_KINDS
 from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, stride_of
 from py_engine.plan.plan import Op
@@ -30,7 +31,10 @@ def _records(op: Op, *, whole: bool = True) -> dict[str, Any]:
 
 
 def rope_append(m: Calls, op: Op) -> None:
-    rope(m, op, m.address(op, "y"), int(op.consts["y_stride"]))
+    y, stride = m.address(op, "y"), int(op.consts["y_stride"])
+    if op.params.get("LOW_RANK"):
+        low_rank(m, op, y, stride, 0, int(op.consts["q_rows"] + 2 * op.consts["kv_rows"]))
+    rope(m, op, y, stride)
 
 
 def norm_rope_append(m: Calls, op: Op) -> None:

@@ -36,6 +36,9 @@ FIELDS: dict[str, list[str]] = {
         "product": "state last exact x x_row w type rows cols row0 add bias y y_stride",
         "expert_product": "state exact x x_row w type rows cols experts stack used chosen tiles tile_count slots"
         " per_slot row0 bias y y_stride",
+        "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
+        " y_stride",
+        "add_direction": "state per_token scales adapters adapter direction cols x x_stride",
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation gated cols x x_stride y y_stride",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from py_engine.cpu.adapters import add_direction, add_low_rank
 from py_engine.cpu.attention import (
     attention,
     attention_combine,
@@ -20,7 +21,12 @@ from py_engine.cpu.attention import (
     rope_store,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.latent import head_products, head_products_transposed, latent_append
+from py_engine.cpu.latent import (
+    head_products,
+    head_products_transposed,
+    latent_append,
+    latent_expansion,
+)
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
@@ -95,6 +101,13 @@ def _biased(c: Call, y: Array) -> Array:
 def matmul(c: Call) -> None:
     if c.params["GROUPED"]:
         _matmul_of_experts(c)
+        return
+    if c.params.get("CACHED"):
+        seen = np.arange(c.pos + c.n)
+        latents = c["x"][c.rows_of(seen, c.seq), c.params["FIRST"] :][:, : c.params["COLS"]].astype(np.float32)
+        w = c["w_qs"][: c.consts["rows"], : c.params["COLS"]].astype(np.float32)
+        row0 = c.consts["row0"]
+        c["y"][: len(seen), row0 : row0 + len(w)] = latents @ w.T
         return
     _epilogue(c, _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T), c["y"][: c.n])
 
@@ -379,7 +392,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
-        head_products_transposed, latent_append,
+        head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -16,11 +16,28 @@ def latent_append(c: Call) -> None:
     first, second = pairs(c.params["NEOX"], rope)
     order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
     q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, nope + order]
-    y = c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)
-    y[:, :, :rope] = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
+    rotated = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, -1), places).reshape(c.n, heads, rope)
+    if c.params["WHOLE"]:
+        y = c["y"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)
+        y[:, :, :nope] = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, :nope]
+        y[:, :, nope:] = rotated
+    else:
+        c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, -1)[:, :, :rope] = rotated
     rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
     c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
     c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
+
+
+def latent_expansion(c: Call) -> None:
+    nope, value, rank, k = c.params["NOPE"], c.params["VALUE"], c.params["RANK"], c.consts
+    pitch = -(-rank // 32) * 32
+    y = c["y"].reshape(-1)[: k["heads"] * (nope + value) * pitch].reshape(k["heads"], nope + value, pitch)
+    part = y[:, nope:] if c.params["VALUES"] else y[:, :nope]
+    rows = rank if c.params["TRANSPOSED"] else part.shape[1]
+    for head in range(k["heads"]):
+        w = c["w"][k["w_first"] + head * k["w_head"] :][:rows]
+        part[head, :, :rank] = w.T[:nope] if c.params["TRANSPOSED"] else w
+        part[head, :, rank:] = 0
 
 
 def head_products(c: Call) -> None:

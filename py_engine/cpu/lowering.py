@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_engine.cpu import attention_calls, product_calls, recurrent_calls, row_calls, sampler_calls
+from py_engine.cpu import adapter_calls, attention_calls, product_calls, recurrent_calls, row_calls, sampler_calls
 from py_engine.cpu.calls import Addresses, Calls
 from py_engine.plan.plan import Op, Plan
 
@@ -16,7 +16,7 @@ SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partiti
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
 LOWERED: dict[str, Callable[[Calls, Op], None]] = {
     call.__name__: call
-    for module in (row_calls, product_calls, attention_calls, recurrent_calls, sampler_calls)
+    for module in (row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, sampler_calls)
     for call in module.CALLS
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE, SMALL_BATCH
+from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
@@ -101,6 +102,9 @@ class CpuRunner:
 
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
+
+    def set_scales(self, seq: int, scales: bytes) -> None:
+        self._run_in_order(lambda: self._cpu.write(SCALES, scales, seq * len(scales)))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._run_in_order(lambda: self._configure(sampling, sampling.pack(answer, shifted), seq))

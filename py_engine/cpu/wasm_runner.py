@@ -15,6 +15,7 @@ from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
+from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, records_at, shift_index, table_offset
@@ -159,6 +160,10 @@ class WasmRunner:
     def _set_states(self, rows: Sequence[Row], n: int) -> None:
         """Set the State of each token of a small batch, or of one sequence's `n` tokens."""
         self._write("state", b"".join(struct.pack("<4I", row.position, n, 0, row.seq) for row in rows))
+
+    def set_scales(self, seq: int, scales: bytes) -> None:
+        self._check()
+        self._write(SCALES, scales, seq * len(scales))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()

@@ -1,4 +1,4 @@
-"""A model's files: one, or a set named -00001-of-00003.gguf, each with a tensor table of its own."""
+"""A model's files: one, or a set named -00001-of-00003.gguf, each with a tensor table of its own; and its adapters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
+from py_engine.files.adapter_header import check_model, is_adapter, prefixed
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 class Parts:
     """The sources of a model's files and their headers, in order. `header`: the first file's metadata and all tensors.
 
-    The offsets in `header.tensors` count from the file that holds the tensor.
+    The offsets in `header.tensors` count from the file that holds the tensor. LoRA adapters and control vectors come
+    after the model's own files; the names of their tensors have prefixes (adapter_header.py).
     """
 
     sources: list[Source]
     headers: list[Header]
     header: Header
+    count: int  # of the model's own files
 
     @classmethod
     def of(cls, source: Source | list[Source], header: Header | list[Header]) -> Parts:
@@ -31,14 +34,18 @@ class Parts:
         sources = source if isinstance(source, list) else [source]
         headers = [flattened(one) for one in (header if isinstance(header, list) else [header])]
         expected = headers[0].get("split.count", 0) or 1
-        if expected != len(headers):
+        check_model(headers[0])
+        for number, one in enumerate(headers[expected:]):
+            if is_adapter(one):
+                headers[expected + number] = prefixed(one, number)
+        if expected != sum(not is_adapter(one) for one in headers):
             raise WispError(
                 f"This model has {expected} files, but {len(headers)} were given. Load all of them together, in order.",
                 "truncated_file",
             )
         tensors: dict[str, TensorInfo] = {}
         for number, one in enumerate(headers):
-            if one.get("split.no", number) != number:
+            if number < expected and one.get("split.no", number) != number:
                 raise WispError(
                     f"File {number + 1} of the set is number {one.get('split.no') + 1}. Load the files in order.",
                     "corrupt_header",
@@ -46,7 +53,12 @@ class Parts:
             if duplicates := tensors.keys() & one.tensors.keys():
                 raise WispError(f"Tensor {min(duplicates)} is in two of the files.", "corrupt_header")
             tensors |= one.tensors
-        return cls(sources, headers, replace(headers[0], tensors=tensors))
+        return cls(sources, headers, replace(headers[0], tensors=tensors), expected)
+
+    @property
+    def adapters(self) -> list[Header]:
+        """The headers of the adapters."""
+        return self.headers[self.count :]
 
     @property
     def size(self) -> int:
@@ -66,6 +78,10 @@ class Parts:
         """A text that differs where the bytes of the files do; None: not known."""
         parts = [await source.content() for source in self.sources]
         return " ".join(part for part in parts if part) if all(parts) else None
+
+    async def adapter_contents(self) -> list[str | None]:
+        """The same for each adapter."""
+        return [await source.content() for source in self.sources[self.count :]]
 
     async def read(self, tensor: str) -> bytes:
         """Read one small tensor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.media import PromptMedia
@@ -58,6 +59,7 @@ class Answer:
     media: PromptMedia = field(default_factory=PromptMedia)
     exact: bool = False  # the text must not depend on the cache, or on an interruption
     private: bool = False  # as in AnswerLimits
+    scales: Sequence[float] = ()  # of the plan's adapters
     begins: int = field(init=False)  # index of its first token in `ids`
     tokens: int = 0  # generated so far
     begun: int = 0  # of them before this request

@@ -7,6 +7,7 @@ lacking or when the GPU is lost, and continues where it stopped.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -15,10 +16,10 @@ from typing import TypeVar
 from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
-from py_engine.generate.kv_cache import KvCache
+from py_engine.generate.kv_cache import START, KvCache
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
-from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part
+from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part, tokens_alone
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
@@ -42,6 +43,7 @@ class Generation:
         self.recover: Recover | None = None
         self.prefixes: PrefixStore | None = None
         self.sequences = Sequences(_empty_cache(runner), runner, parallel, self._reserve_pages)
+        self.scales: Sequence[float] = runner.plan.adapters.defaults  # where a request gives none
         self._use(runner)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
 
@@ -95,8 +97,10 @@ class Generation:
         before = self.runner.counts()
         async with self.sequences.acquire() as sequence:
             sequence.private = answer.private
+            self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
             if self.prefixes is not None:
-                await self.prefixes.restore(answer.ids, self.sequences.cache, self.runner, answer.exact)
+                cache, root = self.sequences.cache, sequence.root
+                await self.prefixes.restore(answer.ids, cache, self.runner, answer.exact, root)
             if answer.media:
                 await self.runner.prepare([MEDIA])
             while not answer.done:
@@ -111,6 +115,22 @@ class Generation:
                     return
                 else:
                     answer.shift(keep, self.context_length)
+                    self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
+
+    def set_scales(self, sequence: SequenceCache, scales: Sequence[float], prompt: Sequence[int] = ()) -> None:
+        """Set the scales of adapters that a sequence is computed with. `prompt`: may have their invocation tokens.
+
+        What is cached with other scales is not for this sequence: its root is a hash of them.
+        """
+        adapters = self.plan.adapters
+        if not adapters.count:
+            return
+        packed = adapters.pack(scales, prompt)
+        root = hashlib.blake2b(packed, digest_size=16).digest() if any(scales) else START
+        if sequence.tokens and root != sequence.root:
+            sequence.release()
+        sequence.root = root
+        self.runner.set_scales(sequence.number, packed)
 
     def _end(self, answer: Answer) -> int:
         """The positions that an answer needs before it can go on: those of its tokens, and the next one."""
@@ -181,7 +201,7 @@ class Generation:
         await answer.media.encode(answer.ids, len(sequence.tokens))
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         while len(sequence.tokens) < len(answer.ids):
-            part = prompt_part(answer, sequence, runner, self.plan.batch)
+            part = prompt_part(answer, sequence, runner, tokens_alone(runner))
             if not part.ids:
                 answer.lacks_pages = True
                 return False
@@ -205,6 +225,7 @@ class Generation:
         await media.encode(ids, 0)
         await self.runner.prepare([*lists, MEDIA] if media else lists)
         async with self.sequences.acquire() as sequence:
+            self.set_scales(sequence, self.scales, ids)
             if self.plan.generates:
                 await self.sequences.wait_for_pages(sequence, len(ids))
             at = 0

@@ -1,7 +1,8 @@
 """What the KV caches hold: pages of tokens after known tokens, of running and of finished requests.
 
 A block is a page-sized stretch of positions: its tokens, what comes before them, and its page in every page group.
-A block's key is a hash of all tokens up to its end, so equal prefixes have equal keys, whoever computed them. A page's
+A block's key is a hash of all tokens up to its end, so equal prefixes have equal keys, whoever computed them. What
+adapters compute differs: the keys of a sequence with adapters begin with a root of its own (generation.py). A page's
 number would not do as a key: a page before a window is freed, and what follows it is still of use.
 """
 
@@ -17,7 +18,7 @@ from py_engine.generate.state_slots import StateSlots
 from py_engine.plan.pages import PageGroup, pages_for
 
 UNLIMITED = 1 << 30  # blocks of a model without keys and values
-START = b""  # the key before the first position
+START = b""  # the key before the first position of a sequence without adapters
 
 
 @dataclass(eq=False)
@@ -53,14 +54,15 @@ class KvCache:
         self.states = next((StateSlots(group) for group in groups if group.states), None)
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
+        self._roots: dict[bytes, None] = {}  # the keys before first positions
 
-    def find(self, ids: list[int], exact: bool = False) -> tuple[list[Block], int]:
+    def find(self, ids: list[int], exact: bool = False, root: bytes = START) -> tuple[list[Block], int]:
         """The blocks that hold the longest known prefix of `ids`, and its length. The last one may hold more.
 
-        `exact`: of positions that were computed as a prompt.
+        `exact`: of positions that were computed as a prompt. `root`: the key before the first position.
         """
         found: list[Block] = []
-        n, key = 0, START
+        n, key = 0, root
         while n < len(ids):
             part = ids[n : n + self.page]
             candidates = self._after.get(key, ())
@@ -121,11 +123,13 @@ class KvCache:
         """A block without tokens, with a page in every group, in one sequence's table. KeyError if a group has none."""
         return Block([self.take(group) for group in range(len(self.pools))], users=1, private=private)
 
-    def fill(self, block: Block, before: Block | None, ids: list[int], generated: bool) -> int:
+    def fill(self, block: Block, before: Block | None, ids: list[int], generated: bool, root: bytes = START) -> int:
         """Record computed tokens in the block that follows `before`, as many as fit; return how many."""
         part = ids[: self.page - len(block.tokens)]
         if not block.tokens:
-            block.before, block.before_key = before, before.key if before else START
+            block.before, block.before_key = before, before.key if before else root
+            if before is None:
+                self._roots[root] = None
             self._after.setdefault(block.before_key, []).append(block)
         if not generated and block.prompted == len(block.tokens):
             block.prompted += len(part)
@@ -136,7 +140,7 @@ class KvCache:
 
     def full_blocks(self) -> Iterator[tuple[int, Block]]:
         """(blocks before it, block) of every full block that may be stored: with pages, from the first position on."""
-        following = [(0, START)]
+        following = [(0, root) for root in self._roots]
         while following:
             depth, key = following.pop()
             for block in self._after.get(key, ()):
@@ -205,6 +209,8 @@ class KvCache:
             following.remove(block)
         if not following:
             self._after.pop(block.before_key, None)
+            if block.before is None:
+                self._roots.pop(block.before_key, None)
             if block.before is not None:
                 equal = self._after.get(block.before.before_key, [])
                 for before in [b for b in equal if b.key == block.before_key]:

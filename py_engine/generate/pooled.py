@@ -57,6 +57,7 @@ async def _rows(
     unread.extend(known)
     waiting = deque[Awaitable[Any]]()  # the results of the first parts of `unread`
     async with generation.sequences.acquire() as sequence:
+        generation.set_scales(sequence, generation.scales)
         while True:
             if len(waiting) == len(unread):
                 unread.extend(_cut(next(groups, []), size))

@@ -40,7 +40,8 @@ def layout_of(content: str, plan: Plan, kernels: str) -> str:
     """The name of a layout. `content`: identifies the model's bytes; `kernels`: what computes the plan."""
     groups = [(group.window, [(n, plan.buffers[n].dtype, plan.buffers[n].shape[1]) for n in group.caches])
               for group in plan.page_groups]  # fmt: skip
-    described = repr((VERSION, content, plan.n_ctx, plan.page, groups, kernels))
+    directions = sorted(plan.adapters.directions.items())
+    described = repr((VERSION, content, plan.n_ctx, plan.page, groups, kernels, *([directions] if directions else [])))
     return hashlib.sha256(described.encode()).hexdigest()[:32]
 
 
@@ -66,18 +67,20 @@ class PrefixStore:
 
     # -- reading
 
-    async def restore(self, ids: list[int], cache: KvCache, device: BlockDevice, exact: bool) -> None:
-        """Read the stored blocks that continue what the caches have of `ids`. `exact`: as in KvCache.find()."""
+    async def restore(
+        self, ids: list[int], cache: KvCache, device: BlockDevice, exact: bool, root: bytes = START
+    ) -> None:
+        """Read the stored blocks that continue what the caches have of `ids`. `exact`, `root`: as in KvCache.find()."""
         stored = await self.blocks()
         if not stored or cache.waiting:
             return
-        known, n = cache.find(ids[:-1], exact)
+        known, n = cache.find(ids[:-1], exact, root)
         known = known[: n // cache.page]
-        wanted = _following(ids, known, cache.page, stored, exact)
+        wanted = _following(ids, known, cache.page, stored, exact, root)
         wanted = wanted[: _readable(known, [entry for _, entry in wanted], cache)]
         if wanted and self._pays(range(len(cache.pools)), cache.page, device):
             with _held(cache, known):
-                used = await self._read(wanted, ids, known, cache, device)
+                used = await self._read(wanted, ids, known, cache, device, root)
             self.read_tokens += cache.page * len(used)
             await self._store.touch(used)
 
@@ -88,6 +91,7 @@ class PrefixStore:
         known: list[Block],
         cache: KvCache,
         device: BlockDevice,
+        root: bytes,
     ) -> list[str]:
         """Add stored blocks after the known ones to the caches, as far as they are whole; return their keys."""
         page, first, end = cache.page, len(known), cache.page * (len(known) + len(wanted))
@@ -104,7 +108,7 @@ class PrefixStore:
                 block = Block([cache.take(g) if g in groups else None for g in range(len(cache.pools))])
                 device.write_pages(self._places(block, entry), data)
                 at = page * (first + i)
-                cache.fill(block, before, ids[at : at + page], generated=False)
+                cache.fill(block, before, ids[at : at + page], False, root)
                 block.prompted = entry.prompted
                 for group in groups:
                     cache.release(group, block)
@@ -180,11 +184,11 @@ def _held(cache: KvCache, blocks: list[Block]) -> Iterator[None]:
 
 
 def _following(
-    ids: list[int], known: list[Block], page: int, stored: dict[str, StoredBlock], exact: bool
+    ids: list[int], known: list[Block], page: int, stored: dict[str, StoredBlock], exact: bool, root: bytes
 ) -> list[tuple[str, StoredBlock]]:
     """The stored blocks after the known ones with which `ids` go on, all but the last token of `ids` at most."""
     found: list[tuple[str, StoredBlock]] = []
-    key = known[-1].key if known else START
+    key = known[-1].key if known else root
     for at in range(page * len(known), len(ids) - page, page):
         key = key_after(key, ids[at : at + page])
         entry = stored.get(key.hex())

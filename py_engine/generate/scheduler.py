@@ -29,6 +29,8 @@ from py_engine.runners import Row, Runner
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
 PROMPT_MS = 24.0  # the time of a part of a prompt while others decode: they get no token meanwhile
+ALONE_MS = 100.0  # the same for a prompt that is alone: the time of a part, and of parts before another is submitted
+ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
 UNKNOWN_MS = 8.0  # the time that a step or a token is assumed to take before one was timed
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
@@ -213,10 +215,10 @@ class Scheduler:
     # -- what to submit
 
     def _submit_ahead(self) -> None:
-        limit = AHEAD_MS if self._runner.queues else 0.0
-        while not self._in_flight or sum(submit.ms for submit in self._in_flight) < limit:
-            units = self._units()
-            if not units:
+        while units := self._units():
+            alone = len(units) == 1 and units[0][0].prompting
+            limit = (ALONE_MS if alone else AHEAD_MS) if self._runner.queues else 0.0
+            if self._in_flight and sum(submit.ms for submit in self._in_flight) >= limit:
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
             drafting = len(units) == len(self._sequences) == 1 and self._should_draft(unit[0])
@@ -231,7 +233,7 @@ class Scheduler:
                 if submit is None:
                     return
             elif unit[0].prompting:
-                submit = self._submit_prompt(unit[0], alone=len(units) == 1)
+                submit = self._submit_prompt(unit[0], alone=alone)
             else:
                 submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
             if submit is None:
@@ -278,9 +280,8 @@ class Scheduler:
     def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> Submit | None:
         """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
         runner, answer = self._runner, sequence.answer
-        part = prompt_part(
-            answer, sequence.cache, runner, runner.plan.batch if alone else runner.prompt_tokens_in(PROMPT_MS)
-        )
+        most = tokens_alone(runner) if alone else runner.prompt_tokens_in(PROMPT_MS)
+        part = prompt_part(answer, sequence.cache, runner, most)
         if not part.ids:
             answer.lacks_pages = True
             return None
@@ -321,6 +322,11 @@ class Scheduler:
         if not self._in_flight:
             sequence.drafts.fits = False
         return None
+
+
+def tokens_alone(runner: Runner) -> int:
+    """Most tokens of a part of a prompt while nothing else runs."""
+    return max(min(runner.plan.batch, ALONE_TOKENS), runner.prompt_tokens_in(ALONE_MS))
 
 
 def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from py_engine.generate.kv_cache import Block, KvCache
+from py_engine.generate.kv_cache import START, Block, KvCache
 from py_engine.generate.state_slots import Snapshot
 from py_engine.plan.pages import pages_for
 
@@ -33,6 +33,7 @@ class SequenceCache:
         self.tokens: list[int] = []  # whose keys and values are computed
         self.preempted = False  # it is to release its pages: an older sequence needs them
         self.private = False  # what it computes must not outlive the page
+        self.root = START  # the key before its first position: other adapters have other roots
         self._cache, self._device = cache, device
         self._blocks: list[Block] = []
         self._held = [0] * len(cache.windows)  # by group: the first block whose page it holds
@@ -70,22 +71,22 @@ class SequenceCache:
         cache, states = self._cache, self._cache.states
         snapshot: Snapshot | None = None
         if states is not None:  # or a slot for this sequence might evict the snapshot that serves it
-            snapshot, _ = states.find(ids, len(ids) - 1, exact)
+            snapshot, _ = states.find(ids, len(ids) - 1, exact, self.root)
             if snapshot is not None:
                 states.use(snapshot)
         if not self._take_slot():
             self._switch([], 0)
             self.tokens = []
             return
-        blocks, n = cache.find(ids[:-1], exact)
+        blocks, n = cache.find(ids[:-1], exact, self.root)
         known = n
         if states is not None and not cache.pools:
-            snapshot, n = states.find(ids, len(ids) - 1, exact)
+            snapshot, n = states.find(ids, len(ids) - 1, exact, self.root)
             if not self._restart(ids[:n]):
                 snapshot, n = None, 0
         while states is None or cache.pools:
             if states is not None:
-                snapshot, n = states.find(ids, n, exact)
+                snapshot, n = states.find(ids, n, exact, self.root)
             blocks, usable = cache.usable(blocks, n)
             if usable < n:
                 n = usable
@@ -171,7 +172,8 @@ class SequenceCache:
         """Record tokens whose keys and values are computed."""
         while ids:
             i = len(self.tokens) // self._cache.page
-            count = self._cache.fill(self._blocks[i], self._blocks[i - 1] if i else None, ids, generated)
+            before = self._blocks[i - 1] if i else None
+            count = self._cache.fill(self._blocks[i], before, ids, generated, self.root)
             self.tokens += ids[:count]
             ids = ids[count:]
 
@@ -202,7 +204,7 @@ class SequenceCache:
 
     def _snapshot(self, slot: int) -> Snapshot:
         assert self._stated is not None
-        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact)
+        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact, self.root)
 
     def _has_state(self, n: int) -> bool:
         """Whether the states are those after `n` positions, or after one more."""

@@ -6,7 +6,7 @@ prompt is copied to a slot of its own. The least recently used snapshot is evict
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.generate.page_pool import PagePool
 from py_engine.plan.pages import PageGroup
@@ -16,13 +16,15 @@ from py_engine.plan.pages import PageGroup
 class Snapshot:
     """A state that no sequence has, after `end` positions and also after one less (plan/states.py).
 
-    `tokens`: those that led to it, at least `end` - 1. `exact`: all were computed as a prompt, in batches.
+    `tokens`: those that led to it, at least `end` - 1. `exact`: all were computed as a prompt, in batches. `root`: as a
+    sequence's (sequence_cache.py).
     """
 
     slot: int
     tokens: list[int]
     end: int
     exact: bool
+    root: bytes = b""
 
     def serves(self, ids: list[int], most: int) -> int:
         """The most positions, up to `most`, after which a sequence of `ids` can go on from here; 0: none."""
@@ -40,11 +42,12 @@ class StateSlots:
         self.pool: PagePool[Snapshot] = PagePool(group.pages)
         self._snapshots: list[Snapshot] = []
 
-    def find(self, ids: list[int], most: int, exact: bool) -> tuple[Snapshot | None, int]:
+    def find(self, ids: list[int], most: int, exact: bool, root: bytes = b"") -> tuple[Snapshot | None, int]:
         """The snapshot that serves the longest prefix of `ids`, of up to `most` positions; and its length."""
         best, length = None, 0
         for snapshot in self._snapshots:
-            end = snapshot.serves(ids, most) if snapshot.exact or not exact else 0
+            usable = snapshot.root == root and (snapshot.exact or not exact)
+            end = snapshot.serves(ids, most) if usable else 0
             if end > length:
                 best, length = snapshot, end
         return best, length
@@ -64,7 +67,7 @@ class StateSlots:
     def add(self, snapshot: Snapshot) -> None:
         """Release a slot, and cache the state in it. An equal snapshot is freed."""
         for other in self._snapshots:
-            if (other.end, other.exact, other.tokens) == (snapshot.end, snapshot.exact, snapshot.tokens):
+            if replace(other, slot=snapshot.slot) == snapshot:
                 self._snapshots.remove(other)
                 self.pool.drop(other.slot)
                 break

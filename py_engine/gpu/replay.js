@@ -8,6 +8,8 @@
 
 import { Lists } from "./lists.js";
 
+const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its result is looked for
+
 /**
  * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py)
  * @property {number} probeMs how long a result that should come soon is looked for; 0: only waited for
@@ -226,12 +228,21 @@ export class Replay extends Lists {
     to.copyBufferToBuffer(logprobs, begin, into, at + straight * logprobRowBytes, rest);
   }
 
-  /** The result of the oldest submit that reads back. @returns {Promise<Result | undefined>} undefined when there is none */
-  async result() {
+  /** Milliseconds until it pays to look for a result. @param {InFlight} oldest @param {number} expectedMs */
+  idleMs({ submitted }, expectedMs) {
+    return EXPECTED_SHARE * expectedMs - (performance.now() - Math.max(this.last, submitted));
+  }
+
+  /**
+   * The result of the oldest submit that reads back.
+   * @param {number} expectedMs that it takes on the GPU; 0: not known
+   * @returns {Promise<Result | undefined>} undefined when there is none
+   */
+  async result(expectedMs = 0) {
     const oldest = this.inFlight[0];
     if (!oldest) return undefined;
     const begun = performance.now();
-    await (oldest.count > 1 ? oldest.mapped : this.soon(oldest.mapped));
+    await (oldest.count > 1 ? oldest.mapped : this.soon(oldest.mapped, this.idleMs(oldest, expectedMs)));
     const now = performance.now();
     this.counts.wait_ms += now - begun;
     this.inFlight.shift();

@@ -17,6 +17,7 @@ from py_engine.gpu.memory import obj
 from py_engine.gpu.step_times import StepTimes
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
+from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
@@ -138,6 +139,10 @@ class GpuRunner:
         if not self.gpu.lost:
             self.gpu.set_tokens(seq, position, ids)
 
+    def set_scales(self, seq: int, scales: bytes) -> None:
+        self._check()
+        self.gpu.write(SCALES, scales, seq * len(scales))
+
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
         await self._awaited(self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)}))
@@ -208,8 +213,9 @@ class GpuRunner:
     async def result(self) -> list[Batch]:
         while not self._in_flight[0].read:
             self._in_flight.popleft()
-        result = await self._awaited(self.gpu.replay.result())
-        submit = self._in_flight.popleft()
+        submit = self._in_flight[0]
+        result = await self._awaited(self.gpu.replay.result(self._times.ms(submit.kind) * submit.steps))
+        self._in_flight.popleft()
         self._times.add(submit.kind, float(result.ms) / submit.steps, bool(result.queued))
         return self._batches(submit, result)
 

@@ -127,6 +127,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             _add_per_layer(cfg, layer, i, x, inputs)
         if layer.b + "layer_output_scale.weight" in w:
             scale_by(ops, x, w.vector((layer.b + "layer_output_scale.weight", 1)))
+        ops.end_layer(x)
     return x
 
 

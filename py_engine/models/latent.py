@@ -1,4 +1,4 @@
-"""Latent attention of one layer: its projections, absorbed (plan/latent.py)."""
+"""Latent attention of one layer, its projections absorbed or latents expanded (plan/latent.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from py_engine.models.config import Config
 from py_engine.plan import latent
 from py_engine.plan.cache import Cache
-from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
+from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
@@ -27,47 +27,50 @@ class LatentLayer:
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value)."""
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
-        if norm:
-            h = ops.rms_norm("normed_latent", h, norm, cfg.eps)
-        q = self._queries(h)
+        if norm and not ops.small_batch:  # else the products apply it
+            h, norm = ops.normed_input(h, norm, cfg.eps), None
+        q = self._queries(h, norm)
         kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
-        kv = ops.project("kv_a", h, kv_a, None)
-        y = ops.rows("q", shape.heads * shape.row)
+        kv = ops.normed_stack("kv_a", h, Projection([kv_a], None, norm, cfg.eps))
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
+        if latent.expands(ops):
+            whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
+            latent.append(ops, given, cache, shape, whole, cfg.eps)
+            return latent.expanded_attention(ops, whole, cache, matrices, shape, options)
+        y = ops.rows("q", shape.heads * shape.row)
         latent.append(ops, given, cache, shape, y, cfg.eps)
-        keys, values, joined = self._matrices()
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
-        latent.products(ops, shape.heads, own, keys, absorbed, transposed=joined)
-        attn = ops.attention(y, cache, cfg.heads, AttentionOptions(cfg.attention_scale, window))
+        latent.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
+        attn = ops.attention(y, cache, cfg.heads, options)
         out = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
         summed = Columns(attn, shape.rope, shape.row)
-        latent.products(ops, shape.heads, summed, values, Columns(out, 0, shape.value))
+        latent.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
         return out
 
-    def _queries(self, h: Buffer) -> Buffer:
-        """The query heads of h, from one matrix, or from two with a norm between them."""
+    def _queries(self, h: Buffer, norm: Weight | None) -> Buffer:
+        """The query heads of h, normalised with `norm`, from one matrix, or from two with a norm between them."""
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         rows, n = shape.heads * (shape.nope + shape.rope), cfg.embedding_length
         if not (rank := w.rows(b + "attn_q_a.weight")):
-            return ops.project("q_heads", h, w.matrix(b + "attn_q.weight", rows, n), None)
-        low = ops.project("q_low", h, w.matrix(b + "attn_q_a.weight", rank, n), None)
-        norm = w.vector((b + "attn_q_a_norm.weight", rank))
+            matrix = w.matrix(b + "attn_q.weight", rows, n)
+            return ops.normed_stack("q_heads", h, Projection([matrix], None, norm, cfg.eps))
+        first = w.matrix(b + "attn_q_a.weight", rank, n)
+        low = ops.normed_stack("q_low", h, Projection([first], None, norm, cfg.eps))
+        own_norm = w.vector((b + "attn_q_a_norm.weight", rank))
         matrix = w.matrix(b + "attn_q_b.weight", rows, rank)
-        return ops.normed_stack("q_heads", low, Projection([matrix], None, norm, cfg.eps))
+        return ops.normed_stack("q_heads", low, Projection([matrix], None, own_norm, cfg.eps))
 
-    def _matrices(self) -> tuple[HeadMatrices, HeadMatrices, bool]:
-        """Every head's matrices of keys and of values, and whether they are joined.
-
-        Joined keys have a row for each dimension of a head; alone, for each of the latent's.
-        """
+    def _projections(self) -> Projections:
+        """Every head's matrices. Older files join those of keys and values."""
         w, b, shape = self.w, self.b, self.shape
         heads, rank = shape.heads, shape.rank
         if b + "attn_k_b.weight" in w:
             limit = self.ops.device.max_binding
             ((keys, _),) = w.experts([b + "attn_k_b"], heads, rank, shape.nope, limit)
             ((values, _),) = w.experts([b + "attn_v_b"], heads, shape.value, rank, limit)
-            return HeadMatrices(keys, rank, shape.nope), HeadMatrices(values, shape.value, rank), False
+            return Projections(HeadMatrices(keys, rank, shape.nope), HeadMatrices(values, shape.value, rank), False)
         step = shape.nope + shape.value
         matrix = w.matrix(b + "attn_kv_b.weight", heads * step, rank)
         keys_of = HeadMatrices(matrix, shape.nope, rank, 0, step)
-        return keys_of, HeadMatrices(matrix, shape.value, rank, shape.nope, step), True
+        return Projections(keys_of, HeadMatrices(matrix, shape.value, rank, shape.nope, step), True)

@@ -47,8 +47,23 @@ class AttentionOptions:
 
 
 @dataclass(frozen=True)
+class Expanded:
+    """Keys and values that were made of a cache of latents, for the heads from `head0` on (plan/latent.py).
+
+    `rows` (positions, heads, nope + value): the first `nope` dimensions of a key, then a value. The cache's rows, of
+    `row` columns, begin with the rest of the key.
+    """
+
+    rows: Buffer
+    nope: int
+    value: int
+    row: int
+    head0: int
+
+
+@dataclass(frozen=True)
 class Call:
-    """Attention of queries `q` over a cache, into `y` (n, n_head * head_dim)."""
+    """Attention of queries `q` over a cache, into `y` (n, n_head * dimensions of a value)."""
 
     q: Buffer
     cache: Cache
@@ -56,6 +71,7 @@ class Call:
     heads: tuple[int, int, int]  # (n_head, n_head_kv, head_dim)
     options: AttentionOptions
 
+    expanded: Expanded | None = None
     share: int = 1  # workgroups that share a key/value head, where the heads of its group are too many for one
 
     @property
@@ -87,13 +103,17 @@ def qkv_epilogue(heads: tuple[int, int, int], cache: Cache, rope: Rope) -> Epilo
     )
 
 
-def rope_append(ops: OpList, rows: Buffer, count: int, epilogue: Epilogue) -> None:
-    """Rotate the `count` columns of stacked q, k and v rows in place; append keys and values to the cache."""
+def rope_append(ops: OpList, rows: Buffer, count: int, epilogue: Epilogue, low_rank: Epilogue | None = None) -> None:
+    """Rotate the `count` columns of stacked q, k and v rows in place; append keys and values to the cache.
+
+    `low_rank`: what adapters add to the rows before (low_rank.py).
+    """
+    added = {"LOW_RANK": 1, **low_rank.params} if low_rank else {}
     ops.add(
         "rope_append",
-        dict(epilogue.params) | ops.state_params,
-        dict(epilogue.consts) | {"y_stride": rows.shape[1]},
-        {"state": ops.state, "y": rows} | dict(epilogue.bindings),
+        dict(epilogue.params) | ops.state_params | added,
+        dict(epilogue.consts) | {"y_stride": rows.shape[1]} | (dict(low_rank.consts) if low_rank else {}),
+        {"state": ops.state, "y": rows} | dict(epilogue.bindings) | (dict(low_rank.bindings) if low_rank else {}),
         -(-count // (4 * THREADS)),
         PerToken(),
     )
@@ -144,16 +164,24 @@ def prefill(ops: OpList, call: Call) -> None:
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes = call.options.causal, call.options.sinks, call.options.slopes
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None)
+    expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
+    if kernel == "attention_matrix":
+        tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
     mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (
         {"ALIBI": int(slopes is not None)} if kernel == "attention" else {}
     )
     ops.add(
         kernel,
-        call.params | tile | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")} | mask,
-        {"scale": call.options.scale, "q_stride": call.q.shape[1], "n_head_kv": n_head_kv},
-        {"state": ops.state, "q": call.q}
-        | call.cache.read_bindings
-        | {"y": call.y}
+        call.params
+        | tile
+        | {"VALUE_DIM": value}
+        | ({"NOPE": expanded.nope, "ROW": expanded.row} if expanded else {})
+        | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")}
+        | mask,
+        {"scale": call.options.scale, "q_stride": call.q.shape[1], "y_stride": call.y.shape[1]}
+        | {"n_head_kv": n_head_kv, "head0": expanded.head0 if expanded else 0},
+        {"state": ops.state, "q": call.q, "y": call.y}
+        | ({"k_cache": call.cache.k, "expanded": expanded.rows} if expanded else call.cache.read_bindings)
         | ({"sinks": sinks} if sinks else {})
         | ({"slopes": slopes} if slopes else {}),
         n_head_kv * call.share,

@@ -12,7 +12,8 @@ Directives, each on a line of its own:
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
 the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1; HALVES (1: the weights
 are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE
-and TURNS (lib/rope.wgsl), SUMS32 (matmul.wgsl) default to 0.
+and TURNS (lib/rope.wgsl), LOW_RANK (rope_append.wgsl), SUMS32 (matmul.wgsl), NOPE (lib/attention_inputs.wgsl) and
+CACHED (lib/matmul_inputs.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -32,7 +33,22 @@ FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 # values of #params that most kernels leave as they are
 DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
-    ("HALVES", "PACKED", "MEDIA", "WHOLE_MEDIA", "MROPE", "SUMS32", "TURNS", "AFTER", "X16", "GROUPS"), 0
+    (
+        "HALVES",
+        "PACKED",
+        "MEDIA",
+        "WHOLE_MEDIA",
+        "MROPE",
+        "LOW_RANK",
+        "SUMS32",
+        "TURNS",
+        "AFTER",
+        "X16",
+        "GROUPS",
+        "NOPE",
+        "CACHED",
+    ),
+    0,
 )
 
 

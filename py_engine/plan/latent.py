@@ -1,8 +1,10 @@
 """Ops of latent attention (MLA, DeepSeek-AI 2024). Shapes as in ops.py.
 
-The cache holds a row for all heads: the rotated key, then the latent, from which each head would project its key and
-value. The projections are absorbed: a query is multiplied with its head's key matrix before the scores, and the sum of
-latents with its value matrix after them. So scores and sums are over rows of the cache.
+The cache holds a row for all heads: the rotated key, then the latent, from which each head projects its key and value.
+
+A small batch absorbs the projections: a query is multiplied with its head's key matrix before the scores, and the sum
+of latents with its value matrix after them. So scores and sums are over rows of the cache, read once for all heads.
+A prompt's batch has enough queries to expand the latents of all positions to keys and values, which are shorter.
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
+from py_engine.plan import attention, tiles
+from py_engine.plan.attention import AttentionOptions, Expanded
 from py_engine.plan.cache import Cache, PageGroup, make_row_cache
-from py_engine.plan.op_list import OpList
+from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope
 
 WG = 64  # threads of a workgroup
+APPENDING_THREADS = 256  # of a workgroup of latent_append.wgsl
+EXPANDED_TYPE = "f16"  # of expanded keys and values, and of the matrix that makes them
+EXPANDED_BYTES = 128 << 20  # of keys and values at a time, about
 TOKENS = 4  # that share a head's rows
 
 
@@ -71,7 +78,10 @@ class Appended:
 
 
 def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, eps: float) -> None:
-    """Rotate the query heads into y (n, heads * row); append the rotated key and the normed latent to the cache."""
+    """Rotate the query heads into y; append the rotated key and the normed latent to the cache.
+
+    y: (n, heads * row), where the rest is for the absorbed queries; or (n, heads * (nope + rope)), complete heads.
+    """
     q, kv, rope = given.q, given.kv, given.rope
     consts = {"q_stride": q.shape[1], "kv_stride": kv.shape[1], "y_stride": y.shape[1]}
     rows = {"q": q, "kv": kv, "y": y, "k_cache": cache.k}
@@ -82,7 +92,8 @@ def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Bu
             "NOPE": shape.nope,
             "ROPE": shape.rope,
             "RANK": shape.rank,
-            "WG": WG,
+            "WG": APPENDING_THREADS,
+            "WHOLE": int(y.shape[1] == pad(shape.heads * (shape.nope + shape.rope))),
             "NEOX": int(rope.neox),
         }
         | cache.layout
@@ -125,3 +136,79 @@ def products(
         heads,
         PerToken(tokens),
     )
+
+
+def expands(ops: OpList) -> bool:
+    """Whether attention expands latents: for batches of prompts, where the device multiplies in f16."""
+    return ops.device.f16 and not ops.small_batch
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Every head's matrices of keys and of values. `joined`: a key's have a row for each of its dimensions.
+
+    Else, for each of the latent's.
+    """
+
+    keys: HeadMatrices
+    values: HeadMatrices
+    joined: bool
+
+
+def expanded_attention(
+    ops: OpList, q: Buffer, cache: Cache, projections: Projections, shape: LatentShape, options: AttentionOptions
+) -> Buffer:
+    """Attention of whole query heads over the cache's latents, expanded: (n, heads * value).
+
+    As many heads at a time as EXPANDED_BYTES hold keys and values of the context.
+    """
+    y = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
+    each = shape.nope + shape.value
+    count = max(1, min(shape.heads, EXPANDED_BYTES // (2 * each * ops.plan.n_ctx)))
+    for head0 in range(0, shape.heads, count):
+        heads = min(count, shape.heads - head0)
+        rows = _expand(ops, cache, projections, shape, head0, heads)
+        expanded = Expanded(rows, shape.nope, shape.value, shape.row, head0)
+        dims = heads, heads, shape.nope + shape.rope
+        attention.prefill(ops, attention.Call(q, cache, y, dims, options, expanded))
+    return y
+
+
+def _expand(ops: OpList, cache: Cache, projections: Projections, shape: LatentShape, head0: int, heads: int) -> Buffer:
+    """The keys (but for what is rotated) and values of all positions: (positions, heads * (nope + value)), f16."""
+    cols = heads * (shape.nope + shape.value)
+    matrix = ops.buffer(f"{ops.name}.expansion.{cols}", (cols, pad(shape.rank)), EXPANDED_TYPE)
+    for values, of in enumerate((projections.keys, projections.values)):
+        groups = -(-of.cols // 32)
+        transposed = not values and not projections.joined
+        step = of.step or of.rows
+        ops.add(
+            "latent_expansion",
+            {"QUANT": of.weight.layout.fragment, "VALUES": values, "TRANSPOSED": int(transposed), "WG": WG}
+            | {"NOPE": shape.nope, "VALUE": shape.value, "RANK": shape.rank},
+            {"heads": heads, "w_first": of.first + head0 * step, "w_head": step},
+            {"w": of.weight, "y": matrix},
+            -(-of.rows * groups // WG),
+            heads,
+        )
+    y = ops.buffer(f"{ops.name}.expanded.{cols}", (ops.plan.n_ctx, cols), EXPANDED_TYPE)
+    kernel, tile = tiles.matmul_of_halves(ops.device, ops.batch)
+    ops.add(
+        kernel,
+        {
+            "QUANT": EXPANDED_TYPE,
+            "COLS": shape.rank,
+            "BIAS": 0,
+            "GROUPED": 0,
+            "EPILOGUE": "store",
+            "HALVES": int(ops.device.f16),
+        }
+        | {"X16": int(cache.kind == "f16"), "CACHED": 1, "ROW": shape.row, "FIRST": shape.rope}
+        | cache.paging
+        | tile,
+        {"rows": cols, "row0": 0, "y_stride": cols},
+        {"state": ops.state, "x": cache.k, "w_qs": matrix, "y": y},
+        -(-cols // tile["TN"]),
+        -(-ops.plan.n_ctx // tile["TM"]),
+    )
+    return y

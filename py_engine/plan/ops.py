@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from py_engine.plan import attention, products, quants, tiles
+from py_engine.plan import attention, low_rank, products, quants, tiles
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
@@ -21,7 +21,7 @@ from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import ADD, Epilogue, Product
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import clamp
+from py_engine.plan.rows import clamp, norm_threads
 from py_engine.plan.shared import THREADS
 
 __all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "Xielu", "pad"]
@@ -70,7 +70,9 @@ class Ops(OpList):
         self.layer_ends: list[tuple[int, Buffer]] = []  # the index of the op after each layer, and the hidden state
 
     def end_layer(self, x: Buffer) -> None:
-        """Record that x is the hidden state after a layer."""
+        """Record that x is the hidden state after a layer. Control vectors add to it."""
+        for direction in self.plan.adapters.directions.get(len(self.layer_ends), ()):
+            low_rank.add_direction(self, x, direction)
         self.layer_ends.append((len(self.ops), x))
 
     # -- embeddings and norms -----------------------------------------------------------------------------------------
@@ -95,6 +97,10 @@ class Ops(OpList):
                 -(-quants.groups(table.cols) // EMBED_THREADS),
                 PerToken(),
             )
+        if row == "token":
+            for pair in self.plan.adapters.of(table.name):
+                h = self.embed(low_rank.embedding_table(self.plan, pair), scale, name=f"lora_embd.{pair.adapter}")
+                low_rank.add_embedding(self, x, h, pair)
         return x
 
     def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32") -> Buffer:
@@ -134,7 +140,7 @@ class Ops(OpList):
         flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
         self.add(
             "norm",
-            {"COLS": norm.cols, "WG": 64} | flags,
+            {"COLS": norm.cols, "WG": norm_threads(self.device, norm.cols)} | flags,
             {"eps": eps},
             {"x": x, "norm": norm, "y": y} | ({"bias": bias} if bias else {}),
             PerToken(),
@@ -171,22 +177,27 @@ class Ops(OpList):
             epilogue = attention.qkv_epilogue((n_head, n_head_kv, head_dim), cache, rope)
             products.matvec(self, self._product(x, projection, q, epilogue))
         else:
-            rows = self.normed_stack("qkv", x, projection)
+            hold = self.small_batch and qk_norm is None and not limit
+            rows, added = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
             if limit:
                 limits = self.constant(f"limits.{limit:g}", [limit, -limit])
                 clamp(self, rows, limits, rows, projection.rows)
-            q = self.split_qkv(rows, cache, (n_head, n_head_kv, head_dim), rope, qk_norm, projection.eps)
+            q = self.split_qkv(rows, cache, (n_head, n_head_kv, head_dim), rope, qk_norm, projection.eps, added)
         self.quantize_cache(cache, n_head_kv * head_dim)
         return q
 
     def split_qkv(
-        self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float
-    ) -> Buffer:
-        """Normalise and rotate rows of stacked queries, keys and values; store keys and values; return the queries."""
+        self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float,
+        added: Epilogue | None = None,
+    ) -> Buffer:  # fmt: skip
+        """Normalise and rotate rows of stacked queries, keys and values; store keys and values; return the queries.
+
+        `added`: what adapters add to the rows before, if there is no norm.
+        """
         n_head, n_head_kv, head_dim = heads
         epilogue = attention.qkv_epilogue(heads, cache, rope)
         if norm is None:
-            attention.rope_append(self, rows, (n_head + 2 * n_head_kv) * head_dim, epilogue)
+            attention.rope_append(self, rows, (n_head + 2 * n_head_kv) * head_dim, epilogue, added)
             return rows
         q = self.rows("q", n_head * head_dim)
         attention.norm_rope_append(self, rows, q, norm, eps, epilogue)
@@ -205,7 +216,7 @@ class Ops(OpList):
         """Attend over the cache: (n, n_head * head_dim). `heads` is (n_head, n_head_kv, head_dim)."""
         y = self.rows("attn", heads[0] * heads[2], self.input_dtype)
         share = tiles.attention_share(self.device, heads[2], heads[0] // heads[1])
-        call = attention.Call(q, cache, y, heads, options, share)
+        call = attention.Call(q, cache, y, heads, options, share=share)
         if self.small_batch:
             assert self._staged in (None, cache), "staged keys and values are for the attention over their own cache"
             staged, self._staged = self._staged is not None, None
@@ -218,30 +229,39 @@ class Ops(OpList):
 
     def linear(self, x: Buffer, weight: Weight, bias: Weight | None, add_to: Buffer) -> None:
         """add_to += x W^T + bias."""
-        products.append(self, Product(x, weight, add_to, bias, ADD))
+        low_rank.append(self, [Product(x, weight, add_to, bias, ADD)])
 
     def project(self, name: str, x: Buffer, weight: Weight, bias: Weight | None) -> Buffer:
         """x W^T + bias."""
         y = self.rows(name, weight.rows)
-        products.append(self, Product(x, weight, y, bias))
+        low_rank.append(self, [Product(x, weight, y, bias)])
         return y
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""
+        return self._stack(name, *self._normed(x, projection))
+
+    def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
+        """The input of products, and their projection: without its norm if they cannot normalise the input."""
         if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):
             x = self.normed_input(x, projection.norm, projection.eps)
             projection = Projection(projection.stack, projection.bias)
-        return self._stack(name, x, projection)
+        return x, projection
 
-    def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
+    def _stack(self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None) -> Buffer:
         """One product per matrix of the stack, each with the norm."""
-        y = self.rows(name, projection.rows)
-        row0 = 0
+        return self._held_stack(name, x, projection, gate)[0]
+
+    def _held_stack(
+        self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: bool = False
+    ) -> tuple[Buffer, Epilogue | None]:
+        """_stack(), and with `hold` what is still to be added to it (low_rank.append)."""
+        y, norm, eps = self.rows(name, projection.rows), projection.norm, projection.eps
+        row0, stack = 0, list[Product]()
         for weight in projection.stack:
-            norm, eps = projection.norm, projection.eps
-            products.append(self, Product(x, weight, y, projection.bias, row0=row0, norm=norm, eps=eps))
+            stack.append(Product(x, weight, y, projection.bias, row0=row0, norm=norm, eps=eps))
             row0 += weight.rows
-        return y
+        return y, low_rank.append(self, stack, gate, hold=hold)
 
     def _product(self, x: Buffer, projection: Projection, y: Buffer, epilogue: Epilogue) -> Product:
         """A fusible projection as one product."""
@@ -249,9 +269,10 @@ class Ops(OpList):
         return Product(x, weight, y, projection.bias, epilogue, norm=projection.norm, eps=projection.eps)
 
     def _fusible(self, projection: Projection) -> bool:
-        """Whether one dispatch can do the whole projection: a small batch, and all rows in one binding."""
+        """Whether one dispatch can do the whole projection: a small batch, all rows in one binding, no adapters."""
         stack = projection.stack
-        return self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
+        whole = self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
+        return whole and not low_rank.adapted(self.plan, stack[0])
 
     def _in_one_binding(self, weight: Weight) -> bool:
         return len(weight.split(self.device.max_binding)) == 1
@@ -264,6 +285,9 @@ class Ops(OpList):
         y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
             products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
+            return y
+        if any(low_rank.adapted(self.plan, weight) for weight in projection.stack):
+            self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 
@@ -296,12 +320,10 @@ class Ops(OpList):
         if all_tokens:
             logits = self.rows("logits", weight.rows)
             normed = self.normed_input(x, projection.norm, projection.eps) if projection.norm else x
-            products.append(self, Product(normed, weight, logits, projection.bias))
+            low_rank.append(self, [Product(normed, weight, logits, projection.bias)])
             return logits
         logits = self.buffer("logits", (weight.rows,))
-        for first, part in weight.split(self.device.max_binding):
-            norm, eps = projection.norm, projection.eps
-            products.matvec(self, Product(x, part, logits, projection.bias, row0=first, norm=norm, eps=eps))
+        low_rank.append(self, [Product(x, weight, logits, projection.bias, norm=projection.norm, eps=projection.eps)])
         return logits
 
     def soft_cap(self, logits: Buffer, scale: float, cap: float) -> None:

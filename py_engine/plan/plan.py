@@ -13,6 +13,7 @@ from math import prod
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import quants
+from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.lists import DECODE, MEDIA, PACKED
 from py_engine.plan.pages import PAGE, PageGroup
@@ -145,6 +146,7 @@ class Plan:
     lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
     embedding: Embedding | None = None
+    adapters: Adapters = field(default_factory=Adapters)  # LoRA adapters and control vectors
     media_width: int = 0  # values of an embedding in place of a token (media.py); 0: none are expected
     encoders: dict[str, EncoderPlan] = field(default_factory=dict)  # of "image" and "audio", in a projector's plan
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from py_engine.plan import quants
+from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.shared import THREADS
@@ -146,6 +147,11 @@ def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
     return y
 
 
+def norm_threads(device: Device, cols: int) -> int:
+    """Threads of a workgroup of norm.wgsl: more for long rows, whose loads then need no second round."""
+    return 256 if cols >= 1024 and not device.software else 64
+
+
 def norm_into(
     ops: OpList,
     x: Buffer,
@@ -159,4 +165,5 @@ def norm_into(
 ) -> None:
     """y = the RMS norm of each row of x; with `mean`, its layer norm. `parts`: rows of x for each row of the list."""
     flags = {"MEAN": int(mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
-    ops.add("norm", {"COLS": cols, "WG": 64} | flags, {"eps": eps}, {"x": x, "norm": norm, "y": y}, PerToken(), parts)
+    params = {"COLS": cols, "WG": norm_threads(ops.device, cols)} | flags
+    ops.add("norm", params, {"eps": eps}, {"x": x, "norm": norm, "y": y}, PerToken(), parts)

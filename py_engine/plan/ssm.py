@@ -9,8 +9,8 @@ from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.shared import THREADS
 from py_engine.plan.states import States, StateShape
 
-LANES = 8  # threads of ssm_scan.wgsl that share a row of the matrix
 TILE = 16  # tokens of a prompt's batch that a workgroup of ssm_conv.wgsl computes
+MAX_LANES = 8  # threads of ssm_scan.wgsl that share rows of the matrix
 CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
 
 
@@ -76,11 +76,13 @@ class Scan:
 def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
     """The queries times the state after each token: (n, heads * rows)."""
     y = ops.rows("scanned", shape.heads * shape.rows)
-    rows = THREADS // LANES  # of a workgroup
+    tile = _scan_tile(ops, shape)
+    block = tile["WG"] // tile["LANES"] * tile["R"]  # rows of a workgroup
     ops.add(
         "ssm_scan",
         {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
-        | {"TILED": int(scan.tiled), "LANES": LANES, "CHUNK": max(1, min(rows, CHUNK_VALUES // shape.cols))}
+        | {"TILED": int(scan.tiled)}
+        | tile
         | states.paging
         | ops.state_params,
         {"x_stride": scan.values.stride, "values": scan.values.first}
@@ -90,10 +92,23 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": scan.values.buffer, "k": scan.keys.buffer, "q": scan.queries.buffer}
         | {"gates": scan.dt.buffer, "rates": scan.rates, "matrices": states.matrices, "y": y},
-        -(-shape.rows // rows) * shape.heads,
+        -(-shape.rows // block) * shape.heads,
         *_runs(ops),
     )
     return y
+
+
+def _scan_tile(ops: Ops, shape: StateShape) -> dict[str, int]:
+    """How ssm_scan.wgsl divides a head's matrix among threads.
+
+    Lanes that share rows add their sums by shuffles, so there are no more of them than a subgroup has.
+    """
+    vectors, lanes, subgroup = -(-shape.cols // 4), 1, ops.device.subgroup
+    while lanes < min(vectors, MAX_LANES, subgroup or MAX_LANES):
+        lanes *= 2
+    threads, r = THREADS, 1 if ops.small_batch or ops.device.software else 2
+    chunk = 1 if ops.small_batch else max(1, min(threads // lanes, CHUNK_VALUES // shape.cols, 8))
+    return {"LANES": lanes, "VECTORS": -(-vectors // lanes), "R": r, "CHUNK": chunk, "WG": threads}
 
 
 def _runs(ops: Ops) -> list[PerToken]:
@@ -117,11 +132,13 @@ class GatedNorm:
 def gated_norm(ops: Ops, x: Buffer, z: Buffer, first: int, cols: int, how: GatedNorm) -> Buffer:
     """The RMS norm of each group of x's columns, gated by silu(z[:, first : first + cols]): (n, cols)."""
     y = ops.rows("gated_norm", cols, ops.input_dtype)
-    size = cols // how.groups
+    size, threads = cols // how.groups, THREADS
+    while threads < min(size, ops.device.max_threads):
+        threads *= 2
     ops.add(
         "gated_norm",
         {"COLS": size, "NORM": 0 if how.norm is None else how.norm.cols // size, "GATE_FIRST": int(how.gate_first)}
-        | {"WG": THREADS, "Y16": int(y.dtype == "f16")},
+        | {"WG": threads, "Y16": int(y.dtype == "f16")},
         {"x_stride": x.shape[1], "z_stride": z.shape[1], "first": first, "y_stride": y.shape[1], "eps": how.eps},
         {"x": x, "z": z, "y": y} | ({"norm": how.norm} if how.norm else {}),
         PerToken(),

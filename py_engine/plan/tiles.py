@@ -17,6 +17,8 @@ MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows p
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6_K and wider types
 MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
+MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
+SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
@@ -68,6 +70,8 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     if not in_bytes:
         if device.software:
             return {"TK": tk, "TR": 64 // tk, "R": 4}
+        if weight.rows <= SMALL_MATRIX_ROWS and device.max_threads >= 256:
+            return {"TK": 64 if groups >= 32 else tk, "TR": 4, "R": 1}
         tk = 64 if groups >= 64 and weight.rows <= 4096 else tk
         tr, r = max(1, 128 // tk), 8
         while r > 2 and weight.rows < 2 * FULL_OCCUPANCY * tr * r:
@@ -159,6 +163,14 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
     return "matmul", _matmul_tile(device, batch)
 
 
+def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
+    """The kernel for a product with a matrix in f16 whose size is not known before, and its tile."""
+    if device.matrix and batch >= 64:
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+    return "matmul", _matmul_tile(device, batch)
+
+
 def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
     """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
     if device.matrix and batch >= 64:
@@ -199,7 +211,10 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:
-    """Workgroups that share a key head: the fewest whose query heads fit into workgroup memory. 1 for most models."""
+    """Workgroups that share a key head: the fewest with at most MAX_WIDE_HEADS heads that fit into workgroup memory.
+
+    1 for most models.
+    """
     if head_dim <= MAX_HEAD_DIM:
         return 1
     size = 2 if device.f16 else 4
@@ -207,7 +222,7 @@ def attention_share(device: Device, head_dim: int, group: int) -> int:
         heads = group // share
         prefill = (heads + 4) * (head_dim + 4) * size + heads * 28
         decode = heads * (4 * head_dim + 1024)
-        if group % share == 0 and max(prefill, decode) <= device.max_workgroup_storage:
+        if group % share == 0 and heads <= MAX_WIDE_HEADS and max(prefill, decode) <= device.max_workgroup_storage:
             return share
     return group
 
@@ -237,10 +252,12 @@ def attention_decode(device: Device, n_ctx: int, head_dim: int, group: int) -> t
     A short context is one split. A long one is split over enough workgroups to occupy a GPU.
     """
     if measured := dict(device.tiles).get(attention_key(n_ctx, head_dim, group)):
-        positions, threads, splits = measured
-        return positions, threads, splits
+        positions, threads, splits = measured  # maybe with subgroups, which were found to be wrong since
+        return positions, min(threads, max(1, device.subgroup)), splits
     if device.software:
         return 32, 1, max(1, min(8, -(-n_ctx // 32)))
+    if head_dim > MAX_HEAD_DIM:  # latents: a short context has too few tiles of the usual size
+        return 32, max(1, min(4, device.subgroup)), max(1, min(128, -(-n_ctx // 32)))
     threads = 2 if device.subgroup >= 2 else 1
     if group * (64 * threads * 16 + head_dim * 4 + 512) > device.max_workgroup_storage:
         threads = 1

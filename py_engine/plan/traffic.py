@@ -21,6 +21,8 @@ WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode")
 PRODUCTS = ("matvec", "matmul", "matmul_matrix")
 IN_PLACE = (
+    "add_direction",
+    "add_low_rank",
     "add_scaled",
     "rope_append",
     "scale_by",

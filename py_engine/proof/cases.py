@@ -31,7 +31,7 @@ DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
 ADDING = {  # to y, or to x
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
-    "weighted_sum",
+    "weighted_sum", "add_low_rank", "add_direction",
 }  # fmt: skip
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
 EXPERTS = 2  # of a mixture that a case uses
@@ -128,7 +128,9 @@ class _Maker:
         prelude = _producers(before, chain[0])
         parts = [reduced(op) for op in prelude]
         for op in chain:
-            group = int(chain[0].params["G"]) if op.kernel == "attention_combine" else 1
+            group = 1
+            if op.kernel == "attention_combine":
+                group = int(chain[0].params["G"]) * int(chain[0].params.get("SHARE", 1))
             parts.append(reduced(op, heads * group))
         case = Case([], [self.shader(op) for op in chain], batch)
         weights: dict[str, Values] = {}
@@ -153,6 +155,9 @@ class _Maker:
                 if name == "w" and op.params.get("EXPERTS"):
                     case.planes[small.name], weights[small.name] = self.random.experts(small, _expert_rows(op))
                     continue
+                if name == "rates":  # states that grow would make rounding errors look like faults
+                    case.planes[small.name], weights[small.name] = self.random.negative(small)
+                    continue
                 case.planes[small.name], repeated = self.random.matrix(small)
                 weights[small.name] = repeated if name == "w" else repeated[:]
             elif bound.name not in case.data:
@@ -175,6 +180,12 @@ class _Maker:
             return found
         if name == "rope_freqs":  # of each token
             return self.random.words((n + 1, *b.shape[1:]))
+        if name == "scales" and op.kernel in (
+            "add_low_rank",
+            "add_direction",
+            "rope_append",
+        ):  # some of them from a position on
+            return self.random.normal(b.shape)
         if name == "relative":  # of every distance
             return self.random.normal(b.shape)
         if name == "w_qs":
@@ -191,6 +202,9 @@ class _Maker:
         rows = (n + 1) * (max(1, b.shape[0] // capacity) if op.kernel in OF_EXPERTS or "GROUPED" in op.params else 1)
         if op.kernel == "norm" and b.shape[-1] == pad(int(op.params["COLS"])):  # several rows of x for one of the list
             rows *= int(op.grid[1])  # type: ignore[arg-type]
+        if name == "expanded" or op.params.get("CACHED"):  # of all positions up to the batch's end
+            rows = case.batch.places[-1][0] + 2
+        rows = part.rows.get(name, rows)
         shape = (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
         if name == "tiles":
             shape = b.shape

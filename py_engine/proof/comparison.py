@@ -52,6 +52,8 @@ def _limit(op: Op, binding: str) -> float:
 
 def _stores_f16(op: Op, binding: str) -> bool:
     """Whether an op rounds what it writes to f16."""
+    if op.kernel == "latent_expansion" or op.params.get("CACHED"):
+        return True
     return (binding.endswith("cache") and op.params.get("KV") == "f16") or bool(op.params.get("Y16"))
 
 

@@ -160,6 +160,12 @@ class RandomData:
         found, values = self._matrices[key]
         return found, RepeatedRows(values, weight.rows)
 
+    def negative(self, weight: Weight) -> tuple[dict[str, Array], Array]:
+        """As matrix(), of an F32 weight whose values are all below zero."""
+        _, values = self.matrix(weight)
+        found = -np.abs(values[:]).astype(np.float32)
+        return planes(weight, found.view(np.uint8).reshape(-1)), found
+
     def experts(
         self, weight: Weight, blocks: Sequence[tuple[int, int]]
     ) -> tuple[dict[str, SparseBytes], RepeatedExperts]:

@@ -37,6 +37,8 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _attention(op, head_count)
     if op.kernel == "embed":
         return _embed(op)
+    if op.kernel == "latent_expansion":
+        return _expansion(op)
     if op.kernel in ("gather", "matmul_transposed"):
         return _table(op)
     return Reduced(op)
@@ -48,6 +50,8 @@ def tokens_of(op: Op) -> int:
         return int(op.params.get("TM", 2)) + MORE
     if op.kernel in ATTENTIONS:
         return int(op.params["TQ"]) + MORE
+    if op.kernel == "add_low_rank":
+        return int(op.params["TM"]) + MORE
     if op.kernel == "relative_attention":
         return int(op.params["WINDOW"]) + MORE
     return 11 if op.params.get("PACKED") else 5
@@ -80,7 +84,15 @@ def _product(op: Op) -> Reduced:
             widths["y"] = (pad(row0 + rows + 1),)
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]}
     grid = (-(-rows // each), op.grid[1] if "TN" in op.params else 1, 1)
-    return Reduced(replace(op, consts=consts, grid=grid), widths | {"bias": (row0 + rows,)}, {"w": rows})
+    return Reduced(replace(op, consts=consts, grid=grid), widths | {"bias": (row0 + rows,)}, {"w": rows, "w_qs": rows})
+
+
+def _expansion(op: Op) -> Reduced:
+    step, first = int(op.consts["w_head"]), int(op.consts["w_first"]) % int(op.consts["w_head"])
+    heads = min(HEADS, int(op.consts["heads"]))
+    consts: dict[str, int | float] = {"heads": heads, "w_first": first, "w_head": step}
+    rows = heads * (int(op.params["NOPE"]) + int(op.params["VALUE"]))
+    return Reduced(replace(op, consts=consts, grid=(op.grid[0], heads, 1)), {}, {"w": heads * step, "y": rows})
 
 
 def _attention(op: Op, most: int) -> Reduced:
@@ -99,6 +111,12 @@ def _attention(op: Op, most: int) -> Reduced:
     widths = {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
     widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
     widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}
+    if op.kernel in ATTENTIONS:
+        value = int(op.params["VALUE_DIM"])
+        consts |= {"y_stride": pad(heads * value), "head0": 0}
+        widths |= {"y": (pad(heads * value),)}
+        if nope := int(op.params.get("NOPE", 0)):
+            widths |= {"k_cache": (int(op.params["ROW"]),), "expanded": (heads * (nope + value),)}
     return Reduced(replace(op, consts=consts, grid=(share * kv_heads, *op.grid[1:])), widths)
 
 

@@ -18,6 +18,7 @@ from py_engine.plan.plan import Buffer, Op, Plan, Weight
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
 MAX_COPIES = 16
 MAX_CONTEXT = 8192  # tokens of a throwaway cache
+PREFILL_TOKENS = 512  # of a prompt, at most
 ENCODER_ROWS = 512
 SHORT_CONTEXT = 2048  # tokens
 EPS = 1e-5
@@ -129,7 +130,7 @@ def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[Op]:
     """One matrix product of each type and shape in a list, in descending order of the bytes they read together."""
     kinds: dict[tuple, list[Op]] = {}
     for op in plan.lists.get(name, []):
-        if op.kernel in kernels and not op.params.get("EXPERTS") and isinstance(w := op.bindings["w"], Weight):
+        if op.kernel in kernels and not op.params.get("EXPERTS") and isinstance(w := op.bindings.get("w"), Weight):
             kinds.setdefault((w.type, w.rows, w.cols), []).append(op)
     ordered = sorted(kinds.values(), key=lambda ops: -sum(op.bindings["w"].nbytes for op in ops))
     return [ops[0] for ops in ordered]
@@ -192,7 +193,7 @@ def prefill_of(plan: Plan) -> Prefill | None:
     encoders = [stage.list for encoder in plan.encoders.values() for stage in encoder.stages]
     name = max(encoders, key=lambda name: len(plan.lists[name])) if encoders else PREFILL
     products = _products(plan, name, ("matmul", "matmul_matrix"))
-    n = min(plan.batch, ENCODER_ROWS) if encoders else plan.batch
+    n = min(plan.batch, ENCODER_ROWS if encoders else PREFILL_TOKENS)
     if not products or n < 2:
         return None
     weight = products[0].bindings["w"]

@@ -54,7 +54,7 @@ def test_wheels_are_the_ones_that_pyodide_names(dist: Path, assets: dict[str, An
 
 
 def test_page_refers_to_built_files_only(dist: Path) -> None:
-    for name in ("index.html", "bench.html", "manifest.webmanifest"):
+    for name in ("index.html", "bench.html", "signed-in.html", "manifest.webmanifest"):
         text = (dist / name).read_text(encoding="utf-8")
         referred = re.findall(r'(?:src|href)"?[=:]\s*"([^"#][^"]*)"', text)
         assert referred
@@ -68,7 +68,8 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     everything = {path.relative_to(dist).as_posix() for path in files}
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
-    seldom = {"cpu", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
+    seldom = {"cpu", "mcp", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
+    seldom |= {"code", "session", "pictures"}
     languages = {f"languages/{code}" for code in texts.codes()}
     assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
@@ -106,7 +107,10 @@ def test_archive_holds_bytecode_of_the_checkout(dist: Path, assets: dict[str, An
         names = set(archive.namelist())
         left_out = json.loads(archive.read("app/on_demand.json"))
     ours = {
-        path.relative_to(ROOT).as_posix() for package in ("app", "py_engine") for path in (ROOT / package).rglob("*.py")
+        path.relative_to(ROOT).as_posix()
+        for package in ("app", "py_engine")
+        for path in (ROOT / package).rglob("*.py")
+        if "tools" not in path.relative_to(ROOT / package).parts  # of the sandbox's Python
     }
     assert {name for name in names if name.startswith(("app/", "py_engine/")) and name.endswith(".pyc")} == {
         f"{name}c" for name in ours

@@ -1,10 +1,12 @@
 """`build.py chat`: the real page in a headless browser, with its answers on the terminal."""
 
+import shlex
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.mcp_servers import STDIO
 from tools.paths import ROOT
 
 
@@ -34,3 +36,13 @@ def test_model_that_does_not_exist() -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("build.py: There is no model 'no-such-model'")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.browser
+def test_the_model_calls_the_tools_of_an_mcp_server() -> None:
+    done = chat("What is the weather in Paris?", "--tools", f"shop={shlex.join(STDIO)}", "--yes", "--max-tokens", "60")
+    assert done.returncode == 0, done.stderr
+    assert 'get_weather {"city": "Paris"}' in done.stderr
+    assert "-> It is sunny in Paris." in done.stderr
+    assert "Without look_behind: " in done.stderr, "no model can be held to its pattern"
+    assert done.stdout.strip()

@@ -1,14 +1,32 @@
-"""The page in Firefox: it starts, answers on the CPU, stores chats, and shares its engine with a second tab."""
+"""The page in Firefox: it starts, answers on the CPU, stores chats, shares its engine with a second tab, and runs code
+of a model in its sandbox.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.firefox import Firefox, Tab, running_firefox
+from tests.support.openai_client import bundle
 from tests.support.waiting import wait_for
+from tools.paths import ROOT
 from tools.serve import Server
 
 READY = "() => document.querySelector('#model-dot').className"
+RUN = """async (script, language, text) => {
+  globalThis.code ??= await import(script);
+  await code.open();
+  const tool = code.codeTools({ seconds: 2 }).tools.find(({ name }) => name === language);
+  const { text: said } = await tool.run({ code: text }, { signal: new AbortController().signal });
+  return [said, document.querySelectorAll("iframe").length];
+}"""
+ATTEMPTS = """const reached = [], HERE = "http://127.0.0.1:1/";
+const attempts = {
+  fetch: () => fetch(HERE, { mode: "no-cors" }), import: () => import(HERE), eval: () => (0, eval)("1"),
+  storage: () => new Promise((ok, no) => { const r = indexedDB.open("x"); r.onsuccess = ok; r.onerror = no; }),
+};
+for (const [name, run] of Object.entries(attempts)) try { await run(); reached.push(name); } catch {}
+console.log(reached); for (;;);"""
 CLIENTS = "async () => (await (await (await import('/wisp.js')).Wisp.create()).stats()).clients"
 
 
@@ -50,3 +68,13 @@ def test_the_page_answers_and_stores_the_chat_and_a_second_tab_shares_the_engine
 
     tab.reload()
     wait_for(lambda: "Paris" in tab.text("#thread .assistant .body"))
+
+
+def test_code_of_a_model_runs_in_the_sandbox(firefox: Firefox, server: Server) -> None:
+    tab = firefox.tab()
+    tab.open(f"{server.url}tests/blank.html")
+    script = bundle("code", ROOT / "tests" / "support" / "code_page.js")
+    ran, frames = tab.evaluate(RUN, script, "python", "import numpy\nint(numpy.arange(4).sum()) * 7")
+    assert (ran, frames) == ("42", 1)
+    ran, frames = tab.evaluate(RUN, script, "javascript", ATTEMPTS)
+    assert (ran, frames) == ("[]\nStopped: the code ran too long.", 1)  # the frame that is left is Python's

@@ -85,6 +85,11 @@ def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: s
             page.click("#hub-open")
             check("hub")
             page.keyboard.press("Escape")
+        if name == "settings":
+            page.click("#mcp-button")
+            page.click("#mcp-add")
+            check("mcp")
+            page.keyboard.press("Escape")
         page.keyboard.press("Escape")
     for name in ("help", "monitor"):
         sidebar()

@@ -65,7 +65,7 @@ def test_a_session_remembers_and_streams(page: Page) -> None:
         return [answer, pieces, usages, session.contextWindow];""",
     )
     assert "Paris" in answer
-    assert len(pieces) > 2
+    assert len(pieces) > 1  # on a busy machine, all tokens after the first may come together
     assert "Rome" in "".join(pieces)
     assert usages == sorted(set(usages))
     assert usages[-1] < window

@@ -65,6 +65,44 @@ def test_stats_have_the_fields_of_their_type(sdk: Page) -> None:
     assert set(sample) == fields("Sample")
 
 
+def test_adapters_by_address_and_as_files(sdk: Page) -> None:
+    """Each request has the scales that it gives; the default model of the page has no adapters."""
+    out = run(
+        sdk,
+        """
+        const folder = "/repo/tests/golden/";
+        const data = await (await fetch(`${folder}lora/lora-llama.Q4_K_M.b.gguf`)).arrayBuffer();
+        const stats = await engine.load({
+            model: `${folder}llama/llama.Q4_K_M.gguf`, name: "adapted", default: false, backend: "cpu",
+            lora: [`${folder}lora/lora-llama.Q4_K_M.a.gguf`, { model: new File([data], "b.gguf"), scale: 0 }],
+        });
+        const text = async (lora) => {
+            const request = { model: "adapted", prompt: [5, 9, 13, 40], max_tokens: 12, temperature: 0, lora };
+            return (await engine.completions.create({ ...request, ignore_eos: true })).choices[0].text;
+        };
+        const a = [{ id: 0, scale: 1 }];
+        const b = [{ id: 1, scale: 1 }];
+        const texts = await Promise.all([text(undefined), text(a), text(b), text([])]);
+        const wrong = await failure(text([{ id: 2, scale: 1 }]));
+        const refused = await failure(engine.load({ name: "x", lora: `${folder}lora/lora-phi3.F16.a.gguf` }));
+        const http = async (init) => (await engine.fetch("/lora-adapters", init)).json();
+        const listed = [await http(), await http({ method: "POST", body: "[]" })];
+        await engine.unload("adapted");
+        return { lora: stats.lora, texts, wrong, refused, listed };
+        """,
+    )
+    assert [(one["id"], one["path"].rsplit("/")[-1], one["scale"]) for one in out["lora"]] == [
+        (0, "lora-llama.Q4_K_M.a.gguf", 1),
+        (1, "b.gguf", 0),
+    ]
+    default, a, b, neither = out["texts"]
+    assert default == a
+    assert len({a, b, neither}) == 3
+    assert (out["wrong"]["code"], out["wrong"]["param"]) == ("invalid_value", "lora")
+    assert (out["refused"]["code"], out["refused"]["param"]) == ("adapter_mismatch", "lora")
+    assert out["listed"] == [[], {"success": True}]
+
+
 def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
     answer = run(sdk, 'return engine.chat.completions.create(ask("What is the capital of Italy?"));')
     assert answer["object"] == "chat.completion"

@@ -112,6 +112,7 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         ("POST", "tokenize", {"content": "Once"}),
         ("POST", "detokenize", {"tokens": [50, 51]}),
         ("POST", "apply-template", {"messages": chat["messages"]}),
+        ("GET", "lora-adapters", None),
         ("GET", "props", None),
         ("GET", "slots", None),
         ("GET", "metrics", None),

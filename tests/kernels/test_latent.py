@@ -3,17 +3,18 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from gguf.constants import GGMLQuantizationType as Q
 
-from py_engine.plan import latent
+from py_engine.plan import latent, tiles
 from py_engine.plan.cache import page_group
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
-from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.quantised import matrix
-from tests.support.kernels.variants import in_pairs, in_turn
+from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 SHAPE = LatentShape(heads=3, rank=36, nope=12, rope=8, value=16)
 
@@ -91,3 +92,58 @@ def test_attention_over_wide_rows(bench: Bench, heads: tuple[int, int, int], n: 
         assert any(int(op.params.get("SHARE", 1)) > 1 for op in ops.ops)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@in_turn(
+    "joined, kv_type, type, pos, at_a_time",
+    [
+        (False, "f16", Q.F16, 33, 3),
+        (True, "f16", Q.Q8_0, 5, 3),
+        (False, "f32", Q.Q8_0, 70, 2),
+        (True, "f16", Q.F16, 0, 1),
+    ],
+    BOTH_ADAPTERS[:1],
+)
+def test_attention_over_expanded_latents(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, joined: bool, kv_type: str, type: Q, pos: int, at_a_time: int
+) -> None:
+    """Some heads at a time. Cached rows after the end are poisoned, and what is expanded of them."""
+    monkeypatch.setattr(latent, "EXPANDED_BYTES", at_a_time * 2 * (32 + 20) * 128)
+    expand_and_attend(bench, joined, kv_type, type, pos, {"attention", "matmul"}, 2e-3)
+
+
+@pytest.mark.parametrize(("joined", "pos"), [(False, 33), (True, 0)])
+def test_expanded_latents_with_matrices(
+    plain_bench: Bench, monkeypatch: pytest.MonkeyPatch, joined: bool, pos: int
+) -> None:
+    """Emulated subgroup matrices, so in f32."""
+    bench = with_matrices(plain_bench, (1, 1, 40), monkeypatch)
+    tile = {"TM": 32, "TN": 32, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0, "SIDE": 16, "LANES": 32}
+    monkeypatch.setattr(tiles, "matmul_of_halves", lambda *_: ("matmul_matrix", tile))
+    monkeypatch.setattr(latent, "EXPANDED_TYPE", "f32")
+    expand_and_attend(bench, joined, "f32", Q.F16, pos, {"attention_matrix", "matmul_matrix"}, 1e-5)
+
+
+def expand_and_attend(
+    bench: Bench, joined: bool, kv_type: str, type: Q, pos: int, kernels: set[str], limit: float
+) -> None:
+    shape, n = LatentShape(heads=3, rank=44 if type == Q.F16 else 64, nope=32, rope=8, value=20), 35
+    ops = bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=128))
+    q = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
+    bench.fill(q)
+    cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+    bench.fill(cache.k)[bench.cache_rows(range(pos + n, 128))] = np.nan
+    if joined:
+        step = shape.nope + shape.value
+        weight = bench.weight("kv_b", type, shape.heads * step, shape.rank, 0.2)
+        keys = HeadMatrices(weight, shape.nope, shape.rank, 0, step)
+        values = HeadMatrices(weight, shape.value, shape.rank, shape.nope, step)
+    else:
+        keys = HeadMatrices(bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope)
+        values = HeadMatrices(bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank)
+    given = latent.Projections(keys, values, joined)
+    y = latent.expanded_attention(ops, q, cache, given, shape, AttentionOptions(0.2))
+    assert {op.kernel for op in ops.ops} == {"latent_expansion", *kernels}
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :60].astype(np.float32), host[y.name][:n, :60].astype(np.float32), limit)
+    assert np.isnan(gpu[y.name][n:]).all()

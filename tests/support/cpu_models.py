@@ -1,5 +1,6 @@
 """The goldens' models on the numpy executor."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from py_engine.models.common import rope_factors
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, PREFILL
 from py_engine.plan.pages import PAGE
+from tests.support.model_files import ModelFiles
 from tools.goldens import GOLDEN, golden_models
 
 # a model of each folder
@@ -18,21 +20,24 @@ ONE_OF_EACH = sorted({p.parent.name: f"{p.parent.name}/{p.stem}" for p in golden
 
 
 def load(
-    path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", page: int = PAGE, media_width: int = 0
+    path: Path,
+    n_ctx: int,
+    batch: int = 16,
+    kv_type: str = "f32",
+    page: int = PAGE,
+    media_width: int = 0,
+    adapters: Sequence[Path] = (),
 ) -> cpu.Cpu:
     """The numpy executor of a file's plan."""
-    data = path.read_bytes()
-    header = parse(data, len(data))
+    files = ModelFiles.read(path, adapters)
+    header = files.parts.header
 
     def raw(tensor: str, first: int, rows: int) -> bytes:
-        info = header.tensors[tensor]
-        size = info.nbytes // max(1, int(np.prod(info.shape[1:])))
-        begin = header.data_offset + info.offset + first * size
-        return data[begin : begin + rows * size]
+        return files.rows(tensor, first, rows)
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width)
+    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters)
     plan = planner.make_plan(header, Device(software=True), options)
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))

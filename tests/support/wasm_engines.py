@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from py_engine import planner
 from py_engine.cpu.device import Region
 from py_engine.cpu.wasm_runner import WasmRunner
 from py_engine.engine import Engine
-from py_engine.files.gguf_header import parse
 from py_engine.files.records import PieceIndex, plan_records
 from py_engine.load_plan import CPU
 from py_engine.models.common import rope_factors
 from py_engine.plan.pages import PAGE
 from py_engine.plan.placement import Placements
+from tests.support.model_files import ModelFiles
 from tests.support.wasm_machine import Machine
 
 
@@ -27,23 +28,23 @@ def region(address: int, size: int) -> Region:
 
 async def load(
     path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", *, page: int = PAGE, variant: str = "pairs",
-    threads: int = 1, parallel: int = 4, media_width: int = 0,
+    threads: int = 1, parallel: int = 4, media_width: int = 0, adapters: Sequence[Path] = (),
 ) -> Engine:  # fmt: skip
-    """An engine for a file."""
-    data = path.read_bytes()  # noqa: ASYNC240 - nothing else runs
-    header = parse(data, len(data))
+    """An engine for a file and its adapters."""
+    files = ModelFiles.read(path, adapters)
+    header = files.parts.header
     tensor = rope_factors(header, n_ctx)
-    factors = None
-    if tensor:
-        info = header.tensors[tensor]
-        factors = np.frombuffer(data, np.float32, info.nbytes // 4, header.data_offset + info.offset).tolist()
-    plan = planner.make_plan(header, CPU, planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width))
+    factors = np.frombuffer(files.rows(tensor, 0, 1), np.float32).tolist() if tensor else None
+    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters)
+    plan = planner.make_plan(header, CPU, options)
     machine: Any = Machine(variant, threads)
     runner = WasmRunner(plan, machine)
     await runner.open()
-    placements, index = Placements(header, plan, CPU.max_binding), PieceIndex(header)
-    for record in plan_records(header, len(data)):
-        piece = data[record.offset : record.offset + record.length]
-        await runner.load(piece, placements.of(index.pieces(record)))
+    placements = Placements(header, plan, CPU.max_binding)
+    for data, one in zip(files.data, files.parts.headers, strict=True):
+        index = PieceIndex(one)
+        for record in plan_records(one, len(data)):
+            piece = data[record.offset : record.offset + record.length]
+            await runner.load(piece, placements.of(index.pieces(record)))
     await runner.ready()
     return Engine(plan, runner, "cpu", parallel)

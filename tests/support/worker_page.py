@@ -45,6 +45,8 @@ class Engine:
         self.breaks: Exception | None = None
         self.tokenizer: Any = None
         self.totals = Totals()
+        self.scales: tuple[float, ...] = ()  # of adapters, where a request gives none
+        self.scales_of_last: tuple[float, ...] | None = None
 
     async def generate(
         self,
@@ -55,11 +57,13 @@ class Engine:
         stats: Any = None,
         begun: Any = None,
         media: Any = None,
+        scales: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         assert not (self.running and self.one_at_a_time), "two requests at once"
         assert not self.unloaded
         self.running += 1
         self.prompts.append(prompt_ids)
+        self.scales_of_last = scales
         try:
             if self.breaks:
                 raise self.breaks
@@ -178,6 +182,7 @@ class Platform:
         from py_engine.text.tokenizer import load_tokenizer
 
         engine = Engine()
+        engine.scales = tuple(adapter.scale for adapter in options.adapters)
         engine.tokenizer = load_tokenizer(header.metadata)
         self.engines.append(engine)
         return engine

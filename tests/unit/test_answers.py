@@ -31,6 +31,7 @@ class LogprobEngine(Engine):
         stats: Any = None,
         begun: Any = None,
         media: Any = None,
+        scales: Any = None,
     ) -> AsyncGenerator[Batch, None]:
         self.asked.append(SimpleNamespace(sampling=sampling, **vars(limits)))
         try:

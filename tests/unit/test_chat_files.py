@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.js_modules import Evaluate, evaluator
 
-CHAT = {
+CHAT: dict[str, Any] = {
     "info": {
         "id": "a", "title": "Tea", "created": 1, "updated": 2, "shown": 3, "pinned": True, "folder": "Home",
         "settings": {"top_k": 7}, "assistant": {"id": "x", "name": "Bot", "settings": {"system": "Be kind."}},
@@ -15,7 +15,10 @@ CHAT = {
     "messages": [
         {"n": 0, "parent": None, "role": "user", "content": "Black or green?"},
         {"n": 1, "parent": 0, "role": "assistant", "content": "Green.", "finish": "stop", "model": "Mini",
-         "stats": {"tokens": 3, "perSecond": 9.5, "firstMs": 12}},
+         "stats": {"tokens": 3, "perSecond": 9.5, "firstMs": 12}, "budget": "turns", "steps": [
+             {"content": "Let me see.", "calls": [
+                 {"id": "c", "name": "python", "arguments": "{}", "state": "done", "text": "7"},
+                 {"id": "d", "name": "python", "arguments": "{}", "state": "running"}]}]},
         {"n": 2, "parent": None, "role": "user", "content": "White?"},
         {"n": 3, "parent": 2, "role": "assistant", "content": "Yes,", "finish": "length", "reasoning": "Hm.",
          "cut": {"request": {"messages": []}, "journal": {"answer": {}, "choices": []}}},
@@ -62,6 +65,13 @@ def test_markdown_has_the_shown_branch(js: Evaluate) -> None:
     assert js("await m.WRITE.markdown(a[0])", CHAT) == "# Tea\n\n1970-01-01\n\n## You\n\nWhite?\n\n## Answer\n\nYes,"
     assert js("m.fileName('A/b: *c*?', 'markdown')") == "A-b-c.md"
     assert js("m.fileName('///', 'json')") == "chat.json"
+
+
+def test_a_file_allows_no_tool_to_run(js: Evaluate) -> None:
+    info = {**CHAT["info"], "tools": ["code"], "allowed": ["code/python"]}
+    assert read(js, own({**CHAT, "info": info})) == [CHAT]
+    broken = {**CHAT["messages"][1], "steps": [{"content": "", "calls": [{"id": "c", "name": "x", "state": "done"}]}]}
+    assert "steps" in read(js, own({**CHAT, "messages": [CHAT["messages"][0], broken]}))
 
 
 def gpt(id: str, parent: str | None, role: str | None, *parts: Any, **fields: Any) -> dict[str, Any]:

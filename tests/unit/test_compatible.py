@@ -332,7 +332,7 @@ async def test_the_state_of_llama_cpps_server(page: Page) -> None:
         ({"prompt": "a", "n_predict": 0}, "n_predict"),
         ({"prompt": "a", "mirostat": 1}, "mirostat"),
         ({"prompt": "a", "n_probs": 2}, "return_tokens"),
-        ({"prompt": "a", "lora": []}, "lora"),
+        ({"prompt": "a", "lora": [{"id": -1, "scale": 1}]}, "lora"),
     ],
 )
 def test_bad_completions_of_llama_cpp(request_: Json, param: str) -> None:

@@ -205,6 +205,26 @@ async def test_private_requests_leave_nothing() -> None:
     assert store.data
 
 
+async def test_prefixes_of_other_scales_of_adapters_are_not_read() -> None:
+    """Those without any are of use to requests without any only."""
+    store, model = Memory(), "llama/llama.Q4_K_M"
+    adapters = [GOLDEN / "lora" / f"lora-llama.Q4_K_M.{part}.gguf" for part in "abc"]
+    half, off = (0.5, 0.0, 0.0), (0.0, 0.0, 0.0)
+    first = await engine(store, model, adapters=adapters)
+    texts = {}
+    for scales in (half, off):
+        first.scales = scales
+        texts[scales] = await ask(first, PROMPT)
+        await stored(first)
+    assert texts[half] != texts[off]
+    for scales, read in ((half, 40), (off, 40), ((0.5, 0.1, 0.0), 0)):
+        later = await engine(store, model, adapters=adapters)
+        later.scales = scales
+        text = await ask(later, PROMPT)
+        assert later.stats()["prefixes"]["read_tokens"] == read
+        assert text == texts.get(scales, text)
+
+
 async def test_missing_and_damaged_blocks_are_computed() -> None:
     """A store returns None for a block that is damaged. Others before it are still of use."""
     store = Memory()

@@ -8,7 +8,12 @@ import pytest
 from bench import shapes
 from py_engine import planner
 from py_engine.cpu.sampling import filtered, settings_of
+from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
+from py_engine.plan.latent import LatentShape, make_latent_cache
+from py_engine.plan.lists import SMALL_BATCH
+from py_engine.plan.ops import AttentionOptions, Ops
+from py_engine.plan.plan import Plan
 from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
@@ -140,3 +145,16 @@ def test_a_wrong_case_blames_the_kernels_that_another_variant_replaces() -> None
     assert {s.label.partition(" ")[0] for s in blamed(shaders)} == {"sample_best", "sample"}
     plain = shaders_of(plan, replace(SOFTWARE, subgroup=0), ["greedy"])
     assert blamed(plain) == plain
+
+
+def test_heads_that_several_workgroups_share_are_all_joined() -> None:
+    device = Device(f16=True, subgroup=32, max_workgroup_storage=48 << 10)
+    plan = Plan(64, 512, 1)
+    ops = Ops(plan, SMALL_BATCH, 8, device, state_per_token=True)
+    shape = LatentShape(heads=16, rank=512, nope=128, rope=64, value=128)
+    cache = make_latent_cache(plan, 0, shape, "f16", page_group(plan, 0))
+    ops.attention(ops.rows("q", 16 * shape.row), cache, (16, 1, shape.row), AttentionOptions(0.1))
+    ((decode, combine),) = [case.ops for case in cases(plan, device, [SMALL_BATCH], lambda shader: False)]
+    shared = int(decode.params["SHARE"]) * int(decode.params["G"]) * int(decode.consts["n_head_kv"])
+    assert int(decode.params["SHARE"]) > 1
+    assert combine.consts["n_head"] == shared

@@ -1,8 +1,15 @@
 // Bindings and cache reads of attention.wgsl and attention_matrix.wgsl.
+#param VALUE_DIM // dimensions of a value; HEAD_DIM are those of a key
+#param NOPE // 0: keys and values are in the cache. Else the first NOPE dimensions of a key, and its value, are in `expanded`
+#if NOPE
+#param ROW // columns of the cache, which begin with the rest of the key, the same for all heads
+#endif
 struct Params {
   scale: f32,
   q_stride: u32, // floats between tokens of q
+  y_stride: u32,
   n_head_kv: u32,
+  head0: u32, // key/value head that the grid begins with
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
@@ -16,21 +23,39 @@ struct Params {
 #include "lib/soft_cap.wgsl"
 #endif
 
+#if NOPE
+@bind var<storage, read> expanded: array<vec4<f16>>; // (positions, n_head_kv, NOPE + VALUE_DIM)
+#endif
 const VECS = HEAD_DIM / 4u;
+const VALUE_VECS = VALUE_DIM / 4u;
 
 // Page that holds position s of the batch's sequence. Tiles divide pages, so it holds a whole tile.
 fn tile_page(s: u32) -> u32 {
   return page_of(s, state.tokens[0].seq);
 }
 
+#if NOPE
+// Index of the first vector of a position's key or value.
+fn expanded_at(values: bool, s: u32, head: u32) -> u32 {
+  return (s * p.n_head_kv + head) * ((NOPE + VALUE_DIM) / 4u) + select(0u, NOPE / 4u, values);
+}
+#endif
+
 // Four dimensions, from 4 * c on, of the key or value at position s, which is in `page`; zeros from position `end` on.
 fn cached_vector(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4f {
   if (s >= end) {
     return vec4f(0);
   }
+#if NOPE
+  if (values || c < NOPE / 4u) {
+    return vec4f(expanded[expanded_at(values, s, head) + c]);
+  }
+  return cached_key(row_in(page, s) * (ROW / 4u) + c - NOPE / 4u, page);
+#else
   let at = (row_in(page, s) * p.n_head_kv + head) * VECS + c;
   if (values) {
     return cached_value(at, page);
   }
   return cached_key(at, page);
+#endif
 }

@@ -10,6 +10,11 @@
 #param USED // experts of a token
 #param X_PER_SLOT // 1: x has a row per slot; 0: per token
 #endif
+#param CACHED // 1: the rows of x are a cache's, of all positions of the sequence, in turn; y is f16
+#if CACHED
+#param ROW // columns of the cache
+#param FIRST // column of the cache that x begins with
+#endif
 #param X16 // 1: x is f16
 #if X16
 alias XVector = vec4<f16>;
@@ -24,9 +29,14 @@ struct Params {
   first: u32, // row of the whole W that this part begins with
 #endif
 }
-#include "lib/state.wgsl"
 @bind var<uniform> p: Params;
+#include "lib/state.wgsl"
+#if CACHED
+@bind var<storage, read> state: States;
+#include "lib/pages.wgsl"
+#else
 @bind var<storage, read> state: State;
+#endif
 @bind var<storage, read> x: array<XVector>; // (n, COLS padded to 32)
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
@@ -37,7 +47,13 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
 @bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
 #endif
-@bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#if CACHED
+#param F16
+alias Stored = f16;
+#else
+alias Stored = f32;
+#endif
+@bind var<storage, read_write> y: array<Stored>; // (n, y_stride)
 
 struct Tile {
   first: u32, // token, or index in slots, of the first row
@@ -50,7 +66,12 @@ fn tile_at(i: u32) -> Tile {
   let tile = tiles[i];
   return Tile(tile.y, tile.z, tile.x);
 #else
-  return Tile(i * TM, min(TM, max(state.n, i * TM) - i * TM), 0u);
+#if CACHED
+  let n = state.tokens[0].pos + state.tokens[0].n;
+#else
+  let n = state.n;
+#endif
+  return Tile(i * TM, min(TM, max(n, i * TM) - i * TM), 0u);
 #endif
 }
 
@@ -60,7 +81,11 @@ fn x_at(tile: Tile, i: u32) -> u32 {
 #if GROUPED
   return slots[at] / select(USED, 1u, X_PER_SLOT == 1u) * W_GROUPS * 8u;
 #else
+#if CACHED
+  return (row_in(page_of(at, state.tokens[0].seq), at) * ROW + FIRST) / 4u;
+#else
   return at * W_GROUPS * 8u;
+#endif
 #endif
 }
 
@@ -120,6 +145,6 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
 #if EPILOGUE == "add"
   y[at] += v;
 #else
-  y[at] = v;
+  y[at] = Stored(v);
 #endif
 }

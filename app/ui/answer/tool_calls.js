@@ -2,15 +2,16 @@
 import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 
-/** @typedef {{ name: string, arguments: string }} ToolCall `arguments`: JSON, perhaps not complete yet */
+/** @typedef {{ id: string, name: string, arguments: string }} ToolCall `arguments`: JSON, perhaps not complete yet */
 
 /**
  * Adds what a chunk says of tool calls.
- * @param {ToolCall[] | undefined} calls @param {{ index: number, function?: Partial<ToolCall> }[]} deltas @returns {ToolCall[]}
+ * @param {ToolCall[] | undefined} calls @param {{ index: number, id?: string, function?: Partial<ToolCall> }[]} deltas @returns {ToolCall[]}
  */
 export function withCalls(calls = [], deltas) {
-  for (const { index, function: part } of deltas) {
-    const call = (calls[index] ??= { name: "", arguments: "" });
+  for (const { index, id, function: part } of deltas) {
+    const call = (calls[index] ??= { id: "", name: "", arguments: "" });
+    call.id ||= id ?? "";
     call.name += part?.name ?? "";
     call.arguments += part?.arguments ?? "";
   }

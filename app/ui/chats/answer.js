@@ -17,15 +17,18 @@ import { answered } from "./turns.js";
  * @property {import("./request.js").Documents} documents
  * @property {import("../settings.js").Settings} settings
  * @property {boolean} isPrivate nothing of it is stored
+ * @property {Record<string, any>} [tools] fields of a request with tools
  * @property {AbortSignal} signal
  * @property {() => void} begins the request is about to be sent @property {() => void} grows the message has more text
  */
 
 /**
- * Streams an answer into a message, which may have begun. Rejects with null when it is aborted.
+ * Streams an answer into a message, which may have begun. Resolves to its tokens, where the server tells them, else to 0.
+ * Rejects with null when it is aborted.
  * @param {Message} message @param {Message[]} history the messages before it @param {Asked} asked
  */
-export async function stream(message, history, { engine, documents, settings, isPrivate, signal, begins, grows }) {
+export async function stream(message, history, asked) {
+  const { engine, documents, settings, isPrivate, tools, signal, begins, grows } = asked;
   /** @type {Promise<never>} */
   const stopped = new Promise((_, reject) => signal.addEventListener("abort", () => reject(null)));
   const wisp = await Promise.race([engine.ready(), stopped]);
@@ -35,7 +38,7 @@ export async function stream(message, history, { engine, documents, settings, is
   const started = performance.now();
   const resumed = canResume(message, loaded) ? message.cut : undefined;
   const begun = resumed ? resumed.begun : message.content;
-  const parts = { wisp, loaded, documents, settings, isPrivate };
+  const parts = { wisp, loaded, documents, settings, isPrivate, tools };
   const send = async () => {
     const request = resumed?.request ?? (await Promise.race([requestFor(message, history, parts), stopped]));
     begins();
@@ -56,11 +59,14 @@ export async function stream(message, history, { engine, documents, settings, is
   if (chunks.journal) message.cut = { request, journal: chunks.journal, begun };
   else delete message.cut;
   if (chunks.journal && request.logprobs) message.trace = { request, journal: chunks.journal, begun };
+  let tokens = 0;
   for await (const chunk of chunks) {
     read(chunk, message, started, contextOf(loaded));
+    tokens = chunk.usage?.completion_tokens ?? tokens;
     grows();
   }
   message.finish ??= "stop";
+  return tokens;
 }
 
 /** Whether a server refused a chat because of its length; only OpenAI has a code for that. @param {any} error */

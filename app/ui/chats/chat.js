@@ -5,6 +5,8 @@ import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { canContinue } from "../thread.js";
+import { allowAlways, allowedWith, isAllowed } from "../../tools/permissions.js";
+import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
 import * as database from "./database.js";
@@ -22,6 +24,7 @@ import { lastAnswer } from "./turns.js";
  * @property {import("./second_model.js").SecondModel} second
  * @property {import("./request.js").Documents} documents
  * @property {(chosen: import("./database.js").Assistant) => import("./database.js").Assistant} assistant as it is now
+ * @property {(chat: ChatInfo) => import("../../tools/registry.js").Offered[]} tools that a chat's answers may use
  * @property {() => void} changed called when the list of chats, the shown chat or its state changed
  * @property {(error: unknown) => void} failed called when a request failed
  */
@@ -39,6 +42,8 @@ const OF_AN_ANSWER = [
   "words",
   "trace",
   "toolCalls",
+  "steps",
+  "budget",
 ];
 
 export class Chat {
@@ -158,7 +163,10 @@ export class Chat {
   regenerate(message) {
     if (this.busy) return;
     const { tree } = this.conversation;
-    const again = message.content ? tree.add({ role: "assistant", content: "" }, message.parent) : emptied(message);
+    const again =
+      message.content || message.steps?.length
+        ? tree.add({ role: "assistant", content: "" }, message.parent)
+        : emptied(message);
     tree.shown = again.n;
     this.#paired = false;
     this.parts.thread.show(this.conversation, again);
@@ -173,8 +181,9 @@ export class Chat {
     if (this.busy || !message.words || !message.trace) return;
     const { content, ...cut } = branchOf(message.words, message.trace, word, token);
     const { tree } = this.conversation;
-    const { model, sources } = message;
-    const branch = tree.add({ role: "assistant", content, model, sources, cut }, message.parent);
+    const { model, sources, steps } = message;
+    const own = steps && [...steps]; // its further calls are not the other version's
+    const branch = tree.add({ role: "assistant", content, model, sources, steps: own, cut }, message.parent);
     tree.shown = branch.n;
     this.#paired = false;
     this.parts.thread.show(this.conversation, branch);
@@ -245,7 +254,8 @@ export class Chat {
     const controller = this.#begin();
     const view = thread.answer(message);
     thread.toEnd();
-    await this.#stream(message, this.conversation.messages.slice(0, -1), { view, engine, controller });
+    const tools = this.parts.tools(this.conversation.info);
+    await this.#stream(message, this.conversation.messages.slice(0, -1), { view, engine, controller, tools });
     this.#end(controller);
   }
 
@@ -295,16 +305,17 @@ export class Chat {
 
   /**
    * @param {Message} message @param {Message[]} history the messages before it
-   * @param {{ view: import("../thread.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController }} how
+   * @param {{ view: import("../thread.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController,
+   *   tools?: ReturnType<Parts["tools"]> }} how
    */
-  async #stream(message, history, { view, engine, controller }) {
+  async #stream(message, history, { view, engine, controller, tools = [] }) {
     const { conversation } = this;
     const { thread, documents } = this.parts;
     this.#touch(conversation, [message], true);
     this.parts.changed();
     let saved = performance.now();
     try {
-      await stream(message, history, {
+      const asked = {
         engine,
         documents,
         settings: this.#settingsFor(engine.loaded?.name),
@@ -317,7 +328,10 @@ export class Chat {
           saved = performance.now();
           conversation.save([message], true);
         },
-      });
+      };
+      if (!tools.length && !message.steps) await stream(message, history, asked);
+      else
+        await answerWithTools(message, history, asked, this.#using(message, { conversation, view, controller, tools }));
     } catch (error) {
       if (!controller.signal.aborted) {
         engine.forgetAfter(error);
@@ -332,6 +346,36 @@ export class Chat {
     this.#touch(conversation, [message]);
     if (this.conversation !== conversation) return;
     announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
+  }
+
+  /**
+   * How an answer uses tools: the user is asked, and each change is shown and stored.
+   * @param {Message} message
+   * @param {{ conversation: Conversation, view: import("../thread.js").AnswerView, controller: AbortController,
+   *   tools: import("../../tools/registry.js").Offered[] }} about
+   * @returns {import("./agent.js").Using}
+   */
+  #using(message, { conversation, view, controller: { signal }, tools }) {
+    return {
+      offered: tools,
+      chat: conversation.id,
+      files: conversation.messages.flatMap(({ media = [] }) => media),
+      async permit(call, tool, again) {
+        if (!again && isAllowed(tool, conversation.info)) return true;
+        const choice = await view.card(call).ask(tool, { again, signal });
+        if (choice === "always") allowAlways(tool);
+        if (choice === "chat") {
+          Object.assign(conversation.info, allowedWith(tool, conversation.info));
+          conversation.save([]);
+        }
+        return choice !== "no";
+      },
+      changed() {
+        view.showSteps(message);
+        conversation.save([message], true);
+      },
+      progressed: (call, text) => view.card(call).progress(text),
+    };
   }
 
   /**

@@ -15,12 +15,25 @@ import { openDB } from "idb";
  * @property {import("../../sdk/journal.js").Journal} journal
  * @property {string} [begun] the answer's text before that request
  *
- * @typedef {object} Medium a picture or a sound of a question
- * @property {"image" | "audio"} kind
+ * @typedef {object} Medium a picture or a sound of a question, or a file for the tools that its answer uses
+ * @property {"image" | "audio" | "file"} kind
  * @property {string} name of its file
  * @property {Blob} blob
  * @property {number} [seconds] of a sound
  * @property {number[]} [peaks] of a sound: the loudest sample of each part, 0 to 1
+ *
+ * @typedef {object} Call of a tool, and what became of it
+ * @property {string} id @property {string} name as the model calls it
+ * @property {string} arguments JSON
+ * @property {"asked" | "running" | "done" | "failed" | "refused"} state "asked": it did not run yet; "running": it began
+ * @property {string} [text] what the model is told of its result
+ * @property {import("../../tools/registry.js").ToolFile[]} [files] that it made
+ *
+ * @typedef {object} Step an answer's part that ended with calls
+ * @property {string} content
+ * @property {string} [reasoning]
+ * @property {number} [thoughtMs]
+ * @property {Call[]} calls
  *
  * @typedef {object} Draft a message that is not in a chat yet
  * @property {"user" | "assistant"} role
@@ -30,7 +43,9 @@ import { openDB } from "idb";
  * @property {number} [thoughtMs] how long it thought
  * @property {import("../answer/words.js").Words} [words] with their probabilities, if they were asked for
  * @property {import("../answer/words.js").Trace} [trace] what it takes to branch from one of them
- * @property {import("../answer/tool_calls.js").ToolCall[]} [toolCalls] functions that it calls
+ * @property {import("../answer/tool_calls.js").ToolCall[]} [toolCalls] functions that it calls, which nothing runs
+ * @property {Step[]} [steps] of an answer with tools, before the rest of it
+ * @property {"turns" | "tokens"} [budget] that ended an answer with tools
  * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
  * @property {{ message: string, code: string }} [error]
  * @property {Stats} [stats]
@@ -60,6 +75,8 @@ import { openDB } from "idb";
  * @property {boolean} [private] it is never stored
  * @property {Partial<import("../settings.js").Settings>} [settings] of this chat alone
  * @property {Assistant} [assistant] as it was when it was chosen
+ * @property {string[]} [tools] the ids of the sources of tools that its answers may use
+ * @property {string[]} [allowed] tools that run in it without asking; tools/permissions.js
  */
 
 const VERSION = 2;

@@ -20,12 +20,16 @@ export function sensesOf({ choice, stats }) {
 
 /** The content of a message, with the media that the model takes. @param {Message} message @param {Senses} senses @returns {Content} */
 export function contentOf({ content, media = [], n }, senses) {
-  const parts = media.flatMap(({ kind }, index) => (senses[kind] ? [partOf(kind, `medium:${n}/${index}`)] : []));
-  if (!parts.length) return content;
-  return content ? [...parts, { type: "text", text: content }] : parts;
+  const parts = media.flatMap(({ kind }, index) =>
+    kind !== "file" && senses[kind] ? [partOf(kind, `medium:${n}/${index}`)] : [],
+  );
+  const files = media.filter(({ kind }) => kind === "file").map(({ name }) => `[Attached file: ${name}]`);
+  const text = [content, ...files].filter(Boolean).join("\n");
+  if (!parts.length) return text;
+  return text ? [...parts, { type: "text", text }] : parts;
 }
 
-/** @param {Medium["kind"]} kind @param {string} name */
+/** @param {"image" | "audio"} kind @param {string} name */
 function partOf(kind, name) {
   if (kind === "image") return { type: "image_url", image_url: { url: name } };
   return { type: "input_audio", input_audio: { data: name, format: "wav" } };

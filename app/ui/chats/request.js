@@ -3,12 +3,13 @@ import { t } from "../../language/phrase.js";
 import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
 import { contentOf, sensesOf, textOf, withMedia, withText } from "./media_parts.js";
+import { resultLimit, saidIn, textOfSteps } from "./steps.js";
 import { answered, firstSent, lastAnswer } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
- * @typedef {{ role: string, content: any }[]} Messages in the shape of a request
+ * @typedef {import("./steps.js").Said[]} Messages in the shape of a request
  * @typedef {Record<string, any> & { messages: Messages, stream: true }} Request
  * @typedef {import("../engine.js").Loaded} Loaded
  * @typedef {import("../settings.js").Settings} Settings
@@ -22,20 +23,26 @@ const TEMPLATE = 64; // tokens that a template adds to a question, at most
  * The request for an answer, which may have begun.
  * @param {Message} message gets the sources, and how many turns are not sent @param {Message[]} history before it
  * @param {{ wisp: import("../../wisp.js").Wisp, loaded: Loaded, documents: Documents, settings: Settings,
- *   isPrivate: boolean }} parts
+ *   isPrivate: boolean, tools?: Record<string, any> }} parts `tools`: fields of a request with tools
  * @returns {Promise<Request>}
  */
-export async function requestFor(message, history, { wisp, loaded, documents, settings, isPrivate }) {
+export async function requestFor(message, history, { wisp, loaded, documents, settings, isPrivate, tools }) {
   const turns = answered(history);
-  const fields = { ...fieldsFor(loaded, settings), ...(isPrivate && !loaded.choice.upstream && NOT_STORED) };
+  const fields = { ...fieldsFor(loaded, settings), ...(isPrivate && !loaded.choice.upstream && NOT_STORED), ...tools };
   const context = contextOf(loaded);
   const limits = context && limitsOf(context, settings.max_tokens, documents.asked());
   const { system } = settings;
   const senses = sensesOf(loaded);
   refuse(turns.at(-1), senses, loaded.name);
-  const messagesOf = (/** @type {number} */ dropped) => promptMessages(turns, dropped, { system, senses });
+  const resultMost = resultLimit(context);
+  const said = saidIn(message.steps, resultMost);
+  const messagesOf = (/** @type {number} */ dropped) => [
+    ...promptMessages(turns, dropped, { system, senses, resultMost }),
+    ...said,
+  ];
   let begun = message.content;
-  if (limits && (begun || !surelyFits(turns, loaded, settings, limits.most))) {
+  const added = `${textOfSteps(message.steps)}${tools ? JSON.stringify(tools) : ""}`;
+  if (limits && (begun || !surelyFits(turns, loaded, { settings, added, most: limits.most }))) {
     const fitted = await fit({ turns, begun, context, limits, messagesOf }, (part) =>
       countOf(wisp, { ...fields, ...part }, history),
     );
@@ -45,9 +52,10 @@ export async function requestFor(message, history, { wisp, loaded, documents, se
     message.dropped = droppedBefore(turns, context);
   }
   const messages = messagesOf(message.dropped ?? 0);
-  const question = messages[messages.length - 1];
+  const at = messages.findLastIndex(({ role }) => role === "user");
+  const question = messages[at];
   const asked = textOf(question.content);
-  const found = asked && (await documents.ask(asked, messages.slice(0, -1), begun));
+  const found = asked && (await documents.ask(asked, messages.slice(0, at), begun));
   if (found) {
     message.sources = found.sources;
     question.content = withText(question.content, found.content);
@@ -66,7 +74,8 @@ export async function tokensOf(history, wisp, loaded, settings) {
   if (known) return /** @type {number} */ (last.stats?.prompt) + /** @type {number} */ (last.stats?.tokens);
   const turns = answered(history);
   if (!turns.length) return 0;
-  const parts = { system: settings.system, senses: sensesOf(loaded) };
+  const resultMost = resultLimit(contextOf(loaded));
+  const parts = { system: settings.system, senses: sensesOf(loaded), resultMost };
   const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)), parts);
   return countOf(wisp, { model: loaded.stats.model, messages }, history);
 }
@@ -106,35 +115,39 @@ function droppedBefore(turns, context) {
 
 /**
  * Whether the next prompt surely fits, by what the last one had: then no tokens need to be counted.
- * @param {Message[]} turns @param {Loaded} loaded @param {Settings} settings @param {number} most
+ * @param {Message[]} turns @param {Loaded} loaded
+ * @param {{ settings: Settings, added: string, most: number }} more `added`: text of the prompt besides the turns
  */
-function surelyFits(turns, loaded, { system }, most) {
+function surelyFits(turns, loaded, { settings, added, most }) {
   const last = lastAnswer(turns);
   const { prompt, tokens = 0, context } = last?.stats ?? {};
   if (!last || prompt === undefined || last.model !== loaded.name || context !== contextOf(loaded)) return false;
   const later = turns.slice(turns.indexOf(last) + 1);
   if (later.some(({ media }) => media?.length)) return false;
-  const added = later.map(({ content }) => content);
-  const bytes = new TextEncoder().encode([system, ...added].join("")).length; // a token has a byte at least
+  const texts = later.map(({ content, steps }) => content + textOfSteps(steps));
+  const bytes = new TextEncoder().encode([settings.system, added, ...texts].join("")).length; // a token has a byte at least
   return prompt + tokens + bytes + TEMPLATE <= most;
 }
 
 /**
  * The messages of a request, the system prompt first.
  * @param {Message[]} turns @param {number} dropped
- * @param {{ system: string, senses: import("./media_parts.js").Senses }} parts @returns {Messages}
+ * @param {{ system: string, senses: import("./media_parts.js").Senses, resultMost: number }} parts @returns {Messages}
  */
-function promptMessages(turns, dropped, { system, senses }) {
-  const sent = turns
-    .slice(firstSent(turns, dropped))
-    .map((message) => ({ role: message.role, content: contentOf(message, senses) }));
+function promptMessages(turns, dropped, { system, senses, resultMost }) {
+  const sent = turns.slice(firstSent(turns, dropped)).flatMap((message) => {
+    const { role, content, media, steps } = message;
+    const whole = content || media?.length ? [{ role, content: contentOf(message, senses) }] : [];
+    return [...saidIn(steps, resultMost), ...whole];
+  });
   return system.trim() ? [{ role: "system", content: system.trim() }, ...sent] : sent;
 }
 
 /** @param {Messages} messages @param {string} begun */
 function continued(messages, begun) {
   if (!begun) return { messages };
-  return { messages: [...messages, { role: "assistant", content: begun }], continue_final_message: true };
+  const tools = { tools: undefined, tool_choice: undefined }; // which cannot be called in the middle of a text
+  return { messages: [...messages, { role: "assistant", content: begun }], continue_final_message: true, ...tools };
 }
 
 /**
@@ -147,7 +160,7 @@ async function countOf(wisp, request, history) {
 
 /** Refuses a question with media that the model does not take. @param {Message | undefined} question @param {import("./media_parts.js").Senses} senses @param {string} name of the model */
 function refuse(question, senses, name) {
-  const lacking = question?.media?.find(({ kind }) => !senses[kind]);
+  const lacking = question?.media?.find(({ kind }) => kind !== "file" && !senses[kind]);
   if (!lacking) return;
   const message =
     lacking.kind === "image"

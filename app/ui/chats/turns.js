@@ -1,13 +1,14 @@
 /** The turns of a chat: a question with its answer. */
+import { saysSomething } from "./steps.js";
 
 /**
  * The messages for the model, without questions that were never answered, so that roles alternate.
  * @template {import("./database.js").Draft} M @param {M[]} messages
  */
 export function answered(messages) {
-  return messages.filter(({ role, content, media }, index) => {
+  return messages.filter((message, index) => {
     const next = messages[index + 1];
-    return (content || media?.length) && !(role === "user" && next && !next.content);
+    return saysSomething(message) && !(message.role === "user" && next && !saysSomething(next));
   });
 }
 

@@ -5,11 +5,11 @@ import { sensesOf, withMedia } from "../chats/media_parts.js";
 import { openMenu } from "../chats/menu.js";
 import { choiceOf } from "../chats/other_model.js";
 import { byId, h, iconButton } from "../dom.js";
-import { tokens } from "../format.js";
+import { bytes, tokens } from "../format.js";
 import { announce, dismiss, notify } from "../notices.js";
 import { say } from "../texts.js";
 import { startCamera } from "./camera.js";
-import { isMedium, mediumOf } from "./medium.js";
+import { fileMedium, isMedium, mediumOf } from "./medium.js";
 import { startRecorder } from "./recorder.js";
 import { thumbnail } from "./views.js";
 
@@ -21,10 +21,11 @@ import { thumbnail } from "./views.js";
  * @property {() => void} changed the list has another length
  * @property {() => void} addProjector lets the user add a projector to the model
  * @property {(choice: import("../engine.js").Choice) => void} load
+ * @property {() => boolean} usesTools the shown chat's answers may call tools
  */
 
 /** @param {Engine} engine @param {Actions} actions */
-export function startAttachments(engine, { changed, addProjector, load }) {
+export function startAttachments(engine, { changed, addProjector, load, usesTools }) {
   const list = byId("attachments");
   const button = byId("attach");
   const input = /** @type {HTMLInputElement} */ (byId("attach-input"));
@@ -69,6 +70,7 @@ export function startAttachments(engine, { changed, addProjector, load }) {
     if (!loaded || !item || !text) return;
     item.classList.remove("refused");
     say(text, "");
+    if (medium.kind === "file") return say(text, bytes(medium.blob.size));
     const { name, choice, stats } = loaded;
     if (choice.upstream) return;
     if (!sensesOf(loaded)[medium.kind]) {
@@ -102,11 +104,11 @@ export function startAttachments(engine, { changed, addProjector, load }) {
     notify({ key: "projector", text, more, actions });
   }
 
-  /** Adds the media among files; says which were not readable. @param {File[]} files */
-  async function add(files) {
-    for (const file of files.filter(isMedium)) {
+  /** Adds the media among files; says which were not readable. @param {File[]} files @param {boolean} [asFiles] for tools */
+  async function add(files, asFiles = false) {
+    for (const file of asFiles ? files : files.filter(isMedium)) {
       try {
-        put(await mediumOf(file));
+        put(await (asFiles ? fileMedium(file) : mediumOf(file)));
       } catch (error) {
         const text = t("{name} was not added.", { name: file.name });
         notify({ key: `medium ${file.name}`, text, more: `${error}`, kind: "error" });
@@ -118,12 +120,18 @@ export function startAttachments(engine, { changed, addProjector, load }) {
   const recorder = startRecorder(put);
   button.onclick = () =>
     openMenu(button, [
-      { label: t("Pictures or sound"), icon: "file", run: () => input.click() },
+      { label: t("Pictures or sound"), icon: "file", run: () => choose(true) },
       { label: t("Take a photo"), icon: "camera", run: () => void camera.open() },
       { label: t("Record sound"), icon: "microphone", run: () => void recorder.record() },
+      ...(usesTools() ? [{ label: t("Files for tools"), icon: "documents", run: () => choose(false) }] : []),
     ]);
+  const mediaTypes = input.accept;
+  const choose = (/** @type {boolean} */ media) => {
+    input.accept = media ? mediaTypes : "";
+    input.click();
+  };
   input.addEventListener("change", () => {
-    add([...(input.files ?? [])]);
+    add([...(input.files ?? [])], !input.accept);
     input.value = "";
     byId("prompt").focus();
   });

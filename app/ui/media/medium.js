@@ -1,4 +1,6 @@
 /** Pictures and sounds of questions: what is taken for one, and the addresses under which the page shows them. */
+import { t } from "../../language/phrase.js";
+import { bytes } from "../format.js";
 import { upright } from "./upright.js";
 import { waveOf } from "./wave.js";
 
@@ -6,6 +8,15 @@ import { waveOf } from "./wave.js";
 
 const PICTURE = /\.(png|jpe?g|webp|gif|bmp|avif)$/i;
 const SOUND = /\.(wav|mp3|ogg|oga|opus|flac|m4a|aac|weba)$/i;
+
+const MOST_BYTES = 50e6; // of a file for tools, which goes into their memory
+
+/** A file as it is, for tools. @param {File} file @returns {Promise<Medium>} */
+export async function fileMedium(file) {
+  if (file.size > MOST_BYTES)
+    throw new Error(`${t("Files for tools have {size} at most.", { size: bytes(MOST_BYTES) })}`);
+  return { kind: "file", name: file.name, blob: new Blob([await file.arrayBuffer()], { type: file.type }) };
+}
 
 /** Whether a file is a picture or a sound. @param {{ name: string, type: string }} file */
 export const isMedium = (file) => kindOf(file) !== null;

@@ -2,6 +2,7 @@
 import { joined, t } from "../../language/phrase.js";
 import { byId, h } from "../dom.js";
 import { playingTime } from "../format.js";
+import { icon } from "../icons.js";
 import { urlOf } from "./medium.js";
 import { drawing } from "./wave.js";
 
@@ -19,10 +20,22 @@ function shown(medium) {
     const name = t("Sound: {name}", { name: medium.name });
     return h("audio", { controls: true, preload: "metadata", src: urlOf(medium.blob), "aria-label": name });
   }
+  if (medium.kind === "file") return fileLink(medium);
   const open = () => showPicture(medium);
   const label = t("Show {name}", { name: medium.name });
   return h("button", { type: "button", class: "picture", "aria-label": label, on: { click: open } }, picture(medium));
 }
+
+/** A file to download; its type is left out, so that it cannot be opened as a page. @param {{ name: string, blob: Blob }} file */
+export function fileLink({ name, blob }) {
+  const plain = new Blob([blob], { type: "application/octet-stream" });
+  const anchor = h("a", { class: "file-link", href: urlOf(plain), download: name, icon: "fetch" }, name);
+  downloads.set(anchor, plain);
+  return anchor;
+}
+
+/** @type {WeakMap<HTMLElement, Blob>} the address of a blob works as long as the blob is referenced */
+const downloads = new WeakMap();
 
 /** @param {Medium} medium */
 export function picture(medium) {
@@ -32,6 +45,8 @@ export function picture(medium) {
 /** A small view of a medium. @param {Medium} medium */
 export function thumbnail(medium) {
   if (medium.kind === "image") return picture(medium);
+  if (medium.kind === "file")
+    return h("span", { class: "clip", title: medium.name }, icon("file"), h("span", {}, medium.name));
   const length = medium.seconds === undefined ? "" : playingTime(medium.seconds);
   return h("span", { class: "clip", title: joined([medium.name, length]) }, drawing(medium.peaks ?? []), length);
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.golden.make import chat_templates, dequantize, minilm, quality, random_models, tokenizers, wisp_mini
+from tests.golden.make.adapters import adapter_cases
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.presets import PRESETS
@@ -134,6 +135,7 @@ def all_cases() -> list[Golden]:
     """Every golden that can be made again."""
     return [
         *model_cases(),
+        *adapter_cases(),
         *(FileCase(name, partial(make_chat, name)) for name in CHATS),
         *(FileCase(name, partial(make_vocab, name)) for name in VOCABS),
         FileCase("dequant.npz", dequantize.make),

@@ -8,6 +8,7 @@ export const FORMAT = "wisp-chats";
 export const VERSION = 1;
 
 const DATA = /^data:((?:image|audio)\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
+const FILE = /^data:([\w.+-]+\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
 
 /** @param {unknown} value */
 const isText = (value) => typeof value === "string";
@@ -20,7 +21,27 @@ const isSource = (value) => isObject(value) && isText(value.document) && isText(
 
 /** @param {any} value */
 const isMedium = (value) =>
-  isObject(value) && ["image", "audio"].includes(value.kind) && isText(value.name) && DATA.test(value.data);
+  isObject(value) &&
+  ["image", "audio", "file"].includes(value.kind) &&
+  isText(value.name) &&
+  (value.kind === "file" ? FILE : DATA).test(value.data);
+
+const STATES = ["asked", "running", "done", "failed", "refused"];
+
+/** @param {any} value */
+const isFile = (value) => isObject(value) && isText(value.name) && FILE.test(value.data);
+
+/** @param {any} call */
+const isCall = (call) =>
+  isObject(call) &&
+  [call.id, call.name, call.arguments].every(isText) &&
+  STATES.includes(call.state) &&
+  (call.text === undefined || isText(call.text)) &&
+  (call.files === undefined || (Array.isArray(call.files) && call.files.every(isFile)));
+
+/** @param {any} step */
+const isStep = (step) =>
+  isObject(step) && isText(step.content) && Array.isArray(step.calls) && step.calls.every(isCall);
 
 /** @type {Record<string, (value: any) => boolean>} what must be there */
 const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isNumber, updated: isNumber };
@@ -49,6 +70,8 @@ const MESSAGE_OPTIONS = {
   stats: (value) => isObject(value) && [value.tokens, value.perSecond, value.firstMs].every(isNumber),
   model: isText,
   dropped: isNumber,
+  steps: (value) => Array.isArray(value) && value.every(isStep),
+  budget: (value) => value === "turns" || value === "tokens",
   sources: (value) => Array.isArray(value) && value.every(isSource),
   cut: (value) => isObject(value) && isObject(value.request) && isObject(value.journal),
   upstream: isText,
@@ -75,17 +98,33 @@ function checked(chat, where) {
     if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
       throw failure(t("{where} does not follow a message before it.", { where: place }));
     seen.add(message.n);
-    return { ...message, parent, ...(message.media && { media: message.media.map(mediumOf) }) };
+    const { media, steps } = message;
+    return {
+      ...message,
+      parent,
+      ...(media && { media: media.map(withBlob) }),
+      ...(steps && { steps: steps.map(stepOf) }),
+    };
   });
-  const { private: _, ...info } = chat.info;
+  // A file cannot allow tools to run.
+  const { private: _, tools: __, allowed: ___, ...info } = chat.info;
   return { info: { ...info, shown: info.shown ?? null }, messages };
 }
 
-/** A medium with its file, which the file of chats has as a data URL. @param {any} medium @returns {import("../database.js").Medium} */
-function mediumOf({ data, ...medium }) {
-  const [, type = ""] = DATA.exec(data) ?? [];
+/** A medium, or a file of a call, with its blob: the file of chats has it as a data URL. @param {any} file */
+function withBlob({ data, ...file }) {
+  const [, type = ""] = FILE.exec(data) ?? [];
   const bytes = Uint8Array.from(atob(data.slice(data.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
-  return { ...medium, blob: new Blob([bytes], { type }) };
+  return { ...file, blob: new Blob([bytes], { type }) };
+}
+
+/** @param {any} step @returns {import("../database.js").Step} */
+function stepOf({ calls, ...step }) {
+  const withFiles = (/** @type {any} */ { files, ...call }) => ({
+    ...call,
+    ...(files && { files: files.map(withBlob) }),
+  });
+  return { ...step, calls: calls.map(withFiles) };
 }
 
 /** @param {import("../../../language/phrase.js").Phrase} text */

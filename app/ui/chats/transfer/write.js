@@ -18,27 +18,45 @@ export const FRAME = {
 /** @type {Record<Form, (chat: Stored) => Promise<string>>} */
 export const WRITE = { json, markdown: async (chat) => markdown(chat) };
 
-/** Everything of a chat; files of media as data URLs. @param {Stored} chat */
+/** Everything of a chat; files of media and of calls as data URLs. @param {Stored} chat */
 async function json({ info, messages }) {
-  const written = messages.map(async ({ media, ...message }) =>
-    media ? { ...message, media: await Promise.all(media.map(mediumWithData)) } : message,
-  );
+  const written = messages.map(async ({ media, steps, ...message }) => ({
+    ...message,
+    ...(media && { media: await Promise.all(media.map(withData)) }),
+    ...(steps && { steps: await Promise.all(steps.map(stepWithData)) }),
+  }));
   return JSON.stringify({ info, messages: await Promise.all(written) });
 }
 
-/** @param {import("../database.js").Medium} medium */
-async function mediumWithData({ blob, ...medium }) {
-  return { ...medium, data: `data:${blob.type};base64,${await base64Of(blob)}` };
+/** @param {{ blob: Blob }} file */
+async function withData({ blob, ...file }) {
+  return { ...file, data: `data:${blob.type};base64,${await base64Of(blob)}` };
+}
+
+/** @param {import("../database.js").Step} step */
+async function stepWithData({ calls, ...step }) {
+  const written = calls.map(async ({ files, ...call }) =>
+    files ? { ...call, files: await Promise.all(files.map(withData)) } : call,
+  );
+  return { ...step, calls: await Promise.all(written) };
 }
 
 /** @param {Stored} chat */
 function markdown({ info, messages }) {
-  const parts = new Tree(messages, info.shown).path().map(({ role, content, model, media = [] }) => {
+  const parts = new Tree(messages, info.shown).path().map(({ role, content, model, media = [], steps = [] }) => {
     const who = role === "user" ? t("You") : model || t("Answer");
-    return [`## ${who}`, ...media.map(({ name }) => `[${name}]`), ...(content ? [content] : [])].join("\n\n");
+    const calls = steps.flatMap(({ content, calls }) => [content, ...calls.flatMap(written)]);
+    const said = [...calls, content].filter(Boolean);
+    return [`## ${who}`, ...media.map(({ name }) => `[${name}]`), ...said].join("\n\n");
   });
   const date = new Date(info.created).toISOString().slice(0, 10);
   return [`# ${info.title}`, `${date}`, ...parts].join("\n\n");
+}
+
+/** A call with its result, as blocks of code. @param {import("../database.js").Call} call */
+function written({ name, arguments: args, text, files = [] }) {
+  const block = (/** @type {string} */ content) => `\`\`\`\`\n${content}\n\`\`\`\``;
+  return [`\`${name}\``, block(args), ...(text ? [block(text)] : []), ...files.map((file) => `[${file.name}]`)];
 }
 
 /** A file's name from a title. @param {string} title @param {Form} form */

@@ -1,0 +1,177 @@
+/** The code tools: Python and JavaScript that a model wrote run in a sandbox, in the page and without a network. */
+import { t } from "../language/phrase.js";
+import { fetchParts, Sandbox } from "./sandbox/sandbox.js";
+
+/**
+ * @typedef {import("./registry.js").Source} Source
+ * @typedef {import("./registry.js").Tool} Tool
+ * @typedef {import("./registry.js").ToolResult} ToolResult
+ * @typedef {import("./registry.js").RunOptions} RunOptions
+ * @typedef {import("./sandbox/sandbox.js").Ran} Ran
+ */
+
+export const CODE = "code"; // the id of the source
+const SECONDS = 30; // that a call may run
+const IDLE_MS = 10 * 60_000; // after which a session's memory is freed
+const TYPES = { png: "image/png", svg: "image/svg+xml", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif",
+  webp: "image/webp", csv: "text/csv", txt: "text/plain", json: "application/json" }; // prettier-ignore
+
+// Texts for models
+const PYTHON =
+  "Runs Python 3 code and returns what it prints and the value of its last line. There is no network. Variables and " +
+  "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library and numpy are installed, other packages are not. To show " +
+  "a picture or a plot to the user, write an .svg or .png file, or call show(array) with pixels of shape (height, " +
+  "width) or (height, width, 3). Other files are offered for download.";
+const JAVASCRIPT =
+  "Runs JavaScript code, the body of an async function, in a browser's worker, and returns what it logs with " +
+  "console.log and the value that it returns. There is no network and no document, and nothing lasts between calls. " +
+  "files.get(name) has the bytes of a file that the user has attached. save(name, text or bytes) gives the user a file; .svg and .png files are shown.";
+const parameters = (/** @type {string} */ language) => ({
+  type: "object",
+  properties: { code: { type: "string", description: `${language} code` } },
+  required: ["code"],
+  additionalProperties: false,
+});
+const ENDED = {
+  done: "",
+  time: "Stopped: the code ran too long.",
+  memory: "Stopped: the memory was used up.",
+  output: "Stopped: there was too much output.",
+  broken: "Stopped: the interpreter broke down.",
+};
+
+/** A chat's session of Python: one interpreter, whose calls run one after the other. */
+class Session {
+  /** @type {Promise<Sandbox> | null} */
+  #sandbox = null;
+  /** @type {Promise<unknown>} the last call */
+  #last = Promise.resolve();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #idle;
+  #used = false;
+  /** @type {WeakSet<Blob>} the user's files that the session has */
+  #given = new WeakSet();
+
+  /** @param {string} code @param {RunOptions} options @param {number} seconds @returns {Promise<ToolResult>} */
+  async run(code, options, seconds) {
+    clearTimeout(this.#idle);
+    const run = () => this.#run(code, options, seconds);
+    const running = this.#last.then(run, run);
+    this.#last = running;
+    return running.finally(() => {
+      clearTimeout(this.#idle);
+      if (this.#last === running) this.#idle = setTimeout(() => this.end(), IDLE_MS);
+    });
+  }
+
+  /** @param {string} code @param {RunOptions} options @param {number} seconds */
+  async #run(code, { signal, files = [], onProgress }, seconds) {
+    signal.throwIfAborted();
+    const isNew = this.#sandbox === null;
+    this.#sandbox ??= Sandbox.start("python", signal);
+    const sandbox = await this.#sandbox.catch((error) => {
+      this.#sandbox = null;
+      throw error;
+    });
+    const lost = isNew && this.#used;
+    this.#used = true;
+    try {
+      const fresh = isNew ? files : files.filter((file) => !this.#given.has(file.blob));
+      for (const { blob } of fresh) this.#given.add(blob);
+      return told(await sandbox.run(code, await bytesOf(fresh), { seconds, signal, onOutput: onProgress }), lost);
+    } finally {
+      if (sandbox.ended) this.#sandbox = null;
+    }
+  }
+
+  end() {
+    clearTimeout(this.#idle);
+    this.#sandbox?.then((sandbox) => sandbox.end()).catch(() => {});
+    this.#sandbox = null;
+  }
+}
+
+/** @param {Ran} ran @param {boolean} lost earlier variables were lost @returns {ToolResult} */
+function told({ ended, failed, output, files, dropped }, lost) {
+  const names = files.map(({ name }) => name).join(", ");
+  const lines = [
+    lost && "(Python was started anew: variables and files of earlier calls are gone.)",
+    output.trimEnd(),
+    ENDED[ended],
+    names && `The user was given: ${names}`,
+    dropped && `${dropped} files were too many or too large to be kept.`,
+  ].filter(Boolean);
+  return {
+    text: lines.join("\n") || "(no output)",
+    files: files.map(({ name, data }) => ({ name, blob: new Blob([data], { type: typeOf(name) }) })),
+    failed: failed || ended !== "done",
+  };
+}
+
+/** @param {import("./registry.js").ToolFile[]} files @returns {Promise<import("./sandbox/worker.js").File[]>} */
+function bytesOf(files) {
+  return Promise.all(
+    files.map(async ({ name, blob }) => ({
+      name: name.split("/").at(-1) || "file",
+      data: new Uint8Array(await blob.arrayBuffer()),
+    })),
+  );
+}
+
+/** @param {string} name */
+function typeOf(name) {
+  const suffix = name.split(".").at(-1)?.toLowerCase() ?? "";
+  return TYPES[/** @type {keyof typeof TYPES} */ (suffix)] ?? "application/octet-stream";
+}
+
+/** @param {string} code @param {RunOptions} options @param {number} seconds */
+async function runJavaScript(code, { signal, files = [], onProgress }, seconds) {
+  const sandbox = await Sandbox.start("javascript", signal);
+  try {
+    return told(await sandbox.run(code, await bytesOf(files), { seconds, signal, onOutput: onProgress }), false);
+  } finally {
+    sandbox.end();
+  }
+}
+
+/**
+ * The source of the code tools.
+ * @param {{ seconds?: number }} [limits] of a call
+ * @returns {Source & { end: (chat?: string) => void }} its `prepare` fetches what the tools need without a network later;
+ *   `end` frees a chat's session, or all
+ */
+export function codeTools({ seconds = SECONDS } = {}) {
+  /** @type {Map<string, Session>} by chat */
+  const sessions = new Map();
+  const session = (/** @type {string} */ chat) => {
+    for (const [id, each] of sessions) if (id !== chat) each.end(); // a session takes some 100 MB
+    const found = sessions.get(chat) ?? new Session();
+    sessions.set(chat, found);
+    return found;
+  };
+  return {
+    id: CODE,
+    name: t("Code in a sandbox"),
+    tools: [
+      {
+        name: "python",
+        title: "Python",
+        description: PYTHON,
+        parameters: parameters("Python"),
+        run: ({ code }, options) => session(options.chat ?? "").run(`${code}`, options, seconds),
+      },
+      {
+        name: "javascript",
+        title: "JavaScript",
+        description: JAVASCRIPT,
+        parameters: parameters("JavaScript"),
+        run: ({ code }, options) => runJavaScript(`${code}`, options, seconds),
+      },
+    ],
+    // The service worker stores what is fetched.
+    prepare: async () => void (await fetchParts("python")),
+    end(chat) {
+      for (const [id, each] of sessions) if (chat === undefined || id === chat) each.end();
+    },
+  };
+}

@@ -1,0 +1,179 @@
+/**
+ * A sandbox for code that a model wrote: a worker of a frame with an opaque origin (static/code.html), without network,
+ * storage or access to the page. Removing the frame ends whatever runs there.
+ */
+import { t } from "../../language/phrase.js";
+import { h } from "../../ui/dom.js";
+import { partUrl } from "../../ui/parts.js";
+
+/**
+ * @typedef {"python" | "javascript"} Language
+ * @typedef {import("./worker.js").File} File
+ *
+ * @typedef {object} Ran
+ * @property {"done" | "time" | "memory" | "output" | "broken"} ended what ended the run; after all but "done" and "output"
+ *   the sandbox has ended, too
+ * @property {boolean} failed the code raised an error
+ * @property {string} output as much as the limit allows
+ * @property {File[]} files that it wrote
+ * @property {number} dropped files that were too many or too large
+ */
+
+const MEMORY = 512 << 20; // bytes of Python's memory
+const OUTPUT = 10_000; // characters
+const START_S = 60; // a slow computer starts Python in ten
+const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
+const SESSION = ["session.py", "pictures.py"];
+
+/** The files that a language needs, name -> address. @param {Language} language @returns {[string, string][]} */
+function addresses(language) {
+  const part = (/** @type {string} */ name) => partUrl(name) ?? "";
+  if (language === "javascript") return [];
+  const wheels = [part("numpy"), part("regex")];
+  return [
+    ...CORE.map((name) => /** @type {[string, string]} */ ([name, `${part("pyodide")}${name}`])),
+    ...SESSION.map((name) => /** @type {[string, string]} */ ([name, part(name.replace(".py", ""))])),
+    ...wheels.map((address) => /** @type {[string, string]} */ ([address.split("/").at(-1), address])),
+  ];
+}
+
+/** Fetches what a language needs, so that it is there without a network. @param {Language} language */
+export async function fetchParts(language) {
+  const load = async (/** @type {string} */ address) => {
+    const response = await fetch(address).catch(() => null);
+    if (!response?.ok)
+      throw new Error(`${t("A part of the sandbox cannot be loaded. Check the connection and try again.")}`);
+    return response;
+  };
+  const found = addresses(language).map(async ([name, address]) => [name, await (await load(address)).arrayBuffer()]);
+  const [script, ...parts] = await Promise.all([
+    load(partUrl("codeWorker") ?? "").then((response) => response.text()),
+    ...found,
+  ]);
+  return { script, parts: Object.fromEntries(parts) };
+}
+
+export class Sandbox {
+  #frame;
+  #port;
+  /** @type {((message: any) => void) | null} who hears what the worker says */
+  #listener = null;
+  ended = false;
+
+  /** @param {HTMLIFrameElement} frame @param {MessagePort} port */
+  constructor(frame, port) {
+    this.#frame = frame;
+    this.#port = port;
+    port.onmessage = ({ data }) => this.#listener?.(data);
+  }
+
+  /**
+   * Starts a sandbox. Rejects with the signal's reason, and where it cannot start.
+   * @param {Language} language @param {AbortSignal} signal
+   */
+  static async start(language, signal) {
+    const { script, parts } = await fetchParts(language);
+    signal.throwIfAborted();
+    const frame = h("iframe", { hidden: true, src: partUrl("code") });
+    const { port1, port2 } = new MessageChannel();
+    const sandbox = new Sandbox(frame, port1);
+    const began = sandbox.#heard({ signal, seconds: START_S }, ({ ready, broken }, end) => {
+      if (ready) end(null);
+      if (broken) end(broken);
+    });
+    const begin = { language, parts, memory: MEMORY, output: OUTPUT };
+    const listen = (/** @type {MessageEvent} */ { source, origin }) => {
+      if (source !== frame.contentWindow || origin !== location.origin) return;
+      removeEventListener("message", listen);
+      frame.contentWindow?.postMessage({ script, begin }, location.origin, [port2]);
+    };
+    addEventListener("message", listen);
+    document.body.append(frame);
+    const broken = await began
+      .finally(() => removeEventListener("message", listen))
+      .catch((error) => {
+        sandbox.end();
+        throw error;
+      });
+    if (broken === null) return sandbox;
+    sandbox.end();
+    if (broken === "time") throw new Error(`${t("The sandbox does not start: this computer is busy. Try again.")}`);
+    throw new Error(`${t("The sandbox does not start: {why}", { why: String(broken) })}`);
+  }
+
+  /**
+   * Runs code. Ends the sandbox if it takes too long, too much memory, or is stopped: then rejects with the signal's reason.
+   * @param {string} code @param {File[]} files what it finds in its folder
+   * @param {{ seconds: number, signal: AbortSignal, onOutput?: (output: string) => void }} options
+   * @returns {Promise<Ran>}
+   */
+  async run(code, files, { seconds, signal, onOutput }) {
+    let output = "";
+    const heard = this.#heard({ signal, seconds: START_S }, (message, end, limit) => {
+      if (message.begins === true) limit(seconds);
+      if (typeof message.output === "string" && output.length < OUTPUT) {
+        output += message.output.slice(0, OUTPUT - output.length);
+        onOutput?.(output);
+      }
+      if (message.broken) end("broken");
+      if (message.done) end(message.done);
+    });
+    this.#port.postMessage({ code, files });
+    const done = await heard.catch((error) => {
+      this.end();
+      throw error;
+    });
+    if (typeof done === "string" || done.outOfMemory) this.end();
+    const nothing = { failed: true, files: [], dropped: 0 };
+    if (typeof done === "string") return { ...nothing, ended: /** @type {Ran["ended"]} */ (done), output };
+    const ended = done.outOfMemory ? "memory" : done.full ? "output" : "done";
+    return {
+      ended,
+      failed: done.failed === true,
+      output,
+      files: filesOf(done.files),
+      dropped: Number(done.dropped) || 0,
+    };
+  }
+
+  /** Ends whatever runs. */
+  end() {
+    this.ended = true;
+    this.#port.close();
+    this.#frame.remove();
+  }
+
+  /**
+   * Resolves to what `hear` ends with, or to "time" when the seconds are over.
+   * @param {{ signal: AbortSignal, seconds: number }} options
+   * @param {(message: any, end: (value: any) => void, limit: (seconds: number) => void) => void} hear gets each message
+   * @returns {Promise<any>}
+   */
+  async #heard({ signal, seconds }, hear) {
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    let stop = () => {};
+    try {
+      return await new Promise((resolve, reject) => {
+        const limit = (/** @type {number} */ seconds) => {
+          clearTimeout(timer);
+          timer = setTimeout(() => resolve("time"), seconds * 1000);
+        };
+        stop = () => reject(signal.reason);
+        signal.addEventListener("abort", stop);
+        limit(seconds);
+        this.#listener = (message) => hear(message ?? {}, resolve, limit);
+      });
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", stop);
+      this.#listener = null;
+    }
+  }
+}
+
+/** What a message, which the code may have forged, has of files. @param {unknown} files @returns {File[]} */
+function filesOf(files) {
+  const list = Array.isArray(files) ? files : [];
+  return list.filter(({ name, data }) => typeof name === "string" && data instanceof Uint8Array);
+}

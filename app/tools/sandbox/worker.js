@@ -1,0 +1,55 @@
+/**
+ * The sandbox's worker: runs Python or JavaScript that a model wrote. It is made by code.html, in a frame of an opaque
+ * origin, and talks to the page (sandbox.js) over one port, which that code cannot reach.
+ */
+import { startJavaScript } from "./javascript.js";
+import { limitedFiles, limitedOutput, limitMemory } from "./limits.js";
+import { startPython } from "./python.js";
+
+/**
+ * @typedef {{ name: string, data: Uint8Array<ArrayBuffer> }} File
+ * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, memory: number, output: number }} Begin
+ * @typedef {{ code: string, files: File[] }} Run
+ * @typedef {{ failed: boolean, outOfMemory?: boolean, files: { name: string, size: number, read: () => Uint8Array }[] }} Ran
+ * @typedef {(message: any, transfer: Transferable[]) => void} Send
+ * @typedef {(run: Run, output: { write: (text: string) => boolean }, begins: () => void) => Promise<Ran>} Runner runs
+ *   code; `begins` is called when everything is loaded
+ */
+
+self.onmessage = async ({ data, ports: [port] }) => {
+  const { language, parts, memory, output } = /** @type {Begin} */ (data);
+  /** @type {Send} */
+  const send = MessagePort.prototype.postMessage.bind(port); // code that replaces the method does not get the port
+  limitMemory(memory);
+  self.onmessage = null;
+  // What could multiply workers or flood those who listen. The policy and the opaque origin deny everything else.
+  for (const name of ["Worker", "SharedWorker", "BroadcastChannel", "postMessage"])
+    delete (/** @type {any} */ (self)[name]);
+  try {
+    const run = language === "python" ? await startPython(parts) : startJavaScript();
+    port.onmessage = ({ data }) => void answer(run, data, send, output);
+    send({ ready: true }, []);
+  } catch (error) {
+    send({ broken: String(error) }, []);
+  }
+};
+
+/** @param {Runner} run @param {Run} asked @param {Send} send @param {number} most */
+async function answer(run, asked, send, most) {
+  const output = limitedOutput((text) => send({ output: text }, []), most);
+  try {
+    const { failed, outOfMemory, files } = await run(asked, output, () => send({ begins: true }, []));
+    output.flush();
+    const { accepted, dropped } = limitedFiles(files);
+    const taken = accepted.map(({ name, read }) => ({ name, data: read().slice() }));
+    const full = !output.write("");
+    const done = { failed, outOfMemory: outOfMemory === true, full, files: taken, dropped };
+    send(
+      { done },
+      taken.map(({ data }) => data.buffer),
+    );
+  } catch (error) {
+    output.flush();
+    send({ broken: String(error) }, []);
+  }
+}

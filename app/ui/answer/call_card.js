@@ -1,0 +1,123 @@
+/** One call of a tool: its arguments and result, folded; what it made; and the question whether it may run. */
+import { t } from "../../language/phrase.js";
+import { h } from "../dom.js";
+import { fileLink, mediaList } from "../media/views.js";
+import { announce } from "../notices.js";
+import { say } from "../texts.js";
+import { CodeBlock } from "./code_block.js";
+
+/**
+ * @typedef {import("../chats/database.js").Call} Call
+ * @typedef {import("../../tools/registry.js").Offered} Offered
+ * @typedef {"once" | "chat" | "always" | "no"} Choice what the user decides about a call
+ */
+
+/** @type {Record<string, import("../texts.js").Text>} by the state of a call, while its answer is being made */
+const STATES = {
+  asked: t("waits"),
+  running: t("runs…"),
+  done: t("done"),
+  failed: t("failed"),
+  refused: t("refused"),
+};
+const STOPPED = t("did not end");
+/** @type {[Choice, import("../texts.js").Text][]} */
+const CHOICES = [
+  ["once", t("Allow once")],
+  ["chat", t("Allow in this chat")],
+  ["always", t("Always allow")],
+  ["no", t("Refuse")],
+];
+const PICTURE = /^image\/(png|jpeg|gif|webp|svg\+xml)$/;
+
+export class CallCard {
+  #state = h("span", { class: "call-state" });
+  #result = h("pre", { class: "call-result", tabIndex: 0, dir: "auto", hidden: true, "aria-label": t("Result") });
+  #made = h("div", { class: "call-made" });
+  #question = h("div", { class: "call-question", role: "group", hidden: true });
+  #fold;
+
+  /** @param {Call} call */
+  constructor(call) {
+    const summary = h("summary", {}, h("code", {}, call.name), " ", this.#state);
+    this.#fold = h("details", {}, summary, ...argumentsOf(call), this.#result);
+    this.element = h("div", { class: "tool-call" }, this.#fold, this.#question, this.#made);
+  }
+
+  /** @param {Call} call @param {boolean} growing its answer is being made */
+  update({ state, text, files = [] }, growing) {
+    this.element.dataset.state = state;
+    say(this.#state, growing || text !== undefined ? STATES[state] : STOPPED);
+    if (text === undefined) return;
+    this.#show(text);
+    const pictures = files.filter(({ blob }) => PICTURE.test(blob.type));
+    const others = files.filter((file) => !pictures.includes(file));
+    const media = mediaList(pictures.map(({ name, blob }) => ({ kind: /** @type {const} */ ("image"), name, blob })));
+    this.#made.replaceChildren(...(media ? [media] : []), ...others.map(fileLink));
+  }
+
+  /** Shows what a call that runs has written. @param {string} text */
+  progress(text) {
+    this.#show(text);
+  }
+
+  /** @param {string} text */
+  #show(text) {
+    this.#result.hidden = !text;
+    this.#result.textContent = text;
+  }
+
+  /**
+   * Asks whether the call may run, and shows its arguments. Rejects with the signal's reason.
+   * @param {Offered} tool @param {{ again: boolean, signal: AbortSignal }} how @returns {Promise<Choice>}
+   */
+  async ask(tool, { again, signal }) {
+    const name = tool.title ?? tool.name;
+    const text = t("May {tool} of “{source}” run with these arguments?", { tool: name, source: `${tool.source.name}` });
+    const note = again ? h("p", { class: "more" }, t("The answer was stopped before: it may have run already.")) : null;
+    this.#fold.open = true;
+    try {
+      return await new Promise((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        const buttons = CHOICES.map(([choice, label]) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: choice === "once" ? "button primary" : "button",
+              on: { click: () => resolve(choice) },
+            },
+            label,
+          ),
+        );
+        this.#question.replaceChildren(
+          h("p", {}, text),
+          ...(note ? [note] : []),
+          h("div", { class: "row" }, ...buttons),
+        );
+        this.#question.hidden = false;
+        announce(text);
+      });
+    } finally {
+      this.#question.hidden = true;
+      this.#question.replaceChildren();
+      this.#fold.open = false;
+    }
+  }
+}
+
+/** What a call was given: code as code, anything else as JSON. @param {Call} call */
+function argumentsOf({ name, arguments: text }) {
+  let given;
+  try {
+    given = JSON.parse(text);
+  } catch {
+    return [new CodeBlock(text, "", false).element];
+  }
+  const { code, ...others } = Object(given);
+  const parts = typeof code === "string" ? [new CodeBlock(code, name, false).element] : [];
+  const rest = parts.length ? others : given;
+  if (!parts.length || Object.keys(rest).length)
+    parts.push(new CodeBlock(JSON.stringify(rest, null, 2), "json", false).element);
+  return parts;
+}

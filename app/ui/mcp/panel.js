@@ -1,0 +1,161 @@
+/** The sheet of MCP servers: add, change, connect, turn off, remove; their tools, and the calls that went to them. */
+import { t } from "../../language/phrase.js";
+import { byId, h, iconButton } from "../dom.js";
+import { clock } from "../format.js";
+import { announce, notify } from "../notices.js";
+import { show } from "../texts.js";
+import { askUser } from "./question.js";
+import { McpServers } from "./servers.js";
+
+/** @typedef {import("./servers.js").Entry} Entry */
+
+/**
+ * @param {{ wisp: () => Promise<import("../../wisp.js").Wisp>, called: (name: string) => void,
+ *   changed?: (servers: McpServers) => void }} parts `changed`: its `sources` may have changed
+ * @returns {McpServers}
+ */
+export function startMcp({ wisp, called, changed: onChange }) {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("mcp-dialog"));
+  const form = /** @type {HTMLFormElement} */ (byId("mcp-form"));
+  const problem = byId("mcp-error");
+  const add = byId("mcp-add");
+  const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
+  const draw = async () => {
+    if (dialog.open) byId("mcp-list").replaceChildren(...(await servers.list()).map(item));
+  };
+  const changedNow = () => {
+    onChange?.(servers);
+    void draw();
+  };
+  const servers = new McpServers({ wisp, ask: askUser, changed: changedNow, called });
+  void servers.list();
+  let leaving = new AbortController(); // of a connection for which the user waits
+  /** @type {Entry | null} the one that the form changes */
+  let changed = null;
+  byId("mcp-origin").textContent = location.origin;
+
+  const open = (/** @type {Entry | null} */ entry) => {
+    changed = entry;
+    form.reset();
+    problem.hidden = true;
+    input("name").value = entry?.name ?? "";
+    input("url").value = entry?.url ?? "";
+    show(input("secret"), "placeholder", entry?.secret ? t("{key} stays", { key: masked(entry.secret) }) : t("none"));
+    form.hidden = false;
+    add.hidden = true;
+    input("name").focus();
+    form.scrollIntoView({ block: "nearest" });
+  };
+  const close = () => {
+    form.reset(); // the token must not stay in the page
+    form.hidden = true;
+    add.hidden = false;
+  };
+
+  byId("mcp-button").onclick = () => {
+    dialog.showModal();
+    void draw();
+  };
+  add.onclick = () => open(null);
+  byId("mcp-cancel").onclick = () => {
+    close();
+    add.focus();
+  };
+  dialog.addEventListener("close", () => {
+    leaving.abort();
+    leaving = new AbortController();
+    close();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const [name, url, secret] = ["name", "url", "secret"].map((field) => input(field).value.trim());
+    for (const field of ["name", "url", "secret"]) input(field).removeAttribute("aria-invalid");
+    form.inert = true;
+    try {
+      await servers.set({ name, url, secret, old: changed?.name }, leaving.signal);
+      close();
+      add.focus();
+    } catch (/** @type {any} */ error) {
+      changed = (await servers.list()).find((entry) => entry.name === name && entry.url === url) ?? changed;
+      problem.textContent = error.message;
+      problem.hidden = false;
+      form.inert = false;
+      const field = input(error.param ?? "url");
+      field.setAttribute("aria-invalid", "true");
+      field.focus();
+    } finally {
+      form.inert = false;
+    }
+  });
+
+  /** @param {Entry} entry */
+  const item = (entry) => {
+    const { name, url, relayed, tools, on } = entry;
+    const again = async () => {
+      const { tools } = await servers.open(entry, leaving.signal).catch(() => ({ tools: [] }));
+      announce(entry.error ?? t("{name} has {n} tools.", { name, n: tools.length }));
+    };
+    const remove = async () => {
+      await servers.remove(entry);
+      add.focus();
+      notify({ key: "mcp", text: t("{name} is removed, and its token forgotten.", { name }), seconds: 6 });
+    };
+    const use = h("input", {
+      type: "checkbox",
+      checked: on,
+      on: { change: () => void servers.turn(entry, use.checked) },
+    });
+    const where = relayed ? t("relayed by the terminal") : url;
+    return h(
+      "li",
+      { class: "upstream" },
+      h(
+        "div",
+        { class: "upstream-head" },
+        h("div", {}, h("strong", {}, name), h("small", {}, where)),
+        iconButton("again", t("Connect to {name} again", { name }), () => void again()),
+        !relayed && iconButton("edit", t("Change {name}", { name }), () => open(entry)),
+        !relayed && iconButton("trash", t("Remove {name}", { name }), () => void remove()),
+      ),
+      h("label", { class: "check" }, use, h("span", {}, t("Models may call its tools"))),
+      entry.error ? h("p", { class: "form-error" }, entry.error) : null,
+      log(entry),
+      tools.length > 0 && toolList(entry),
+    );
+  };
+  return servers;
+}
+
+/** @param {Entry} entry */
+function toolList({ name, tools }) {
+  const items = tools.map((tool) =>
+    h("li", {}, h("code", {}, tool.name), " ", h("small", { dir: "auto" }, tool.unusable ?? tool.description)),
+  );
+  return h(
+    "details",
+    { class: "mcp-tools" },
+    h("summary", {}, t("{n} tools", { n: tools.length })),
+    h("ul", { "aria-label": t("Tools of {name}", { name }) }, ...items),
+  );
+}
+
+/** The calls of this visit. @param {Entry} entry */
+function log({ calls }) {
+  const last = calls.at(-1);
+  if (!last) return null;
+  const items = calls.map(({ time, tool, given, failed }) =>
+    h(
+      "li",
+      {},
+      clock(time),
+      " ",
+      h("code", {}, `${tool} ${JSON.stringify(given)}`),
+      failed && h("small", {}, ` ${failed}`),
+    ),
+  );
+  const went = t("{n} calls went there, the last at {time}.", { n: calls.length, time: clock(last.time) });
+  return h("details", { class: "mcp-tools" }, h("summary", {}, went), h("ul", {}, ...items));
+}
+
+/** The end of a secret, if it is long enough that this does not tell it. @param {string} secret */
+const masked = (secret) => (secret.length < 12 ? "…" : `…${secret.slice(-4)}`);

@@ -1,0 +1,42 @@
+"""What adapters add to products and hidden states."""
+
+from __future__ import annotations
+
+from py_engine.cpu.call_layouts import ACTIVATIONS
+from py_engine.cpu.calls import Calls, batch_fields, matrix_of, stride_of
+from py_engine.plan.plan import Op
+
+
+def low_rank(m: Calls, op: Op, y: int, stride: int, first: int, rows: int) -> None:
+    """Add what adapters add to columns of the rows at y."""
+    w = matrix_of(op)
+    m.add(
+        "add_low_rank", **batch_fields(m, op), last=op.params["LAST"], entries=m.address(op, "entries"),
+        count=op.params["ENTRIES"], scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w),
+        type=w.type, cols=w.cols, h=m.address(op, "h"), h_stride=op.consts["h_stride"], first=first, rows=rows, y=y,
+        y_stride=stride,
+    )  # fmt: skip
+
+
+def add_low_rank(m: Calls, op: Op) -> None:
+    rows, gated = int(op.consts["rows"]), op.params["GATED"]
+    sums, first = ("x", 0) if gated else ("y", int(op.consts["first"]))
+    stride = int(op.consts[f"{sums}_stride"])
+    low_rank(m, op, m.address(op, sums), stride, first, 2 * rows if gated else rows)
+    if gated:
+        m.add(
+            "activate", state=m.address(op, "state"), repeat=1, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
+            gated=1, cols=rows, x=m.address(op, "x"), x_stride=op.consts["x_stride"], y=m.address(op, "y"),
+            y_stride=op.consts["y_stride"],
+        )  # fmt: skip
+
+
+def add_direction(m: Calls, op: Op) -> None:
+    m.add(
+        "add_direction", **batch_fields(m, op), scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"],
+        adapter=op.consts["adapter"], direction=m.address(op, "direction"), cols=4 * int(op.params["VECS"]),
+        x=m.address(op, "x"), x_stride=stride_of(op, "x"),
+    )  # fmt: skip
+
+
+CALLS = (add_low_rank, add_direction)

@@ -1,0 +1,44 @@
+"""What adapters add to products and hidden states, with numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import gated
+
+
+def add_low_rank(c: Call) -> None:
+    gates = c.params["GATED"]
+    y = c["x"].copy() if gates else c["y"].reshape(-1, c.consts["y_stride"])
+    low_rank(c, y)
+    if gates:
+        cols = c.consts["rows"]
+        c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], y[: c.n, :cols], y[: c.n, cols : 2 * cols])
+
+
+def low_rank(c: Call, y: Array) -> None:
+    """Add what adapters add to the rows of a product, as lib/low_rank.wgsl."""
+    last, rank = c.params["LAST"], c.params["COLS"]
+    tokens = [c.n - 1] if last else range(c.n)
+    width = c["h"].shape[-1]
+    h = c["h"].reshape(-1, width)
+    entries = c["entries"].reshape(-1)[: 6 * c.params["ENTRIES"]].reshape(-1, 6)
+    for y0, rows, b0, h0, adapter, factor in entries:
+        scales = _scales(c, int(adapter))[list(tokens)] * np.array(factor, np.uint32).view(np.float32)
+        for m, scale in enumerate(scales):
+            if scale:
+                x = h[m, h0 : h0 + rank] * scale
+                y[m, y0 : y0 + rows] += c["w"][b0 : b0 + rows] @ x
+
+
+def _scales(c: Call, adapter: int) -> Array:
+    """Each token's scale of an adapter, 0 before its first position: (n,)."""
+    found = c["scales"][c.sequences]
+    return np.where(c.positions >= found[:, 2 * adapter + 1], found[:, 2 * adapter], np.float32(0))
+
+
+def add_direction(c: Call) -> None:
+    direction = c["direction"][0]
+    scales = c["scales"][c.sequences][:, 2 * c.consts["adapter"]]
+    c["x"][: c.n, : len(direction)] += scales[:, None] * direction

@@ -1,0 +1,253 @@
+"""Products with what LoRA adapters add to them, applied on the fly: the model's matrices stay as they are.
+
+After y = W x follow two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and
+y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). A plan without adapters
+has neither. Control vectors are one addition each after a layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gguf.constants import GGMLQuantizationType as Q
+
+from py_engine.errors import WispError
+from py_engine.plan import products, quants
+from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
+from py_engine.plan.products import Epilogue, Product
+from py_engine.plan.shared import MAX_SEQUENCES, THREADS
+
+SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES, 2 * adapters): Adapters.pack()
+MOST_TOKENS = 8  # of a workgroup of add_low_rank.wgsl
+MOST_GROUPS = 96  # groups of 32 columns of all entries of one dispatch: what a workgroup's memory holds
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Rows of a product to which an adapter adds: rows of its B, and its columns of h. add_low_rank.wgsl's Entry."""
+
+    pair: Pair
+    y: int
+    first: int  # row of B's tensor
+    rows: int
+    h: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What follows a product of gate's rows and then up's: y = activation(gate) * up, both with what adapters add."""
+
+    y: Buffer
+    cols: int
+    activation: str
+
+
+def adapted(plan: Plan, weight: Weight) -> bool:
+    """Whether adapters change products with a weight."""
+    return any(plan.adapters.of(tensor) for tensor, _, _ in weight.sources)
+
+
+def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: bool = False) -> Epilogue | None:
+    """Append products of the same x and y, and what adapters add to them. `gate`: only where there are adapters.
+
+    `hold`: return what a kernel with lib/low_rank.wgsl needs to add the last part itself; None if there is none.
+    """
+    for product in stack:
+        products.append(ops, product)
+    if not any(adapted(ops.plan, p.weight) for p in stack):
+        return None
+    entries: list[Entry] = []
+    h = _project(ops, stack, entries)  # now: a GPU may compute it beside the large products, which it does not need
+    name, last = "+".join(p.weight.name for p in stack), _only_last(ops, stack[0].x)
+    groups = list(_dispatches(entries, ops.device.max_binding))
+    parts = [_part(ops, h, group, f"{name}.lora_b.{i}", last=last) for i, group in enumerate(groups)]
+    for part in parts[:-1]:
+        _add(ops, stack[0].y, part)
+    if hold:
+        return parts[-1].epilogue
+    _add(ops, stack[0].y, parts[-1], gate)
+    return None
+
+
+def _only_last(ops: OpList, x: Buffer) -> bool:
+    """Whether a list of one token multiplies the last row of a batch."""
+    return ops.batch == 1 and x.shape[0] > 1
+
+
+def _project(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> Buffer:
+    """Append h = A x for all adapters of a stack; find the entries of the second step."""
+    pairs = {
+        (tensor, pair.adapter): pair
+        for p in stack
+        for tensor, _, _ in p.weight.sources
+        for pair in ops.plan.adapters.of(tensor)
+    }
+    if any(tensor == EMBEDDINGS for tensor, _ in pairs):
+        raise WispError(
+            f"lora[{min(pair.adapter for pair in pairs.values())}]: The adapter changes {EMBEDDINGS}, which this model "
+            "also uses for its output. Such an adapter cannot be applied.",
+            "unsupported_adapter",
+            param="lora",
+        )
+    ordered = sorted(pairs.items(), key=lambda item: item[1].a.type.value)
+    columns, at = dict[tuple[str, int], int](), 0
+    for key, pair in ordered:
+        columns[key] = at
+        at += pair.rank
+    h, x, at = ops.rows("lora", at), stack[0].x, 0
+    precise, ops.precise = ops.precise, True  # an error in h is one in all of B h; the product is small
+    for number, (type, run) in enumerate(groupby(ordered, key=lambda item: item[1].a.type)):
+        sources = tuple((pair.a.name, 0, pair.rank) for _, pair in run)
+        rows, name = sum(rows for _, _, rows in sources), "+".join(p.weight.name for p in stack)
+        weight = _weight(ops.plan, f"{name}.lora_a.{number}", type, rows, stack[0].weight.cols, sources)
+        products.append(ops, Product(x, weight, h, row0=at, norm=stack[0].norm, eps=stack[0].eps))
+        at += rows
+    ops.precise = precise
+    for p in stack:
+        y = p.row0
+        for tensor, first, rows in p.weight.sources:
+            for pair in ops.plan.adapters.of(tensor):
+                entries.append(Entry(pair, y, first, rows, columns[tensor, pair.adapter]))
+            y += rows
+    return h
+
+
+def _weight(plan: Plan, name: str, type: Q, rows: int, cols: int, sources: tuple[tuple[str, int, int], ...]) -> Weight:
+    quants.layout(type, name)
+    return plan.weights.setdefault(name, Weight(name, type, rows, cols, sources))
+
+
+def _dispatches(entries: Sequence[Entry], max_binding: int) -> Iterator[list[Entry]]:
+    """Entries whose B are of one type and rank, as many as one dispatch takes; each adapter's in a row."""
+    ordered = sorted(entries, key=lambda e: (e.pair.b.type.value, e.pair.rank, e.pair.adapter, e.y))
+    for (_, rank), same in groupby(ordered, key=lambda e: (e.pair.b.type, e.pair.rank)):
+        group: list[Entry] = []
+        row_bytes = 4 * quants.GROUP * quants.groups(rank)  # at most
+        for entry in same:
+            rows = sum(e.rows for e in group) + entry.rows
+            full = (len(group) + 1) * quants.groups(rank) > MOST_GROUPS or rows * row_bytes > max_binding - 4096
+            if group and full:
+                yield group
+                group = []
+            group.append(entry)
+        yield group
+
+
+def _merged(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+    """Entries with their row of B, where neighbours that continue each other are one."""
+    held: Entry | None = None
+    b = at = 0
+    for entry in entries:
+        if held is not None and (entry.pair, entry.h, entry.y) == (held.pair, held.h, held.y + held.rows):
+            held = Entry(held.pair, held.y, held.first, held.rows + entry.rows, held.h)
+        else:
+            if held is not None:
+                yield held, b
+            held, b = entry, at
+        at += entry.rows
+    if held is not None:
+        yield held, b
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the entries of one type and rank add to rows `first` to `end` of a product."""
+
+    epilogue: Epilogue
+    first: int
+    end: int
+
+
+def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bool) -> Part:
+    """The matrix of entries of one type and rank, and what lib/low_rank.wgsl needs for it."""
+    pair, adapters = group[0].pair, ops.plan.adapters
+    sources = tuple((entry.pair.b.name, entry.first, entry.rows) for entry in group)
+    weight = _weight(ops.plan, name, pair.b.type, sum(e.rows for e in group), pair.rank, sources)
+    if len(weight.split(ops.device.max_binding)) > 1:
+        raise WispError(
+            f"lora[{pair.adapter}]: This device cannot bind the adapter's {pair.b.name.split('.', 2)[2]}, which has "
+            f"{weight.nbytes >> 20} MiB. Use an adapter of a lower rank.",
+            "unsupported_adapter",
+            param="lora",
+        )
+    merged = list(_merged(group))
+    data = b"".join(struct.pack("<5If", e.y, e.rows, b, e.h, e.pair.adapter, e.pair.factor) for e, b in merged)
+    first, end = min(e.y for e, _ in merged), max(e.y + e.rows for e, _ in merged)
+    tokens = 1 if ops.small_batch else min(MOST_TOKENS, max(1, MOST_GROUPS // (len(merged) * quants.groups(pair.rank))))
+    params: dict[str, int | float | str] = {"QUANT": weight.layout.fragment, "COLS": pair.rank}
+    params |= {"ENTRIES": len(merged), "ADAPTERS": adapters.count}
+    params |= {"TM": tokens, "LAST": int(last)}
+    bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": _table(ops, data), "scales": scales(ops), "h": h}
+    return Part(Epilogue("low_rank", params, {"h_stride": h.shape[-1]}, bindings), first, end)
+
+
+def _add(ops: OpList, y: Buffer, part: Part, gate: Gate | None = None) -> None:
+    """Append y += scale * B h; with a gate, its result instead."""
+    params = {**part.epilogue.params, "GATED": int(gate is not None)}
+    bindings = {"state": ops.state, "y": y, **part.epilogue.bindings}
+    consts = {"first": part.first, "rows": part.end - part.first, "y_stride": y.shape[-1], **part.epilogue.consts}
+    if gate is not None:
+        cols = gate.cols
+        params |= {"ACTIVATION": gate.activation, "Y16": int(gate.y.dtype == "f16")}
+        bindings |= {"x": y, "y": gate.y}
+        consts |= {"first": 0, "rows": cols, "x_stride": y.shape[-1], "y_stride": gate.y.shape[-1]}
+    tokens = 1 if params["LAST"] else PerToken(int(params["TM"]))
+    grid = -(-int(consts["rows"]) // THREADS), tokens
+    ops.add("add_low_rank", params | ops.state_params, consts, bindings, *grid)
+
+
+def _table(ops: OpList, data: bytes) -> Buffer:
+    """A constant buffer with these entries. Layers of the same shape share it."""
+    name = f"lora.{hashlib.sha256(data).hexdigest()[:16]}"
+    ops.plan.constants[name] = data
+    return ops.buffer(name, (len(data) // 4,), "u32", "state")
+
+
+def scales(ops: OpList) -> Buffer:
+    """The buffer of every sequence's scales."""
+    return ops.buffer(SCALES, (MAX_SEQUENCES, 2 * ops.plan.adapters.count), "f32", "state")
+
+
+def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
+    """x += scale * a control vector's direction."""
+    vector = _weight(ops.plan, direction.tensor, Q.F32, 1, direction.width, ((direction.tensor, 0, 1),))
+    ops.add(
+        "add_direction",
+        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.plan.adapters.count} | ops.state_params,
+        {"adapter": direction.adapter},
+        {"state": ops.state, "direction": vector, "scales": scales(ops), "x": x},
+        -(-x.shape[1] // (4 * THREADS)),
+        PerToken(),
+    )
+
+
+def embedding_table(plan: Plan, pair: Pair) -> Weight:
+    """A of an adapter for the token embeddings: a row of `rank` values for each token."""
+    rows = pair.a.shape[1]
+    return _weight(plan, pair.a.name, pair.a.type, rows, pair.rank, ((pair.a.name, 0, rows),))
+
+
+def add_embedding(ops: OpList, x: Buffer, h: Buffer, pair: Pair) -> None:
+    """x += scale * B h, where h has the tokens' rows of A."""
+    entry = Entry(pair, 0, 0, pair.b.shape[1], 0)
+    _add(ops, x, _part(ops, h, [entry], f"{pair.b.name}.lora_b", last=False))
+
+
+def check_used(plan: Plan) -> None:
+    """Raise WispError unsupported_adapter if the plan does not apply all of an adapter."""
+    used = {tensor for weight in plan.weights.values() for tensor, _, _ in weight.sources}
+    wanted = [(pair.adapter, pair.a.name) for pairs in plan.adapters.pairs.values() for pair in pairs]
+    wanted += [(d.adapter, d.tensor) for found in plan.adapters.directions.values() for d in found]
+    for number, tensor in wanted:
+        if tensor not in used:
+            raise WispError(
+                f"lora[{number}]: Wisp cannot apply the adapter's {tensor.split('.', 2)[2]} to this architecture.",
+                "unsupported_adapter",
+                param="lora",
+            )

@@ -1,0 +1,166 @@
+"""The MCP servers that `serve --api --mcp` relays to its pages, over real sockets."""
+
+import http.client
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin
+
+from tests.support.mcp_servers import STDIO, mcp_server
+from tests.support.waiting import HANG_S, wait_for
+from tools.api import ApiServer
+from tools.failure import Failure
+from tools.mcp_relay import RELAY_KEY
+from tools.mcp_servers import Address, Program, servers_of
+
+ECHO = "import os, sys\nprint(os.getpid(), flush=True)\nfor line in sys.stdin: print(line.strip(), flush=True)"
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[str]:
+    with mcp_server() as url:
+        yield url
+
+
+@pytest.fixture
+def server(tmp_path: Path, shop: str) -> Iterator[ApiServer]:
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    running = ApiServer(tmp_path, 0)
+    programs = {"echo": Program([sys.executable, "-c", ECHO]), "stdio": Program(STDIO)}
+    running.relay.servers = {"shop": Address(shop), **programs, "absent": Address("http://127.0.0.1:9/mcp")}
+    running.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+def own(server: ApiServer) -> Origin:
+    """The origin of the server's pages."""
+    return Origin(server.url.rstrip("/"))
+
+
+def relays(server: ApiServer) -> dict[str, dict[str, Any]]:
+    """What a page that the server has opened learns of them."""
+    url = f"{server.url.replace('http', 'ws')}v1/bridge?ticket={server.tickets.offered}"
+    with connect(url, origin=own(server)) as bridge:
+        while (message := json.loads(bridge.recv(timeout=HANG_S)))["kind"] != "relay":
+            pass
+    return {described["name"]: described for described in message["servers"]}
+
+
+def ask(url: str, body: Any, **headers: str) -> tuple[int, dict[str, str], str]:
+    split = urlsplit(url)
+    connection = http.client.HTTPConnection(split.netloc, timeout=HANG_S)
+    sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+    connection.request("POST", split.path, json.dumps(body), sent)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, text
+
+
+def test_a_page_speaks_with_a_server_that_allows_no_pages(server: ApiServer) -> None:
+    shop = relays(server)["shop"]
+    status, headers, text = ask(shop["url"], INITIALIZE, **shop["headers"], Origin=own(server))
+    assert status == 200
+    assert headers["mcp-session-id"]
+    assert "access-control-allow-origin" not in headers
+    assert '"name":"Shop"' in text
+
+
+def test_a_page_speaks_with_a_program(server: ApiServer) -> None:
+    with connect(relays(server)["stdio"]["url"], origin=own(server)) as socket:
+        socket.send(json.dumps(INITIALIZE))
+        answer = json.loads(socket.recv(timeout=HANG_S))
+    assert answer["result"]["serverInfo"]["name"] == "Shop"
+
+
+def test_a_program_ends_with_its_page(server: ApiServer) -> None:
+    def runs() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    with connect(relays(server)["echo"]["url"], origin=own(server)) as socket:
+        pid = int(socket.recv(timeout=HANG_S))
+        socket.send('{"two":\n"lines"}')
+        assert socket.recv(timeout=HANG_S) == '{"two": "lines"}'
+        assert runs()
+    wait_for(lambda: not runs())
+
+
+def test_only_pages_of_this_server_with_its_key_are_relayed(server: ApiServer) -> None:
+    described = relays(server)
+    shop, echo = described["shop"], described["echo"]
+    assert ask(shop["url"], INITIALIZE, Origin=own(server))[0] == 403
+    assert ask(shop["url"], INITIALIZE, **{RELAY_KEY: server.key})[0] == 403
+    assert ask(shop["url"], INITIALIZE, **shop["headers"], Origin="https://example.org")[0] == 403
+    assert ask(shop["url"], INITIALIZE, **shop["headers"], Host="example.org")[0] == 403
+    assert ask(shop["url"].replace("shop", "other"), INITIALIZE, **shop["headers"])[0] == 404
+    for url, origin in (
+        (echo["url"], None),
+        (echo["url"], Origin("https://example.org")),
+        (echo["url"][:-1], own(server)),
+    ):
+        with pytest.raises(InvalidStatus) as caught, connect(url, origin=origin):
+            pass
+        assert caught.value.response.status_code == 403
+
+
+def test_a_server_that_does_not_run_is_an_error(server: ApiServer) -> None:
+    absent = relays(server)["absent"]
+    status, _, text = ask(absent["url"], INITIALIZE, **absent["headers"])
+    assert (status, json.loads(text)["error"]["code"]) == (502, "mcp_unreachable")
+
+
+def test_a_file_names_servers(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+
+    def read(text: Any) -> Any:
+        file.write_text(text if isinstance(text, str) else json.dumps(text))
+        return servers_of([str(file)])
+
+    program = {"command": sys.executable, "args": ["-m", "shop"], "env": {"KEY": "x"}}
+    docs = {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}}
+    assert read({"mcpServers": {"shop": program, "docs": docs}}) == {
+        "shop": Program([sys.executable, "-m", "shop"], {"KEY": "x"}),
+        "docs": Address("https://example.org/mcp", {"Authorization": "Bearer x"}),
+    }
+    for wrong, why in (
+        ("{", "no JSON"),
+        ([], "mcpServers"),
+        ({"mcpServers": {"a": 1}}, '"command"'),
+        ({"mcpServers": {"a": {"url": "ftp://x"}}}, '"url"'),
+        ({"mcpServers": {"a": {"command": sys.executable, "env": {"A": 1}}}}, '"env"'),
+        ({"mcpServers": {"a": {"command": "no-such-program"}}}, "no program"),
+    ):
+        with pytest.raises(Failure, match=why):
+            read(wrong)
+
+
+def test_the_command_line_names_servers() -> None:
+    found = servers_of(["docs=https://example.org/mcp?a=b", f"shop='{sys.executable}' -m shop --flag 'a b'"])
+    shop = Program([sys.executable, "-m", "shop", "--flag", "a b"])
+    assert found == {"docs": Address("https://example.org/mcp?a=b"), "shop": shop}
+    for wrong, why in (
+        (["docs"], "NAME=ADDRESS"),
+        (["=https://a"], "a name has letters"),
+        (["a b=x"], "a name has letters"),
+        (["x=no-such-program --flag"], "no program no-such-program"),
+        (["x='"], "no command"),
+        (["x=https://a", "x=https://b"], "Two MCP servers"),
+    ):
+        with pytest.raises(Failure, match=why):
+            servers_of(wrong)

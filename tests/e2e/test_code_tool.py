@@ -1,0 +1,315 @@
+"""Code that a model wrote runs in the page's sandbox: what it can do, its limits, and that it reaches nothing."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import wait_until
+from tests.support.listener import Listener
+from tests.support.openai_client import bundle
+from tools.paths import ROOT
+from tools.serve import Server
+
+OPEN = """async (script) => {
+  globalThis.code = await import(script);
+  await code.open();
+  globalThis.source = code.codeTools({ seconds: 4 });
+  globalThis.run = async (name, text) => {
+    const tool = source.tools.find((each) => each.name === name);
+    const { signal } = (globalThis.stopping = new AbortController());
+    const { text: said, failed, files } = await tool.run({ code: text }, { signal, chat: "one" });
+    const data = async ({ name, blob }) => [name, blob.type, [...new Uint8Array(await blob.arrayBuffer())]];
+    const frames = document.querySelectorAll("iframe").length;
+    return { said, failed, files: await Promise.all(files.map(data)), frames };
+  };
+}"""
+PNG = [0x89, 0x50, 0x4E, 0x47]
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """A page with the code tools, without an engine."""
+    context = chromium(None).new_context()
+    made = context.new_page()
+    made.goto(f"{server.url}tests/blank.html")
+    made.evaluate(OPEN, bundle("code", ROOT / "tests" / "support" / "code_page.js"))
+    yield made
+    context.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    opened = Listener()
+    yield opened
+    opened.close()
+
+
+def python(page: Page, code: str) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate("(text) => run('python', text)", code)
+    return found
+
+
+def javascript(page: Page, code: str) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate("(text) => run('javascript', text)", code)
+    return found
+
+
+def test_python_keeps_its_variables_and_shows_the_last_value(page: Page) -> None:
+    assert python(page, "x = 6\nprint('six')")["said"] == "six"
+    assert python(page, "x * 7")["said"] == "42"
+
+
+def test_numpy_and_pictures(page: Page) -> None:
+    ran = python(
+        page, "import numpy as np\nshow(np.arange(12).reshape(3, 4), 'grey')\nopen('a.svg', 'w').write('<svg/>')"
+    )
+    assert (ran["failed"], "a.svg, grey.png" in ran["said"]) == (False, True)
+    (svg, svg_type, _), (name, kind, data) = ran["files"]
+    assert (svg, svg_type, name, kind, data[:4]) == ("a.svg", "image/svg+xml", "grey.png", "image/png", PNG)
+    size = """async (bytes) => {
+      const made = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+      return [made.width, made.height];
+    }"""
+    assert page.evaluate(size, data) == [4, 3]
+
+
+def test_errors_name_the_line_and_what_is_missing(page: Page) -> None:
+    ran = python(page, "def f():\n    return 1 / 0\nf()")
+    assert ran["failed"]
+    assert "line 2, in f" in ran["said"]
+    assert "ZeroDivisionError" in ran["said"]
+    assert "session.py" not in ran["said"]
+    assert "matplotlib is not in this sandbox" in python(page, "import matplotlib.pyplot as plt")["said"]
+
+
+def test_javascript_logs_returns_and_saves(page: Page) -> None:
+    ran = javascript(page, "console.log('a', { b: 1 }); save('x.csv', '1,2'); return [1, 2n]")
+    assert ran["said"].startswith('a {"b":1}\n[1,"2"]')
+    assert ran["files"] == [["x.csv", "text/csv", [49, 44, 50]]]
+    assert "SyntaxError" in javascript(page, "return (")["said"]
+
+
+def test_limits_of_output_and_memory(page: Page) -> None:
+    python(page, "before = 1")
+    flood = python(page, "while True: print('x' * 99)")
+    assert flood["said"].endswith("Stopped: there was too much output.")
+    assert len(flood["said"]) < 11_000
+    assert python(page, "before")["said"] == "1"  # the session goes on
+    assert "memory was used up" in python(page, "a = []\nwhile True: a.append(bytearray(10_000_000))")["said"]
+    again = python(page, "'before' in globals()")
+    assert "anew" in again["said"]
+    assert again["said"].endswith("False")
+    flood = javascript(page, "for (;;) if (console.log('x'.repeat(1000)) === false) return 'told'")
+    assert "too much output" in flood["said"]
+
+
+@pytest.mark.parametrize(("language", "loop"), [("python", "print('begun')\nwhile True: pass"),
+                                                ("javascript", "console.log('begun'); for (;;);")])  # fmt: skip
+def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None:
+    page.evaluate("() => source.end()")
+    ran = page.evaluate("([name, text]) => run(name, text)", [language, loop])
+    assert ran["said"].endswith("begun\nStopped: the code ran too long.")
+    assert ran["frames"] == 0
+    assert page.workers == []
+
+
+def test_stop_kills_what_runs(page: Page) -> None:
+    stopped = page.evaluate("""async () => {
+      const running = run("javascript", "for (;;);").then(() => "ended", (error) => error.message);
+      while (!document.querySelector("iframe")) await new Promise((resolve) => setTimeout(resolve, 10));
+      stopping.abort(new Error("stopped"));
+      return [await running, document.querySelectorAll("iframe").length];
+    }""")
+    assert stopped == ["stopped", 0]
+
+
+# Each attempt is an expression. It has reached something if it resolves, or if the listener notices it.
+NOTICED = {"fetch": "fetch", "XMLHttpRequest": "xhr", "synchronous XMLHttpRequest": "sync", "import": "import",
+           "importScripts": "scripts", "form": "form?", "WebSocket": "socket", "EventSource": "events"}  # fmt: skip
+IN_WORKERS = {
+    "fetch": "fetch(HTTP + 'fetch', { mode: 'no-cors' })",
+    "own server": "fetch(OWN + 'index.html', { mode: 'no-cors' })",
+    "XMLHttpRequest": "new Promise((ok, no) => { const x = new XMLHttpRequest(); x.open('GET', HTTP + 'xhr'); "
+    "x.onload = ok; x.onerror = no; x.send() })",
+    "synchronous XMLHttpRequest": "(() => { const x = new XMLHttpRequest(); x.open('GET', HTTP + 'sync', false); "
+    "x.send() })()",
+    "WebSocket": "new Promise((ok, no) => { const s = new WebSocket(HTTP.replace('http', 'ws') + 'socket'); "
+    "s.onopen = ok; s.onerror = no })",
+    "EventSource": "new Promise((ok, no) => { const s = new EventSource(HTTP + 'events'); s.onopen = ok; "
+    "s.onerror = no })",
+    "WebTransport": "new WebTransport(HTTP.replace('http', 'https')).ready",
+    "import": "import(HTTP + 'import')",
+    "import of data": "import('data:text/javascript,export default 1')",
+    "importScripts": "importScripts(HTTP + 'scripts')",
+    "worker": "new Promise((ok, no) => { const w = new Worker(URL.createObjectURL(new Blob(['postMessage(1)']))); "
+    "w.onmessage = ok; w.onerror = no })",
+    "postMessage": "postMessage(1) ?? 1",
+    "BroadcastChannel": "new BroadcastChannel('x')",
+    "eval": "(0, eval)('1')",
+    "Function": "new Function('return 1')()",
+    "IndexedDB": "new Promise((ok, no) => { const r = indexedDB.open('x'); r.onsuccess = ok; r.onerror = no })",
+    "caches": "caches.keys()",
+    "OPFS": "navigator.storage.getDirectory()",
+    "WebAssembly": "WebAssembly.compile(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))",
+}
+IN_PAGES = {
+    "document": "document.title.length",
+    "localStorage": "localStorage.length",
+    "cookie": "document.cookie.length",
+    "service worker": "navigator.serviceWorker.getRegistrations()",
+    "parent's document": "parent.document.title",
+    "top's address": "top.location.href",
+    "opener": "opener ?? (window.opener === null ? 1 : no)",
+    "form": "(() => { const f = document.createElement('form'); f.action = HTTP + 'form'; f.target = 'x'; "
+    "document.body.append(Object.assign(document.createElement('iframe'), { name: 'x' }), f); f.submit() })()",
+    "WebRTC": "new RTCPeerConnection({ iceServers: [{ urls: `stun:127.0.0.1:${PORT}` }] })",
+}
+ATTEMPTS = """
+const HTTP = "http://127.0.0.1:%(port)d/", OWN = "%(own)s", PORT = %(port)d;
+const attempts = { %(attempts)s };
+const late = () => new Promise((_, no) => setTimeout(no, 2000));
+const reached = [];
+await Promise.all(Object.entries(attempts).map(async ([name, run]) => {
+  try { await Promise.race([run(), late()]); reached.push(name); } catch {}
+}));
+"""
+
+
+def attempts(which: dict[str, str], listener: Listener, server: Server) -> str:
+    written = ", ".join(f"{json.dumps(name)}: async () => await ({code})" for name, code in which.items())
+    return ATTEMPTS % {"port": listener.port, "own": server.url, "attempts": written}
+
+
+def test_javascript_reaches_nothing(page: Page, listener: Listener, server: Server) -> None:
+    before = page.url
+    leave = "try { location.href = HTTP; reached.push('navigation'); } catch {}\nreturn reached"
+    assert javascript(page, attempts(IN_WORKERS | IN_PAGES, listener, server) + leave)["said"] == "[]"
+    assert (listener.reached, page.url, len(page.context.pages)) == ([], before, 1)
+
+
+def test_the_same_attempts_succeed_in_a_plain_page(
+    chromium: Callable[[str | None], Browser], listener: Listener, server: Server
+) -> None:
+    """Else the tests around it would prove nothing."""
+    context = chromium(None).new_context()
+    plain = context.new_page()
+    in_worker = attempts(IN_WORKERS, listener, server) + "postMessage(reached);"
+    in_page = attempts(IN_PAGES, listener, server)
+    listener.page = f"""<!doctype html><p id="results"></p><script>(async () => {{
+      const code = {json.dumps(f"(async () => {{ {in_worker} }})()")};
+      const worker = new Worker(URL.createObjectURL(new Blob([code], {{ type: "text/javascript" }})));
+      const all = new Promise((resolve) => (worker.onmessage = ({{ data }}) => data.length && resolve(data)));
+      {in_page}
+      globalThis.found = [...reached, ...(await all)];
+    }})();</script>"""
+    plain.goto(f"http://127.0.0.1:{listener.port}/")
+    wait_until(plain, "globalThis.found")
+    assert {*IN_WORKERS, *IN_PAGES} - set(plain.evaluate("found")) <= {
+        *NOTICED,
+        "own server",
+        "WebTransport",
+    }  # which serves its own pages only
+    said = " ".join(listener.reached)
+    for path in NOTICED.values():
+        assert f"GET /{path} " in said
+    assert "udp" in said  # packets of WebTransport
+    context.close()
+
+
+PYTHON_ATTEMPTS = """
+import asyncio
+HTTP, PORT = "http://127.0.0.1:%(port)d/", %(port)d
+async def attempt(run):
+    try:
+        result = run()
+        if hasattr(result, "__await__"):
+            result = await asyncio.wait_for(result, 2)
+        return result
+    except BaseException as error:
+        return error
+def urllib():
+    import urllib.request
+    return urllib.request.urlopen(HTTP + "urllib", timeout=2).status
+def sockets():
+    import socket
+    return socket.create_connection(("127.0.0.1", PORT), timeout=2).send(b"GET /sockets HTTP/1.1\\r\\n\\r\\n")
+def through_js(name):
+    import js
+    return getattr(js, name)
+def pyfetch():
+    from pyodide.http import pyfetch
+    return pyfetch(HTTP + "pyfetch")
+def open_url():
+    from pyodide.http import open_url
+    return open_url(HTTP + "open_url").read()
+def run_js(code):
+    from pyodide.code import run_js
+    return run_js(code)
+def constructor():
+    import js
+    return js.constructor.constructor("return globalThis")()
+def scope():
+    import pyodide_js
+    return pyodide_js._api.config.jsglobals.fetch
+def package():
+    import pyodide_js
+    return pyodide_js.loadPackage(HTTP + "package-1-py3-none-any.whl", checkIntegrity=False)
+def library():
+    import ctypes
+    return ctypes.CDLL(HTTP + "library.so")
+def shell():
+    import os, subprocess
+    return subprocess.run(["ls"])
+tries = {"urllib": urllib, "sockets": sockets, "pyfetch": pyfetch, "open_url": open_url, "scope": scope,
+  "run_js": lambda: run_js("fetch('" + HTTP + "run_js')"), "constructor": constructor,
+  "library": library, "shell": shell}
+for name in "fetch XMLHttpRequest WebSocket postMessage document parent localStorage indexedDB globalThis self".split():
+    tries["js." + name] = lambda name=name: through_js(name)
+reached = [name for name, run in tries.items() if not isinstance(await attempt(run), BaseException)]
+await attempt(package)
+reached
+"""
+
+
+def test_python_reaches_nothing(page: Page, listener: Listener, server: Server) -> None:
+    ran = python(page, PYTHON_ATTEMPTS % {"port": listener.port})
+    assert ran["said"].splitlines()[-1] == "[]"
+    assert listener.reached == []
+    # Where there is a network, Python's own ways do reach the listener.
+    listener.page = "hello"
+    with urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/", timeout=30) as answer:
+        assert answer.read() == b"hello"
+    assert listener.reached
+
+
+def test_a_chat_does_not_see_another_ones_variables(page: Page) -> None:
+    python(page, "secret = 1")
+    seen = page.evaluate("""async () => {
+      const { signal } = new AbortController();
+      const other = await source.tools[0].run({ code: "'secret' in globals()" }, { signal, chat: "two" });
+      source.end("two");
+      return other.text;
+    }""")
+    assert seen == "False"
+
+
+def test_python_starts_without_a_network(page: Page) -> None:
+    """After the tools have been prepared; the service worker has their files."""
+    cached = page.evaluate("""async () => {
+      await navigator.serviceWorker.register("/sw.js");
+      await navigator.serviceWorker.ready;
+      while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
+      await source.prepare();
+      source.end();
+      return true;
+    }""")
+    assert cached
+    page.context.set_offline(True)
+    try:
+        assert python(page, "import numpy\nnumpy.ones(3).sum()")["said"].endswith("3.0)")
+    finally:
+        page.context.set_offline(False)

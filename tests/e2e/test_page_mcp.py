@@ -1,0 +1,201 @@
+"""MCP servers in the page: the sheet that lists them, the tools that models get of them, and their questions."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses.response_output_item import McpApprovalRequest, McpCall, McpListTools
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import wait_ready
+from tests.support.mcp_servers import STDIO, mcp_server
+from tests.support.openai_client import bundle
+from tests.support.waiting import HANG_S
+from tools.api import ApiServer
+from tools.mcp_servers import Address, Program
+from tools.paths import ROOT
+
+# The page's own list of servers, as its models see it, in a second copy of the modules.
+SERVERS = """async (modules) => {
+  const { McpServers, askUser } = await import(modules);
+  const engine = await (await import("/wisp.js")).Wisp.create();
+  globalThis.called = [];
+  const called = (name) => globalThis.called.push(name);
+  globalThis.servers = new McpServers({ wisp: async () => engine, ask: askUser, changed: () => {}, called });
+  globalThis.call = async (name, given, options = {}) => {
+    const [{ tools }] = servers.sources;
+    return tools.find((tool) => tool.name === name).run(given, options).catch((error) => ({ text: error.message }));
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def api(dist: Path) -> Iterator[ApiServer]:
+    """`serve --api --mcp`, with a server over HTTP that allows no pages, and a program."""
+    with mcp_server() as url:
+        running = ApiServer(dist, 0, mounts={"repo/": ROOT})
+        running.relay.servers = {"shop": Address(url), "program": Program(STDIO)}
+        running.start()
+        yield running
+        running.shutdown()
+        running.server_close()
+
+
+@pytest.fixture(scope="module")
+def opened(context: BrowserContext, api: ApiServer) -> tuple[Page, list[str]]:
+    page = context.new_page()
+    errors = watch(page)
+    page.goto(api.lending_url)
+    wait_ready(page)
+    return page, errors
+
+
+@pytest.fixture
+def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page with its sheet of servers open; a test fails if the page logged an error."""
+    page, errors = opened
+    page.click("#settings-button")
+    page.click("#mcp-button")
+    yield page
+    page.click("#mcp-dialog [data-close]")
+    page.click("#settings-dialog [data-close]")
+    assert [error for error in errors if not error.startswith("Failed to load resource")] == []  # of what tests break
+
+
+def entry(page: Page, name: str) -> Locator:
+    return page.locator("#mcp-list > li").filter(has=page.get_by_text(name, exact=True))
+
+
+def connect(page: Page, name: str) -> Locator:
+    """Connect to a server; return its list of tools."""
+    found = entry(page, name)
+    found.get_by_role("button", name=f"Connect to {name} again").click()
+    found.locator("summary", has_text="tools").click()
+    return found.get_by_role("list", name=f"Tools of {name}")
+
+
+def test_servers_of_the_command_line_are_listed_with_their_tools(page: Page) -> None:
+    for name in ("shop", "program"):
+        tools = connect(page, name)
+        expect(tools).to_contain_text("get_weather")
+        expect(tools).to_contain_text("The price of an article")
+
+
+def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:
+    with mcp_server("--cors", "--token") as url:
+        page.click("#mcp-add")
+        page.fill("#mcp-form [name=name]", "a b")
+        page.fill("#mcp-form [name=url]", url)
+        page.fill("#mcp-form [name=secret]", "wrong")
+        page.click("#mcp-form [type=submit]")
+        expect(page.locator("#mcp-error")).to_contain_text("letters")
+        page.fill("#mcp-form [name=name]", "till")
+        page.click("#mcp-form [type=submit]")
+        expect(page.locator("#mcp-error")).to_contain_text("needs a valid token")
+        page.fill("#mcp-form [name=secret]", "Authorization: Bearer secret")
+        page.click("#mcp-form [type=submit]")
+        expect(page.locator("#mcp-form")).to_be_hidden()
+        expect(entry(page, "till").locator("summary")).to_have_text("10 tools")
+        entry(page, "till").get_by_label("Models may call its tools").uncheck()
+    entry(page, "till").get_by_role("button", name="Remove till").click()
+    expect(entry(page, "till")).to_have_count(0)
+
+
+def test_a_user_signs_in_to_a_server_in_a_tab_of_its_own(page: Page) -> None:
+    with mcp_server("--cors", "--oauth") as url:
+        page.click("#mcp-add")
+        page.fill("#mcp-form [name=name]", "bank")
+        page.fill("#mcp-form [name=url]", url)
+        with page.context.expect_page() as opened:
+            page.click("#mcp-form [type=submit]")
+        expect(page.locator("#mcp-form")).to_be_hidden()
+        expect(entry(page, "bank").locator("summary")).to_have_text("10 tools")
+        if not opened.value.is_closed():
+            opened.value.close()
+        tabs = len(page.context.pages)
+        connect(page, "bank")  # with the tokens that are stored
+        assert len(page.context.pages) == tabs
+        expect(entry(page, "bank").locator(".form-error")).to_have_count(0)
+    entry(page, "bank").get_by_role("button", name="Remove bank").click()
+
+
+def test_the_responses_api_calls_the_tools_of_servers(opened: tuple[Page, list[str]], api: ApiServer) -> None:
+    client = openai.OpenAI(base_url=f"{api.url}v1", api_key=api.key, max_retries=0, timeout=HANG_S)
+    shop: Any = {"type": "mcp", "server_label": "shop", "allowed_tools": ["get_weather"]}
+    asked: dict[str, Any] = {"model": "wisp-mini-q4_0", "temperature": 0, "max_output_tokens": 60}
+    question = "What is the weather in Paris?"
+    free: Any = {**shop, "require_approval": "never", "allowed_tools": ["get_weather", "look_behind"]}
+    whole = client.responses.create(**asked, input=question, tools=[free])
+    listed, call, *_, message = whole.output
+    assert isinstance(listed, McpListTools)
+    assert [tool.name for tool in listed.tools] == ["get_weather"]
+    assert isinstance(call, McpCall)
+    assert (call.name, json.loads(call.arguments), call.output) == (
+        "get_weather",
+        {"city": "Paris"},
+        "It is sunny in Paris.",
+    )
+    assert message.type == "message"
+    asking = client.responses.create(**asked, input=question, tools=[shop])
+    request = asking.output[-1]
+    assert isinstance(request, McpApprovalRequest)
+    approval: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    items: list[Any] = [{"role": "user", "content": question}, *asking.output, approval]
+    kinds, text = [], ""
+    with client.responses.create(**asked, input=items, tools=[shop], stream=True) as stream:
+        for number, event in enumerate(stream):
+            assert event.sequence_number == number
+            kinds.append(event.type)
+            text += event.delta if event.type == "response.output_text.delta" else ""
+    assert kinds.index("response.mcp_call.completed") < kinds.index("response.output_text.delta")
+    assert kinds[-1] == "response.completed"
+    assert text
+    absent: Any = {"type": "mcp", "server_label": "a", "server_url": "http://127.0.0.1:9/mcp"}
+    with pytest.raises(openai.APIStatusError, match="not running") as caught:
+        client.responses.create(**asked, input=question, tools=[absent])
+    assert caught.value.status_code == 424
+
+
+def test_models_get_the_tools_of_the_servers_that_are_on(page: Page) -> None:
+    modules = ROOT / "tests" / "support" / "pages" / "mcp_servers.js"
+    page.evaluate(SERVERS, bundle("mcp-servers", modules))
+    with mcp_server("--cors") as url:
+        page.evaluate("(url) => servers.set({ name: 'till', url })", url)
+        sources = page.evaluate("servers.sources.map(({ id, name, tools }) => ({ id, name, tools }))")
+        assert [source["name"] for source in sources] == ["till"]
+        names = [tool["name"] for tool in sources[0]["tools"]]
+        assert "price" in names
+        assert "look_behind" not in names, "no model can be held to its pattern"
+        result = page.evaluate("call('price', { article: 'pears', count: 3 })")
+        assert result == {"text": "3 pears: 9 euros", "files": [], "failed": False}
+        assert page.evaluate("called") == ["till"]
+        (call,) = page.evaluate("servers.list().then(([{ calls }]) => calls)")
+        assert (call["tool"], call["given"], call["failed"]) == ("price", {"article": "pears", "count": 3}, None)
+        failed = page.evaluate("call('fail', {})")
+        assert failed["failed"]
+        assert failed["text"].endswith("the till is closed")
+        picture = "call('picture', {}).then(({ files: [{ name, blob }] }) => [name, blob.type, blob.size])"
+        assert page.evaluate(picture) == ["1.png", "image/png", 70]
+        steps = """(async () => {
+            const told = [];
+            await call("count", { until: 2 }, { onProgress: (text) => told.push(text) });
+            return told;
+        })()"""
+        assert "at 2" in page.evaluate(steps)
+        page.evaluate("servers.list().then(([entry]) => servers.turn(entry, false))")
+        assert page.evaluate("servers.sources") == []
+        page.evaluate("servers.list().then(([entry]) => servers.turn(entry, true))")
+        page.evaluate("void (globalThis.measured = call('measure', {}))")
+        question: Any = page.locator("#mcp-question")
+        expect(question).to_contain_text("How large is it?")
+        question.locator("[name=centimetres]").fill("7")
+        question.get_by_role("button", name="Answer").click()
+        assert page.evaluate("measured.then(({ text }) => text)") == "It is 7 cm large."
+        page.evaluate("void (globalThis.measured = call('measure', {}))")
+        question.get_by_role("button", name="Decline").click()
+        assert "decline" in page.evaluate("measured.then(({ text }) => text)")
+    page.evaluate("servers.list().then(([entry]) => servers.remove(entry))")

@@ -1,0 +1,212 @@
+"""Chats with tools: calls are shown and asked for, run in the sandbox, and told to the model, within a budget."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.support.browser import watch
+from tests.support.chat_page import keep_engine, last_answer, new_chat, open_page, send, wait_answer, wait_ready
+from tests.support.mcp_servers import mcp_server
+from tests.support.scripted_server import ScriptedServer
+from tools.serve import Server
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40"/>'
+PLOT = f"open('plot.svg', 'w').write('{SVG}')\nprint(6 * 7)"
+
+
+@pytest.fixture(scope="module")
+def scripted() -> Iterator[ScriptedServer]:
+    running = ScriptedServer()
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(scope="module")
+def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
+    """The page with the scripted model."""
+    keep_engine(context, server.url)
+    page = open_page(context, server.url)
+    errors = watch(page)
+    page.click("#model-button")
+    page.click("#upstream-add")
+    page.fill("#upstream-form [name=name]", "script")
+    page.fill("#upstream-form [name=baseURL]", scripted.url)
+    page.get_by_role("button", name="Save").click()
+    page.locator("#upstream-list .model").first.click()
+    expect(page.locator("#model-name")).to_have_text("scripted")
+    return page, errors
+
+
+@pytest.fixture
+def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
+    """The page with an empty chat; a test fails if the page logged an error."""
+    page, errors = opened
+    errors.clear()
+    new_chat(page)
+    yield page
+    assert not [
+        error for error in errors if "localStorage" not in error
+    ]  # open_page()'s script runs in the sandbox, too
+
+
+def switch_on(page: Page) -> None:
+    page.click("#tools-button")
+    page.get_by_role("menuitem", name="Code in a sandbox").click()
+    expect(page.locator("#tools-button")).to_have_attribute("aria-pressed", "true")
+
+
+def cards(page: Page) -> Locator:
+    return last_answer(page).locator(".tool-call")
+
+
+def results(request: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in request["messages"] if message["role"] == "tool"]
+
+
+def test_a_call_is_shown_asked_for_and_told_to_the_model(talk: Page, scripted: ScriptedServer) -> None:
+    scripted.asked.clear()
+    scripted.script = [[("python", {"code": PLOT})], "It is **42**."]
+    send(talk, "What is six times seven?")
+    assert wait_answer(talk) == ""  # the model's calls do not run in a chat without tools
+    assert "tools" not in scripted.asked[0]
+    switch_on(talk)
+    scripted.script = [[("python", {"code": PLOT})], "It is **42**."]
+    send(talk, "What is six times seven?")
+    card = cards(talk)
+    expect(card.get_by_role("button", name="Allow once")).to_be_visible()
+    expect(card).to_contain_text("print(6 * 7)")
+    assert len(scripted.asked) == 2  # nothing is told before the user has decided
+    card.get_by_role("button", name="Allow once").click()
+    assert wait_answer(talk) == "It is 42."
+    expect(card).to_have_attribute("data-state", "done")
+    expect(card.locator("img")).to_have_js_property("naturalWidth", 80)
+    assert [tool["function"]["name"] for tool in scripted.asked[1]["tools"]] == ["python", "javascript"]
+    asked = scripted.asked[2]
+    assert results(asked) == ["42\nThe user was given: plot.svg"]
+    call = asked["messages"][-2]["tool_calls"][0]
+    assert (call["id"], json.loads(call["function"]["arguments"])) == ("call_2_0", {"code": PLOT})
+
+
+def test_permissions_of_a_chat_and_refusals(talk: Page, scripted: ScriptedServer) -> None:
+    switch_on(talk)
+    scripted.asked.clear()
+    scripted.script = [
+        [("javascript", {"code": "return 1"}), ("javascript", {"code": "throw new Error('no')"})],
+        [("javascript", {"code": "return 2"}), ("python", {"code": "3"})],
+        [("nothing", {})],
+        "Done.",
+    ]
+    send(talk, "Go")
+    cards(talk).nth(0).get_by_role("button", name="Allow in this chat").click()
+    cards(talk).nth(1).get_by_role("button", name="Allow once").click()
+    cards(talk).nth(3).get_by_role("button", name="Refuse").click()  # JavaScript may run; Python is another tool
+    assert wait_answer(talk) == "Done."
+    states = [cards(talk).nth(i).get_attribute("data-state") for i in range(5)]
+    assert states == ["done", "failed", "done", "refused", "failed"]
+    told = results(scripted.asked[-1])
+    assert told[:3] == ["1", "Error: no", "2"]
+    assert "did not allow" in told[3]
+    assert "no tool nothing" in told[4]
+
+
+def test_a_reload_runs_no_call_twice_unasked(talk: Page, scripted: ScriptedServer) -> None:
+    switch_on(talk)
+    scripted.asked.clear()
+    slow = "import time\ntime.sleep(60)"
+    scripted.script = [[("javascript", {"code": "return Date.now()"}), ("python", {"code": slow})], "Both ran."]
+    send(talk, "Go")
+    for i in range(2):
+        cards(talk).nth(i).get_by_role("button", name="Allow in this chat").click()
+    expect(cards(talk).nth(0)).to_have_attribute("data-state", "done")
+    expect(cards(talk).nth(1)).to_have_attribute("data-state", "running")
+    before = cards(talk).nth(0).locator(".call-result").text_content()
+    talk.reload()
+    wait_ready(talk)
+    expect(cards(talk).nth(1)).to_contain_text("did not end")
+    expect(cards(talk).nth(0).locator(".call-result")).to_have_text(before or "-")
+    assert len(scripted.asked) == 1
+    last_answer(talk).get_by_role("button", name="Continue the answer").click()
+    expect(cards(talk).nth(1)).to_contain_text("may have run already")
+    cards(talk).nth(1).get_by_role("button", name="Refuse").click()
+    assert wait_answer(talk) == "Both ran."
+    first, second = results(scripted.asked[-1])
+    assert first == before
+    assert "did not allow" in second
+
+
+def test_stop_ends_a_call_and_the_answer(talk: Page, scripted: ScriptedServer) -> None:
+    switch_on(talk)
+    scripted.asked.clear()
+    scripted.script = [[("javascript", {"code": "for (;;);"})], "Never."]
+    send(talk, "Go")
+    cards(talk).get_by_role("button", name="Allow once").click()
+    expect(cards(talk)).to_have_attribute("data-state", "running")
+    talk.click("#stop")
+    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")
+    expect(talk.locator("body > iframe")).to_have_count(0)
+    assert len(scripted.asked) == 1
+
+
+def test_an_answer_ends_with_its_budget_of_turns(talk: Page, scripted: ScriptedServer) -> None:
+    switch_on(talk)
+    scripted.asked.clear()
+    scripted.script = [[("javascript", {"code": "return 1"})]]
+    send(talk, "Go")
+    cards(talk).first.get_by_role("button", name="Allow in this chat").click()
+    assert wait_answer(talk) == "No more calls."
+    assert [request.get("tool_choice") for request in scripted.asked] == [None] * 7 + ["none"]
+    expect(last_answer(talk).locator(".stats")).to_contain_text("all turns used")
+    expect(cards(talk)).to_have_count(7)
+
+
+def test_a_chat_calls_the_tools_of_an_mcp_server(talk: Page, scripted: ScriptedServer) -> None:
+    with mcp_server("--cors") as url:
+        talk.click("#settings-button")
+        talk.click("#mcp-button")
+        talk.click("#mcp-add")
+        talk.fill("#mcp-form [name=name]", "till")
+        talk.fill("#mcp-form [name=url]", url)
+        talk.click("#mcp-form [type=submit]")
+        expect(talk.locator("#mcp-form")).to_be_hidden()
+        talk.click("#mcp-dialog [data-close]")
+        talk.click("#settings-dialog [data-close]")
+        talk.click("#tools-button")
+        talk.get_by_role("menuitem", name="till").click()
+        scripted.asked.clear()
+        scripted.script = [[("price", {"article": "pears", "count": 2})], "Six euros."]
+        send(talk, "What do two pears cost?")
+        expect(cards(talk)).to_contain_text("May price of “till” run")
+        cards(talk).get_by_role("button", name="Allow once").click()
+        assert wait_answer(talk) == "Six euros."
+        talk.click("#settings-button")
+        talk.click("#mcp-button")
+        talk.get_by_role("button", name="Remove till").click()  # before its server ends
+        talk.click("#mcp-dialog [data-close]")
+        talk.click("#settings-dialog [data-close]")
+        expect(talk.locator("#tools-button")).to_have_attribute("aria-pressed", "false")
+    assert results(scripted.asked[-1]) == ["2 pears: 6 euros"]
+    assert "python" not in [tool["function"]["name"] for tool in scripted.asked[0]["tools"]]
+
+
+def test_a_file_of_the_user_is_there_for_python(talk: Page, scripted: ScriptedServer) -> None:
+    talk.click("#attach")
+    expect(talk.get_by_role("menuitem", name="Files for tools")).to_have_count(0)  # no tool would read them
+    talk.keyboard.press("Escape")
+    switch_on(talk)
+    talk.click("#attach")
+    with talk.expect_file_chooser() as chooser:
+        talk.get_by_role("menuitem", name="Files for tools").click()
+    chooser.value.set_files({"name": "sales.csv", "mimeType": "text/csv", "buffer": b"2\n40\n"})
+    expect(talk.locator("#attachments")).to_contain_text("sales.csv")
+    scripted.asked.clear()
+    scripted.script = [[("python", {"code": "sum(int(line) for line in open('sales.csv'))"})], "It is 42."]
+    send(talk, "Sum these.")
+    cards(talk).get_by_role("button", name="Allow once").click()
+    assert wait_answer(talk) == "It is 42."
+    assert scripted.asked[0]["messages"][-1]["content"] == "Sum these.\n[Attached file: sales.csv]"
+    assert results(scripted.asked[-1]) == ["42"]
+    expect(talk.locator("#thread .user").get_by_role("link", name="sales.csv")).to_be_visible()

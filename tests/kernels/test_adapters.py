@@ -1,0 +1,178 @@
+"""What adapters add to products and hidden states: GPU against numpy, with awkward ranks, types and rows."""
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as Q
+from gguf.quants import quantize
+
+from py_engine.files.gguf_header import TensorInfo
+from py_engine.plan.adapters import Direction, Pair
+from py_engine.plan.ops import Ops, Projection
+from py_engine.plan.plan import Weight
+from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.variants import VARIANTS, in_pairs, in_turn
+
+PLACES = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # (position, sequence); three consecutive tokens among others
+SCALES = {0: (1.5, 0.0, -0.7), 3: (0.0, 2.0, 0.0), 5: (0.0, 0.0, 0.0)}  # by sequence; sequence 5 uses none
+FIRST = 9  # position from which adapter 1 counts: not for the first two tokens of sequence 3
+
+
+def pair(bench: Bench, adapter: int, tensor: str, rows: int, cols: int, rank: int, types: tuple[Q, Q]) -> None:
+    """Random A and B of an adapter for a tensor of the model."""
+    infos = []
+    for part, shape, type in (("a", (rank, cols), types[0]), ("b", (rows, rank), types[1])):
+        name = f"adapter.{adapter}.{tensor}.lora_{part}"
+        values = bench.random.standard_normal(shape).astype(np.float32)
+        bench.raw[name] = np.ascontiguousarray(quantize(values, type)).view(np.uint8).reshape(shape[0], -1)
+        infos.append(TensorInfo(name, shape[::-1], type, 0, bench.raw[name].nbytes))
+    adapters = bench.plan.adapters
+    adapters.pairs.setdefault(tensor, []).append(Pair(adapter, infos[0], infos[1], rank, 0.5 + adapter))
+
+
+def begin(bench: Bench, setup: Setup) -> Ops:
+    """A list with the scales of three adapters for every sequence."""
+    ops = bench.begin(setup)
+    bench.plan.adapters.defaults[:] = [1.0] * 3
+    scales = np.full((MAX_SEQUENCES, 3, 2), np.nan, np.float32)
+    for seq, given in SCALES.items():
+        scales[seq, :, 0], scales[seq, :, 1] = given, (0, FIRST, 0)
+    bench.data["lora_scales"] = scales.reshape(MAX_SEQUENCES, 6)
+    return ops
+
+
+def gather_sources(bench: Bench) -> None:
+    """The bytes of weights that are stacked from the tensors of adapters, and the plan's constants."""
+    for name, data in bench.plan.constants.items():
+        bench.data[name] = np.frombuffer(data, np.uint32)
+    for weight in bench.plan.weights.values():
+        if weight.name not in bench.raw:
+            parts = [bench.raw[tensor][first : first + rows] for tensor, first, rows in weight.sources]
+            bench.raw[weight.name] = np.concatenate(parts).reshape(-1)
+
+
+@in_pairs(
+    ("types", [(Q.F16, Q.F16), (Q.F32, Q.Q8_0)]),
+    ("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())]),
+)
+def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Two matrices beside each other; adapters of two ranks, one for both, one whose rows are scattered."""
+    n, rows, cols = len(places) or (1 if batch == 1 else 37), (70, 33), 96
+    ops = begin(bench, Setup(batch=batch, n=n, pos=5, seq=0, places=places))
+    x = ops.rows("x", cols)
+    bench.fill(x)[n:] = np.nan
+    bench.weight("q", Q.F16, rows[0], cols)
+    bench.weight("v", Q.F32, rows[1], cols)
+    scattered = Weight("q", Q.F16, rows[0], cols, (("q", 40, 30), ("q", 0, 40)))
+    rank = 32 if types[1] == Q.Q8_0 else 5
+    pair(bench, 0, "q", rows[0], cols, rank, types)
+    pair(bench, 1, "q", rows[0], cols, 2 * rank, types)
+    pair(bench, 1, "v", rows[1], cols, 2 * rank, types)
+    pair(bench, 2, "v", rows[1], cols, rank, types)
+    stack = [scattered, bench.plan.weights["v"]]
+    norm = None if batch == 40 else bench.vector("norm", cols)
+    y = ops.normed_stack("y", x, Projection(stack, bench.vector("bias", sum(rows)), norm, EPS))
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : sum(rows)], host[y.name][:n, : sum(rows)])
+    assert np.isnan(gpu[y.name][n:]).all()
+    assert sum(op.kernel == "add_low_rank" for op in ops.ops) == 2
+
+
+@in_turn("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())], VARIANTS[1:])
+def test_gated_products(bench: Bench, batch: int, places: tuple[tuple[int, int], ...]) -> None:
+    """The activation is in the dispatch of the last adapters."""
+    n, size, cols = len(places) or (1 if batch == 1 else 37), 70, 64
+    ops = begin(bench, Setup(batch=batch, n=n, pos=5, seq=0, places=places))
+    x = ops.rows("x", cols)
+    bench.fill(x)[n:] = np.nan
+    bench.weight("gate_up", Q.F16, 2 * size, cols)
+    pair(bench, 0, "gate_up", 2 * size, cols, 5, (Q.F16, Q.F16))
+    pair(bench, 1, "gate_up", 2 * size, cols, 40, (Q.F16, Q.F16))
+    hidden = ops.gated(x, Projection([bench.plan.weights["gate_up"]]), "silu")
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[hidden.name][:n, :size], host[hidden.name][:n, :size])
+    assert np.isnan(gpu[hidden.name][n:]).all()
+    assert [op.params["GATED"] for op in ops.ops if op.kernel == "add_low_rank"] == [0, 1]
+
+
+@in_turn("neox, places", [(False, PLACES), (True, ()), (True, PLACES)], VARIANTS[1:])
+def test_queries_keys_and_values(bench: Bench, neox: bool, places: tuple[tuple[int, int], ...]) -> None:
+    """Rotated and stored by the kernel that adds what the last adapters add."""
+    n, heads, cols = len(places) or 1, (4, 2, 16), 64
+    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, pos=12, seq=3, places=places))
+    x, cache = ops.rows("x", cols), bench.cache(2 * 16, "f32")
+    bench.fill(x)[n:] = np.nan
+    for name, rows in (("q", 64), ("k", 32), ("v", 32)):
+        bench.weight(name, Q.F16, rows, cols)
+        bench.raw[name] = bench.raw[name].reshape(rows, -1)
+    stack = Weight("q+k+v", Q.F16, 128, cols, (("q", 0, 64), ("k", 0, 32), ("v", 0, 32)))
+    bench.plan.weights = {"q+k+v": stack}
+    pair(bench, 0, "q", 64, cols, 5, (Q.F16, Q.F16))
+    pair(bench, 1, "v", 32, cols, 5, (Q.F16, Q.F16))
+    pair(bench, 1, "k", 32, cols, 40, (Q.F16, Q.F32))
+    freqs = ops.buffer("freqs", (8,), "u32", "state")
+    bench.data["freqs"] = np.frombuffer(table(frequencies(16, 10000.0)), np.uint32)
+    q = ops.qkv(x, Projection([stack], None, bench.vector("norm", cols), EPS), cache, heads, Rope(16, neox, freqs))
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:n, :64], host[q.name][:n, :64])
+    for b in (cache.k, cache.v):
+        written = np.isfinite(host[b.name]).all(axis=1)
+        check(bench, gpu[b.name][written], host[b.name][written])
+    assert [op.kernel for op in ops.ops if "entries" in op.bindings] == ["add_low_rank", "rope_append"]
+
+
+@in_pairs(("rank", [3, 40]))
+def test_the_last_token_s_logits(bench: Bench, rank: int) -> None:
+    """A list of one token after a batch of many."""
+    ops = begin(bench, Setup(batch=1, n=9, pos=1, seq=3))
+    x = ops.buffer("prefill.x", (12, 64))
+    bench.fill(x)
+    weight = bench.weight("output", Q.Q4_0, 300, 64)
+    pair(bench, 1, "output", 300, 64, rank, (Q.F16, Q.F16))
+    logits = ops.head(x, Projection([weight]))
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[logits.name], host[logits.name])
+
+
+@in_pairs(("places, batch", [((), 6), (PLACES, MAX_SMALL_BATCH)]))
+def test_directions(bench: Bench, places: tuple[tuple[int, int], ...], batch: int) -> None:
+    """A control vector after a layer."""
+    n = len(places) or 5
+    ops = begin(bench, Setup(batch=batch, n=n, pos=5, seq=0, places=places))
+    x = ops.rows("x", 36)
+    bench.fill(x, 36)[n:] = np.nan
+    before = bench.data[x.name].copy()
+    bench.raw["direction"] = bench.random.standard_normal((1, 36)).astype(np.float32).view(np.uint8)
+    bench.plan.adapters.directions[0] = [Direction(2, "direction", 36)]
+    ops.end_layer(x)
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[x.name][:n, :36], host[x.name][:n, :36], 1e-12)
+    assert np.isnan(gpu[x.name][n:]).all()
+    assert not np.array_equal(host[x.name][0, :36], before[0, :36])
+
+
+@pytest.mark.parametrize("bench", ["swiftshader: f32"], indirect=True)
+def test_many_adapters_take_several_dispatches(bench: Bench) -> None:
+    """More of them than a workgroup's memory holds."""
+    ops, count = begin(bench, Setup(batch=9, n=7, pos=5, seq=0)), 100
+    bench.plan.adapters.defaults[:] = [1.0] * count
+    scales = np.zeros((MAX_SEQUENCES, count, 2), np.float32)
+    scales[0, ::7, 0] = 1
+    bench.data["lora_scales"] = scales.reshape(MAX_SEQUENCES, 2 * count)
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    weight = bench.weight("w", Q.F16, 65, 64)
+    for number in range(count):
+        pair(bench, number, "w", 65, 64, 2, (Q.F16, Q.F16))
+    y = ops.project("y", x, weight, None)
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:7, :65], host[y.name][:7, :65])
+    assert sum(op.kernel == "add_low_rank" for op in ops.ops) == 2

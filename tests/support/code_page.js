@@ -1,0 +1,4 @@
+/** In a page: the code tools, without an engine. */
+export { open } from "./answer_page.js";
+export { codeTools } from "../../app/tools/code.js";
+export { fetchParts, Sandbox } from "../../app/tools/sandbox/sandbox.js";

@@ -1,0 +1,40 @@
+"""A model's file and its adapters in memory, for engines outside a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from py_engine.files.gguf_header import parse
+from py_engine.files.parts import Parts
+from py_engine.options import AdapterOptions
+from py_engine.plan.adapters import Adapters, read_adapters
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The bytes of each file, and their headers."""
+
+    data: list[bytes]
+    parts: Parts
+    adapters: Adapters
+
+    @classmethod
+    def read(cls, path: Path, adapters: Sequence[Path] = (), options: Sequence[AdapterOptions] = ()) -> ModelFiles:
+        """Read a model and adapters for it. WispError if they do not fit."""
+        data = [one.read_bytes() for one in (path, *adapters)]
+        sources: list[Any] = [None] * len(data)
+        parts = Parts.of(sources, [parse(one, len(one)) for one in data])
+        return cls(data, parts, read_adapters(parts.header, parts.adapters, options))
+
+    def rows(self, tensor: str, first: int, rows: int) -> bytes:
+        """The bytes of rows of a tensor."""
+        for data, header in zip(self.data, self.parts.headers, strict=True):
+            if info := header.tensors.get(tensor):
+                size = info.nbytes // max(1, prod(info.shape[1:]))
+                begin = header.data_offset + info.offset + first * size
+                return data[begin : begin + rows * size]
+        raise KeyError(tensor)

@@ -1,0 +1,244 @@
+"""LoRA adapters and control vectors on both CPU engines: against llama.cpp's goldens, in batches, in the caches."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from py_engine import planner
+from py_engine.cpu.runner import CpuRunner
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.options import AdapterOptions
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
+from py_engine.plan.sampling import Sampling
+from tests.golden.make.adapters import write_adapter, write_control_vector
+from tests.support import cpu_models, wasm_engines
+from tests.support.cpu_models import GOLDEN
+from tests.support.model_files import ModelFiles
+from tests.support.tolerances import assert_close, same_ids
+
+CASES = sorted(path.stem for path in (GOLDEN / "lora").glob("*.json"))
+LLAMA, GREEDY = "lora-llama.Q4_K_M", Sampling(temperature=0)
+BASE = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
+OFF, A, B, C = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+Load = Callable[[Path, list[Path]], Awaitable[Engine]]
+
+
+def files(case: str) -> tuple[Path, list[Path]]:
+    """A golden's model and adapters."""
+    about = json.loads((GOLDEN / "lora" / f"{case}.json").read_text())
+    return GOLDEN / f"{about['base']}.gguf", [GOLDEN / "lora" / f"{case}.{part}.gguf" for part in "abc"]
+
+
+async def on_numpy(path: Path, adapters: list[Path]) -> Engine:
+    cpu = cpu_models.load(path, 256, adapters=adapters)
+    runner = CpuRunner(cpu.plan)
+    runner._cpu = cpu
+    return Engine(cpu.plan, runner, "cpu")
+
+
+async def on_wasm(path: Path, adapters: list[Path]) -> Engine:
+    return await wasm_engines.load(path, 256, adapters=adapters, threads=2)
+
+
+async def answer(
+    engine: Engine, prompt: list[int], scales: tuple[float, ...] | None, count: int = 10, **options: Any
+) -> list[int]:
+    batches = engine.generate(prompt, GREEDY, AnswerLimits(count), scales=scales, **options)
+    return [token async for batch in batches for token in batch.ids]
+
+
+@pytest.mark.parametrize("load", [on_numpy, on_wasm])
+@pytest.mark.parametrize("case", CASES)
+async def test_logits_and_greedy_ids(case: str, load: Load) -> None:
+    """Those of the merged weights, for every set of scales; the ids of steps are llama.cpp's."""
+    golden, about = np.load(GOLDEN / "lora" / f"{case}.npz"), json.loads((GOLDEN / "lora" / f"{case}.json").read_text())
+    engine, prompt = await load(*files(case)), golden["prompt"].tolist()
+    for name, one in about["sets"].items():
+        engine.scales = one["scales"]
+        logits, _ = await engine.evaluate(prompt)
+        assert_close(golden[f"logits_ref.{name}"], logits, "f32")
+        ids = await answer(engine, prompt, None)
+        same_ids(golden[f"greedy.{name}"], ids, one["greedy_margin"], 1.5 * one["max_abs"] + 2e-3)
+
+
+@pytest.mark.parametrize("load", [on_numpy, on_wasm])
+async def test_sequences_of_a_batch_have_their_own_adapters(load: Load) -> None:
+    """Four requests side by side, each with other scales: the texts that they get alone."""
+    engine, prompt = await load(*files(LLAMA)), [5, 9, 13, 40, 41]
+    sets = [A, B, C, OFF]
+    alone = [await answer(engine, prompt, scales, 24) for scales in sets]
+    assert len({tuple(ids) for ids in alone}) == 4
+    engine.forget()
+    assert await asyncio.gather(*(answer(engine, prompt, scales, 24) for scales in sets)) == alone
+
+
+@pytest.mark.parametrize("load", [on_numpy, on_wasm])
+async def test_scale_zero_is_the_model_without_adapters(load: Load) -> None:
+    path, adapters = files(LLAMA)
+    with_adapters, without = await load(path, adapters), await load(path, [])
+    prompt = list(range(3, 23))
+    logits = [(await engine.evaluate(prompt))[0] for engine in (without, with_adapters) if not engine.scales]
+    with_adapters.scales = OFF
+    np.testing.assert_array_equal(logits[0], (await with_adapters.evaluate(prompt))[0])
+    assert await answer(with_adapters, prompt, OFF, 30) == await answer(without, prompt, None, 30)
+
+
+def test_a_plan_without_adapters_has_none_of_their_ops() -> None:
+    plain, adapted = (cpu_models.load(BASE, 64, adapters=given).plan for given in ([], files(LLAMA)[1]))
+    kernels = [{op.kernel for ops in plan.lists.values() for op in ops} for plan in (plain, adapted)]
+    assert kernels[1] - kernels[0] >= {"add_low_rank", "add_direction"}
+    assert not {"lora_scales"} & plain.buffers.keys()
+    assert all(len(adapted.lists[name]) > len(plain.lists[name]) for name in (DECODE, PREFILL, SMALL_BATCH))
+
+
+async def test_prefixes_are_shared_with_equal_scales_only() -> None:
+    engine, prompt = await on_numpy(*files(LLAMA)), list(range(3, 43))
+
+    async def cached(scales: tuple[float, ...]) -> int:
+        stats = GenerationStats()
+        await answer(engine, prompt, scales, 1, stats=stats)
+        return stats.cached_tokens
+
+    assert [await cached(scales) for scales in (A, A, (0.5, 0.0, 0.0), OFF, OFF, A)] == [0, 39, 0, 0, 39, 39]
+
+
+async def test_snapshots_of_states_are_shared_with_equal_scales_only() -> None:
+    """A recurrent model."""
+    engine, prompt = await on_numpy(*files("lora-qwen35.F16")), list(range(3, 153))
+    found = []
+    for scales in (A, B, A):
+        stats = GenerationStats()
+        found.append(await answer(engine, prompt, scales, 6, stats=stats))
+        found.append([stats.cached_tokens])
+    assert found[0] == found[4]
+    assert found[0] != found[2]
+    assert found[3] == [0]
+
+
+async def test_default_scales_come_with_the_load() -> None:
+    path, adapters = files(LLAMA)
+    given = [AdapterOptions(scale=0.5), AdapterOptions(scale=-2.0), AdapterOptions(layers=(2, 9))]
+    found = ModelFiles.read(path, adapters, given).adapters
+    assert found.defaults == [0.5, -2.0, 1.0]
+    assert not found.directions, "the model has two layers, of which the vector is to change none"
+
+
+async def test_wrong_scales_are_refused() -> None:
+    engine = await on_numpy(*files(LLAMA))
+    for scales in ((1.0,), (1.0, 0.0, float("nan")), (1e9, 0.0, 0.0)):
+        with pytest.raises(WispError, match="scale for each of 3") as error:
+            await answer(engine, [1, 2], scales)
+        assert error.value.code == "invalid_value"
+
+
+# -- aLoRA
+
+
+async def test_an_activated_adapter_counts_from_its_last_invocation_on(tmp_path: Path) -> None:
+    """Positions before it are the model's; without an invocation in the prompt, all are."""
+    path = tmp_path / "alora.gguf"
+    known = cpu_models.header("llama/llama.Q4_K_M").tensors["blk.0.attn_v.weight"].shape
+    pair = (np.full((2, known[0]), 0.1, np.float32), np.full((known[1], 2), 0.1, np.float32))
+    write_adapter(path, "llama", 4.0, {"blk.0.attn_v.weight": pair}, invocation=[7, 8])
+    engine = await on_numpy(BASE, [path])
+    prompt = [1, 7, 8, 4, 5, 7, 8, 9, 10]
+    engine.scales = (0.0,)
+    plain, _ = await engine.evaluate(prompt)
+    engine.scales = (1.0,)
+    active, _ = await engine.evaluate(prompt)
+    np.testing.assert_array_equal(active[:5], plain[:5])
+    assert (np.abs(active - plain).max(axis=1)[5:] > 0).all()
+    without = [1, 7, 9, 8]
+    unchanged, _ = await engine.evaluate(without)
+    engine.scales = (0.0,)
+    np.testing.assert_array_equal(unchanged, (await engine.evaluate(without))[0])
+
+
+# -- files that are refused
+
+Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def pair(rows: int, cols: int, rank: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    return np.ones((rank, cols), np.float32), np.ones((rows, rank), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pairs", "code", "said"),
+    [
+        ("qwen2", {"blk.0.attn_q.weight": pair(256, 256)}, "adapter_mismatch", "'qwen2', the model is 'llama'"),
+        ("llama", {"blk.9.attn_q.weight": pair(256, 256)}, "adapter_mismatch", "blk.9.attn_q.weight"),
+        ("llama", {"blk.0.attn_q.weight": pair(256, 128)}, "adapter_mismatch", "2 x 128 and 256 x 2"),
+        ("llama", {"blk.0.attn_k.weight": pair(65, 256)}, "adapter_mismatch", "the model's 64 x 256"),
+        (
+            "llama",
+            {"blk.0.attn_q.weight": pair(256, 256, 0)},
+            "unsupported_adapter",
+            "rank for blk.0.attn_q.weight is 0",
+        ),
+        ("llama", {"blk.0.attn_q.weight": pair(256, 256, 2049)}, "unsupported_adapter", "at most 2048"),
+        ("llama", {}, "not_an_adapter", "no tensors"),
+        ("llama", {"blk.0.attn_norm.weight": pair(256, 1)}, "adapter_mismatch", "blk.0.attn_norm.weight"),
+    ],
+)
+def test_adapters_that_do_not_fit(architecture: str, pairs: Pairs, code: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "adapter.gguf"
+    write_adapter(path, architecture, 1.0, pairs)
+    with pytest.raises(WispError, match=said) as error:
+        ModelFiles.read(BASE, [path])
+    assert (error.value.code, error.value.param) == (code, "lora")
+    assert error.value.message.startswith("lora[0]: ")
+
+
+@pytest.mark.parametrize(("width", "layer", "code"), [(255, 1, "adapter_mismatch"), (256, 2, "adapter_mismatch")])
+def test_control_vectors_that_do_not_fit(width: int, layer: int, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "vector.gguf"
+    write_control_vector(path, "llama", {layer: np.ones(width, np.float32)})
+    with pytest.raises(WispError) as error:
+        ModelFiles.read(BASE, [path])
+    assert error.value.code == code
+
+
+def test_an_adapter_that_exceeds_a_binding(tmp_path: Path) -> None:
+    path = tmp_path / "adapter.gguf"
+    write_adapter(path, "llama", 1.0, {"blk.0.ffn_up.weight": pair(256, 256, 512)}, "F32")
+    found = ModelFiles.read(BASE, [path])
+    device = Device(max_binding=1 << 18)
+    with pytest.raises(WispError, match="cannot bind the adapter's") as error:
+        planner.make_plan(found.parts.header, device, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
+    assert error.value.code == "unsupported_adapter"
+
+
+def test_models_and_adapters_are_told_apart(tmp_path: Path) -> None:
+    adapter = files(LLAMA)[1][0]
+    with pytest.raises(WispError, match="Load it beside the model") as error:
+        ModelFiles.read(adapter)
+    assert error.value.code == "unsupported_architecture"
+    with pytest.raises(WispError, match="1 files, but 2 were given"):
+        ModelFiles.read(BASE, [BASE])
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor"),
+    [
+        ("llama/llama-tied.F16", "token_embd.weight"),  # also the output's matrix
+        ("llama/mixtral.F16", "blk.0.ffn_up_exps.weight"),
+        ("latent/deepseek2.F16", "blk.0.attn_k_b.weight"),  # multiplied head by head
+    ],
+)
+def test_matrices_that_adapters_cannot_change(model: str, tensor: str, tmp_path: Path) -> None:
+    header = cpu_models.header(model)
+    cols, rows = header.tensors[tensor].shape[:2]
+    path = tmp_path / "adapter.gguf"
+    write_adapter(path, header.architecture, 1.0, {tensor: pair(rows, cols)})
+    with pytest.raises(WispError) as error:
+        cpu_models.load(GOLDEN / f"{model}.gguf", 64, adapters=[path])
+    assert (error.value.code, error.value.param) == ("unsupported_adapter", "lora")

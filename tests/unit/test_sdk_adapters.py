@@ -1,0 +1,48 @@
+"""What the SDK makes of `load({ lora })`, and how it tells two methods of a path apart, in Node."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.js_modules import Evaluate, evaluator
+
+
+@pytest.fixture(scope="module")
+def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
+    folder: Path = tmp_path_factory.mktemp("sdk")
+    return evaluator(folder, ["app/sdk/adapters.js", "app/sdk/endpoints.js"])
+
+
+def test_files_and_options_of_adapters(evaluate: Evaluate) -> None:
+    """An address, a File, an object, or several."""
+    one = "https://a.org/x.gguf"
+    assert evaluate("m.adapterFields(undefined)") == {}
+    assert evaluate("m.adapterFields(a[0])", one) == {"adapters": [one], "lora": [{}]}
+    given = [one, {"model": one, "scale": 0.5}, {"scale": 1}, None]
+    found = evaluate("m.adapterFields(a[0])", given)
+    assert found == {"adapters": [one, one, None, None], "lora": [{}, {"scale": 0.5}, {"scale": 1}, {}]}
+    file = "m.adapterFields([new Blob(['x'])]).adapters[0] instanceof Blob"
+    assert evaluate(file) is True
+
+
+def test_a_path_of_two_methods(evaluate: Evaluate) -> None:
+    asked = "a.map(([path, method]) => m.endpointAt(path, true, method)?.sdk ?? null)"
+    paths = [["/lora-adapters", "GET"], ["lora-adapters", "POST"], ["/props", "POST"], ["/nothing", "GET"]]
+    assert evaluate(asked, *paths) == ["llama.loraAdapters", "llama.setLoraAdapters", "llama.props", None]
+
+
+def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:
+    code = """(async () => {
+      const sent = [];
+      const connection = { call: (...args) => sent.push(args), onUpdate: new Set() };
+      const api = new m.Endpoints(connection);
+      api.llama.setLoraAdapters([{ id: 0, scale: 1 }]);
+      api.llama.loraAdapters();
+      api.llama.detokenize({ tokens: [1], signal: undefined });
+      return sent.map(([kind, fields]) => [kind, fields ?? null]);
+    })()"""
+    assert evaluate(code) == [
+        ["llama.setLoraAdapters", {"request": [{"id": 0, "scale": 1}]}],
+        ["llama.loraAdapters", None],
+        ["llama.detokenize", {"request": {"tokens": [1]}}],
+    ]

@@ -1,0 +1,158 @@
+"""Relay a page to servers of the Model Context Protocol that the command line names (mcp_servers.py).
+
+A page cannot start programs, and many servers do not allow pages (CORS). A page that this server has opened gets the
+addresses of its relays; no page can add one. A stdio server is a program of its own for each WebSocket: a line of its
+output is a message, and so is a line of its input. Requests to a server over HTTP are repeated as they are.
+"""
+
+import atexit
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from secrets import token_urlsafe
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tools.connections import is_closed
+from tools.mcp_servers import Address, Program, Target
+from tools.web_socket import WebSocket
+
+RELAYED = "/mcp/"  # before the name of a server
+RELAY_KEY = "X-Wisp-Relay"
+CONNECT_S = 30.0
+POLL_S = 0.25  # how often a relay checks that the page still listens
+END_S = 2.0  # for a program to end when its input has
+SENT = ("accept", "authorization", "content-type", "last-event-id", "mcp-")  # starts of headers
+RECEIVED = ("content-type", "mcp-", "www-authenticate", "retry-after")
+
+
+class Relay:
+    """The servers that the command line names, and the key of the pages that may use them."""
+
+    def __init__(self, servers: dict[str, Target]) -> None:
+        self.servers = servers
+        self.key = token_urlsafe(24)
+
+    def described(self, host: str) -> list[dict[str, Any]]:
+        """What `engine.mcp.connect` needs for each: {name, url, headers}."""
+        out = []
+        for name, target in self.servers.items():
+            if isinstance(target, Address):
+                out.append({"name": name, "url": f"http://{host}{RELAYED}{name}", "headers": {RELAY_KEY: self.key}})
+            else:
+                out.append({"name": name, "url": f"ws://{host}{RELAYED}{name}?key={quote(self.key)}", "headers": {}})
+        return out
+
+
+def relay_stdio(page: WebSocket, server: Program) -> None:
+    """Run a program until the WebSocket closes or the program ends. What it logs goes to the terminal."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+    try:
+        program = subprocess.Popen(server.command, env={**os.environ, **server.env}, **pipes)
+    except OSError:
+        page.close(1011)
+        return
+    _running.add(program)
+    reader = threading.Thread(target=_pass_on, args=(program, page), daemon=True)
+    reader.start()
+    assert program.stdin
+    try:
+        while reader.is_alive():
+            for text in page.receive(POLL_S) or ():
+                program.stdin.write(b" ".join(text.splitlines()) + b"\n")
+                program.stdin.flush()
+    except (OSError, ValueError):
+        pass  # either side has ended
+    finally:
+        _end(program)
+        page.close()
+        page.drop()
+
+
+def _pass_on(program: "subprocess.Popen[bytes]", page: WebSocket) -> None:
+    """Send each line of a program's output."""
+    assert program.stdout
+    for line in program.stdout:
+        if line.strip():
+            page.send(line.strip())
+
+
+def _end(program: "subprocess.Popen[bytes]") -> None:
+    """End a program as the protocol says: close its input, then ask, then force it, and those that it has started."""
+    assert program.stdin
+    with contextlib.suppress(OSError):
+        program.stdin.close()
+    for force in (False, True):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(END_S)
+            break
+        _stop(program, force=force)
+    _stop(program, force=True)  # what it has started may be left
+    program.wait()
+    _running.discard(program)
+
+
+def _stop(program: "subprocess.Popen[bytes]", *, force: bool) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        if sys.platform == "win32":
+            program.kill()
+        else:
+            os.killpg(program.pid, signal.SIGKILL if force else signal.SIGTERM)
+
+
+_running: set["subprocess.Popen[bytes]"] = set()  # programs of open WebSockets
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the programs with this process, whose threads do not end in order."""
+    for program in list(_running):
+        _stop(program, force=False)
+
+
+class HttpRelay:
+    """A request to a server over HTTP. Its answer is passed on piece by piece; redirects are not followed."""
+
+    def __init__(self, address: Address) -> None:
+        url = urlsplit(address.url)
+        self._headers = address.headers
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+        self.host = url.netloc
+        self._path = f"{url.path or '/'}{'?' + url.query if url.query else ''}"
+        self._server = kind(url.netloc, timeout=CONNECT_S)
+        self._over = threading.Event()
+
+    def ask(self, client: BaseHTTPRequestHandler, body: bytes) -> http.client.HTTPResponse:
+        """Send the request of a page; return the head of the answer. Raises OSError and HTTPException."""
+        self._server.connect()
+        self._socket = self._server.sock  # http.client forgets it where the server closes after its answer
+        self._socket.settimeout(None)  # it may be silent for long
+        threading.Thread(target=self._watch, args=(client.connection,), daemon=True).start()
+        headers = {name: value for name, value in client.headers.items() if name.lower().startswith(SENT)}
+        self._server.request(client.command, self._path, body or None, headers | self._headers)
+        return self._server.getresponse()
+
+    def close(self) -> None:
+        """End the request. To a server, that cancels it."""
+        self._over.set()
+        self._server.close()
+
+    def _watch(self, page: socket.socket) -> None:
+        """End the request when the page has closed its connection."""
+        while not self._over.wait(POLL_S):
+            if is_closed(page):
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                return
+
+
+def received(answer: http.client.HTTPResponse) -> dict[str, str]:
+    """The headers of an answer that pages read."""
+    named = ((name.lower(), value) for name, value in answer.headers.items())
+    return {name: value for name, value in named if name.startswith(RECEIVED)}
