@@ -12,6 +12,8 @@ from tools.serve import Server
 
 CONTEXT = 512
 SETTINGS = {"context_length": CONTEXT, "max_tokens": 2}
+# Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
+CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,9 @@ def settings(page: Page, **fields: str) -> None:
     names = {"max_tokens": "Longest answer", "context_length": "Context length"}
     for name, value in fields.items():
         page.get_by_label(names[name]).fill(value)
+    closed = page.locator("#settings-dialog").evaluate_handle(CLOSED)
     page.get_by_role("button", name="Done").click()
+    closed.evaluate("({ closed }) => closed")
     wait_ready(page)
 
 

@@ -29,11 +29,13 @@ class Listener:
     def _answer(self, connection: socket.socket) -> None:
         connection.settimeout(5)
         said = ""
-        with connection, contextlib.suppress(OSError):
-            said = connection.recv(2048).decode("latin-1").partition("\r\n")[0]
+        with connection:
+            with contextlib.suppress(OSError):
+                said = connection.recv(2048).decode("latin-1").partition("\r\n")[0]
+            self.reached.append(f"tcp {said}")  # before the answer: whoever has read that looks here
             if said.startswith("GET / "):
-                connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{self.page}".encode())
-        self.reached.append(f"tcp {said}")
+                with contextlib.suppress(OSError):
+                    connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{self.page}".encode())
 
     def _receive(self) -> None:
         while True:
