@@ -145,8 +145,8 @@ class ModelMessages:
                     "context_length_exceeded",
                     param="ids",
                 )
-            if pooling is not None or engine.embeds:
-                embedding, embedded = await engine.embed(ids, pooling)
+            if pooling is not None or engine.embeddings.preferred:
+                embedding, embedded = await engine.embeddings.one(ids, pooling)
                 return {"embedding": embedding, "shape": list(embedded)}
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
@@ -160,13 +160,16 @@ class ModelMessages:
         return {"logits": logits, "shape": list(shape)}
 
     async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
-        position, n = (fields.get(name) for name in ("position", "n"))
-        for name, value in (("position", position), ("n", n)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+        position, n = (_integer(fields, name) for name in ("position", "n"))
         async with self._alone(fields, call) as model:
-            profile: list[dict[str, Any]] = await model.engine_or_error().profile(position, n)
-        return profile
+            return await model.engine_or_error().profile(position, n)
+
+
+def _integer(fields: Fields, name: str) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
+    return value
 
 
 def _ids(value: Any) -> list[int]:

@@ -3,21 +3,20 @@
     load      header -> plan (planner.py) -> runner (WebGPU, else the CPU) -> weights of every record
     generate  reuse what a KV cache holds -> feed the rest of the prompt in batches -> yield ids as they are sampled
     evaluate  logits of every position
-    embed     the embedding of a sequence, or of each of its tokens
-    embed_all, rank_all   embeddings or scores of many sequences, packed into full batches
+    embeddings   embeddings and scores of whole sequences (embeddings.py)
 
 The engine knows no text (app/answers/chat.py) and no GPU (runners.py, gpu/).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from py_engine import planner
+from py_engine.embeddings import Embeddings, joined
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
@@ -25,7 +24,6 @@ from py_engine.files.stored_blocks import BlockStore
 from py_engine.generate.answer import Answer, AnswerLimits, Begun, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
 from py_engine.generate.media import PromptMedia
-from py_engine.generate.pooled import Group, Pooled, pooled_rows
 from py_engine.generate.prefix_store import PrefixStore, layout_of
 from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loader, tuned_plan
 from py_engine.loader import LoadPackage, OnProgress
@@ -33,9 +31,8 @@ from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, EMBED, NORMALIZE, PREFILL
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL
 from py_engine.plan.plan import Plan
-from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
@@ -71,6 +68,7 @@ class Engine:
         self._measuring: MeasureWhenIdle | None = None
         self._counted: tuple[Plan, dict[str, int]] | None = None  # bytes by pool
         self._generation = Generation(runner, self.context_length, self.parallel, speculation)
+        self.embeddings = Embeddings(self._generation, self.check_ids)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -139,7 +137,7 @@ class Engine:
         their order; None: the default. WispError for ids that are neither of the vocabulary nor of the media, and
         prompts longer than the context.
         """
-        self._check_ids(prompt_ids, media)
+        self.check_ids(prompt_ids, media)
         self.check_generates()
         self._check_sampling(sampling)
         seeded = sampling.seeded() if begun is None else replace(sampling, seed=begun.seed).seeded()
@@ -215,7 +213,7 @@ class Engine:
 
         A flat Float32Array, or a numpy array of numpy's runner. WispError as generate().
         """
-        self._check_ids(ids, media)
+        self.check_ids(ids, media)
         self.check_generates()
         first = max((span.end for span in media.spans(ids)), default=0)
         return await self._generation.again_after_loss(lambda: self._evaluate(ids, first, media))
@@ -227,105 +225,12 @@ class Engine:
         async with aclosing(feed) as batches:
             async for n in batches:
                 parts.append(await self.runner.logits(n))
-        return self._joined(parts), (len(ids) - first, self.plan.n_vocab)
-
-    async def embed(self, ids: list[int], pooling: str | None = None) -> tuple[Any, tuple[int, ...]]:
-        """The embedding of a sequence before normalisation, float32 as evaluate() returns it, and its shape.
-
-        `pooling`: "mean", "cls" (first token), "last" (last token), "rank" (the classification head's scores,
-        (labels,)) or "none" (every token, (n, n_embd)). Default: the model's metadata, else "last" for a causal model
-        and "none" for an encoder.
-        """
-        kind = pooling or self.pooling
-        self._check_ids(ids)
-        width = self._width(kind)
-        if kind != "none":
-            name = "ranked" if kind == "rank" else "pooled"
-            async with aclosing(pooled_rows(self._generation, [[ids]], Pooled(kind, name, width))) as results:
-                rows = await anext(results)
-            return (rows[0] if self.runner.numpy else rows), (width,)
-        return await self._generation.again_after_loss(lambda: self._rows(ids)), (len(ids), width)
-
-    async def _rows(self, ids: list[int]) -> Any:
-        """The embedding of each token, (len(ids), n_embd)."""
-        assert self.plan.embedding is not None
-        parts, width = [], self.plan.embedding.width
-        async with aclosing(self._generation.feed(ids, self.plan.batch, [PREFILL, EMBED])) as batches:
-            async for n in batches:
-                parts.append(await self.runner.rows(self.plan.embedding.rows, n, width))
-        return self._joined(parts)
+        return joined(self.runner, parts), (len(ids) - first, self.plan.n_vocab)
 
     async def encode(self, modality: str, inputs: EncoderInputs) -> Any:
         """Run an encoder of a projector (encoder.py): float32 (tokens, width), as evaluate() returns it."""
         encoder = self.plan.encoders[modality]
         return await self._generation.again_after_loss(lambda: self.runner.encode(encoder, inputs))
-
-    async def embed_all(self, groups: Iterable[Group], pooling: str) -> AsyncGenerator[Any]:
-        """Pooled embeddings of length 1, in order: rows of some sequences at a time, (n, n_embd), as evaluate() does.
-
-        On a GPU, the next group is taken before the result of the one before is awaited.
-        """
-        what = Pooled(pooling, "pooled", self._width(pooling), [NORMALIZE])
-        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
-            async for rows in results:
-                yield rows
-
-    async def rank_all(self, groups: Iterable[Group]) -> AsyncGenerator[list[list[float]]]:
-        """A ranking model's score of each label, per sequence; probabilities where the architecture defines them so.
-
-        Groups and results are as in embed_all().
-        """
-        labels = self._width("rank")
-        softmax = self.plan.embedding is not None and self.plan.embedding.softmax
-        what = Pooled("rank", "ranked", labels)
-        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
-            async for found in results:
-                flat = (found.reshape(-1) if self.runner.numpy else found.to_py()).tolist()
-                rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
-                yield [_softmax(row) for row in rows] if softmax else rows
-
-    def _width(self, pooling: str) -> int:
-        """The width of a pooled row. WispError for poolings that do not exist."""
-        embedding = self.plan.embedding
-        if embedding is None or pooling not in NAMES or (pooling == "rank" and not embedding.labels):
-            raise WispError(
-                f"This model's embeddings cannot be pooled by {pooling!r}.", "invalid_value", param="pooling"
-            )
-        return embedding.labels if pooling == "rank" else embedding.width
-
-    def _checked(self, groups: Iterable[Group]) -> Iterator[Group]:
-        for group in groups:
-            for ids in group:
-                self._check_ids(ids)
-            yield group
-
-    @property
-    def pooling(self) -> str:
-        """The default pooling of this model's embeddings."""
-        pooling = self.plan.embedding.pooling if self.plan.embedding else None
-        if self.plan.generates and pooling in (None, "none"):
-            return "last"
-        return pooling or "none"
-
-    @property
-    def embedding_width(self) -> int:
-        """Values of an embedding."""
-        return self.plan.embedding.width if self.plan.embedding else 0
-
-    @property
-    def embeds(self) -> bool:
-        """Whether this is an embedding model: an encoder, or a model whose metadata names a pooling."""
-        pooling = self.plan.embedding.pooling if self.plan.embedding else None
-        return not self.plan.generates or pooling not in (None, "none")
-
-    def _joined(self, parts: list[Any]) -> Any:
-        if self.runner.numpy:
-            import numpy as np
-
-            return np.concatenate(parts)
-        from py_engine.gpu.gpu import concatenate
-
-        return concatenate(parts)
 
     def check_generates(self) -> None:
         """Raise WispError unsupported_parameter for an encoder, which generates no text."""
@@ -336,7 +241,7 @@ class Engine:
                 param="model",
             )
 
-    def _check_ids(self, ids: Sequence[int], media: PromptMedia = NO_MEDIA) -> None:
+    def check_ids(self, ids: Sequence[int], media: PromptMedia = NO_MEDIA) -> None:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
         self._check_vocabulary([i for i in ids if i not in media] if media else ids)
@@ -427,9 +332,3 @@ class Engine:
             if self._generation.prefixes is not None:
                 self._generation.prefixes.close()
             self.runner.close()
-
-
-def _softmax(values: list[float]) -> list[float]:
-    top = max(values)
-    exponentials = [math.exp(v - top) for v in values]
-    return [e / sum(exponentials) for e in exponentials]

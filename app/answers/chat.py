@@ -71,7 +71,7 @@ async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dic
     given, placed = await media.of_messages(model, request.messages, fetch)
     messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
-    return {"tokens": tokens, "context_length": model.engine and model.engine.context_length}
+    return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 
 
 async def complete(model: Loaded, request: CompletionRequest, exchange: Exchange, load: Load) -> Result:

@@ -116,23 +116,23 @@ def _are_ids(value: Any) -> bool:
 async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict[str, Any]:
     """Compute the embedding of each input, in order: base64, or an array of f32."""
     engine = model.engine_or_error()
-    if engine.pooling == "rank":
+    if engine.embeddings.pooling == "rank":
         raise WispError(
             "This model ranks documents and makes no embeddings. Use /v1/rerank, or load an embedding model.",
             "unsupported_parameter",
             param="model",
         )
-    width = engine.embedding_width
+    width = engine.embeddings.width
     if request.dimensions and request.dimensions > width:
         raise WispError(
             f"dimensions is {request.dimensions}; this model's embeddings have {width}.",
             "invalid_value",
             param="dimensions",
         )
-    pooling = "mean" if engine.pooling == "none" else engine.pooling
+    pooling = "mean" if engine.embeddings.pooling == "none" else engine.embeddings.pooling
     sequences = _Sequences(_tokenized(model, request.inputs), job)
     data: list[dict[str, Any]] = []
-    async with aclosing(engine.embed_all(sequences, pooling)) as results:
+    async with aclosing(engine.embeddings.all(sequences, pooling)) as results:
         async for found in results:
             # a JavaScript Float32Array, or a numpy array
             flat = array("f", found.to_bytes() if hasattr(found, "to_bytes") else found.tobytes())
@@ -163,13 +163,13 @@ def _vectors(flat: "array[float]", width: int, dimensions: int | None) -> Iterat
 async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
     """Rank the documents by their relevance to the query, in descending order."""
     engine = model.engine_or_error()
-    if engine.pooling != "rank":
+    if engine.embeddings.pooling != "rank":
         raise WispError(
             "This model does not rank documents. Load one that does.", "unsupported_parameter", param="model"
         )
     sequences = _Sequences(_pairs(model, request), job)
     scores: list[float] = []
-    async with aclosing(engine.rank_all(sequences)) as results:
+    async with aclosing(engine.embeddings.scores(sequences)) as results:
         async for rows in results:
             scores += [labels[0] for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]

@@ -152,9 +152,9 @@ class CompatibleHandlers(Handlers):
     @answers("metrics")
     async def metrics(self, fields: Fields, call: Call) -> str:
         """Counters of all loaded models in Prometheus' text format."""
-        loaded = [model for model in self.models.loaded.values() if model.engine is not None]
-        totals = [model.engine.stats()["totals"] for model in loaded]
-        running, waiting = (sum(getattr(m.queue, name) for m in loaded) for name in ("running", "waiting"))
+        loaded = [(model, model.engine) for model in self.models.loaded.values() if model.engine is not None]
+        totals = [engine.stats()["totals"] for _, engine in loaded]
+        running, waiting = (sum(getattr(m.queue, name) for m, _ in loaded) for name in ("running", "waiting"))
         return llama_server.metrics(totals, running, waiting)
 
     @answers("health")
@@ -173,7 +173,7 @@ def _object(body: Json) -> dict[str, Any]:
 
 def _capabilities(model: Loaded) -> list[str]:
     engine = model.engine
-    if engine is not None and engine.embeds:
+    if engine is not None and engine.embeddings.preferred:
         return ["embedding"]
     vision: Mapping[str, bool] = model.senses
     return ["completion", *(["vision"] if vision["image"] else []), *(["audio"] if vision["audio"] else [])]

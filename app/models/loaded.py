@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.models.adapters import Adapters
 from app.models.request_queue import RequestQueue
@@ -12,6 +12,9 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from py_engine.engine import Engine
 
 MAX_BREAKERS = 8  # sets of sequence breakers whose tokens are remembered
 
@@ -24,7 +27,7 @@ class Loaded:
     header: Header
     tokenizer: Tokenizer
     template: ChatTemplate
-    engine: Any = None
+    engine: "Engine | None" = None
     projector: Any = None  # app.models.projector.LoadedProjector; None: it reads text only
     adapters: Adapters = field(default_factory=lambda: Adapters((), None))
     notices: list[str] = field(default_factory=list)
@@ -42,7 +45,7 @@ class Loaded:
     def __post_init__(self) -> None:
         self.queue = RequestQueue(lambda: self.engine.parallel if self.engine is not None else 1)
 
-    def engine_or_error(self) -> Any:
+    def engine_or_error(self) -> "Engine":
         """The engine. WispError model_not_loaded if only the vocabulary is loaded."""
         if self.engine is None:
             raise WispError(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from app.handlers import Worker
@@ -29,10 +30,9 @@ class Engine:
 
     context_length = 200
     backend = "cpu"
-    embeds = False
     parallel = 1
     one_at_a_time = True  # fail if two requests run at once
-    pooling = "last"
+    embeddings = SimpleNamespace(preferred=False, pooling="last")
     notices = ["from the engine"]  # noqa: RUF012
 
     def __init__(self, says: str = HELLO, size: int = 2, pause: float = 0.0) -> None:

@@ -79,10 +79,10 @@ async def test_embeddings(path: Path) -> None:
     ids = want["prompt"].tolist()
     precision = "f32" if path.stem.endswith("F32") or path.stem.endswith("F16") else "f16"
     for kind in (name for name in NAMES if f"embd_{name}" in want):
-        got, shape = await engine.embed(ids, kind)
+        got, shape = await engine.embeddings.one(ids, kind)
         assert_same_direction(want[f"embd_{kind}_ref"].reshape(shape), got.reshape(shape), precision)
     if "embd_mean" in want:
-        rows = [row async for rows in engine.embed_all([[ids[:2], ids]], "mean") for row in rows]
+        rows = [row async for rows in engine.embeddings.all([[ids[:2], ids]], "mean") for row in rows]
         assert_same_direction(want["embd_mean_ref"], rows[1], precision)
 
 
@@ -216,6 +216,6 @@ async def test_embedding_rows_of_a_decoder() -> None:
     """Every token's embedding, of several batches."""
     engine = await wasm_engines.load(LLAMA, 256, batch=8)
     assert EMBED in engine.plan.lists
-    rows, shape = await engine.embed(list(range(1, 21)), "none")
-    other, _ = await (await wasm_engines.load(LLAMA, 256, batch=32)).embed(list(range(1, 21)), "none")
+    rows, shape = await engine.embeddings.one(list(range(1, 21)), "none")
+    other, _ = await (await wasm_engines.load(LLAMA, 256, batch=32)).embeddings.one(list(range(1, 21)), "none")
     np.testing.assert_allclose(rows.reshape(shape), other.reshape(shape), atol=1e-5)

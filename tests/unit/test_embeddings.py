@@ -4,7 +4,7 @@ import base64
 import struct
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,30 +23,36 @@ CLS, SEP = 2, 3
 class Engine:
     context_length = 20
     pooling = "mean"
-    embedding_width = 3
+    width = 3
 
     def __init__(self) -> None:
+        self.embeddings = self
         self.asked: list[tuple[list[int], str]] = []
         self.groups: list[int] = []  # sequences of each call
 
-    async def embed_all(self, groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
+    async def all(self, groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
         for sequences in groups:
             self.asked += [(ids, pooling) for ids in sequences]
             self.groups.append(len(sequences))
             rows = np.array([[3.0, 4.0, len(ids)] for ids in sequences], np.float32)
             yield rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    async def rank_all(self, groups: Iterable[list[list[int]]]) -> AsyncGenerator[list[list[float]]]:
+    async def scores(self, groups: Iterable[list[list[int]]]) -> AsyncGenerator[list[list[float]]]:
         for sequences in groups:
             self.asked += [(ids, "rank") for ids in sequences]
             yield [[float(sum(ids))] for ids in sequences]
+
+
+def fake(model: Loaded) -> Engine:
+    """The engine of the model under test."""
+    return cast(Engine, model.engine)
 
 
 @pytest.fixture
 def model() -> Loaded:
     data = BERT.read_bytes()
     loaded = vocabulary("bert", parse(data, len(data)), {})
-    loaded.engine = Engine()
+    loaded.engine = cast(Any, Engine())
     return loaded
 
 
@@ -56,7 +62,7 @@ async def create(model: Loaded, /, **body: Any) -> dict[str, Any]:
 
 async def test_embedding_of_one_text(model: Loaded) -> None:
     answer = await create(model, input="hello", model="x", user="y")
-    (ids, pooling) = model.engine.asked[0]
+    (ids, pooling) = fake(model).asked[0]
     assert (ids[0], ids[-1], pooling) == (CLS, SEP, "mean")
     assert answer["object"] == "list"
     assert answer["usage"] == {"prompt_tokens": len(ids), "total_tokens": len(ids)}
@@ -69,9 +75,9 @@ async def test_embedding_of_one_text(model: Loaded) -> None:
 async def test_several_inputs_in_each_form(model: Loaded) -> None:
     texts = await create(model, input=["hello", "world world"])
     assert [d["index"] for d in texts["data"]] == [0, 1]
-    assert len(model.engine.asked[1][0]) > len(model.engine.asked[0][0])
+    assert len(fake(model).asked[1][0]) > len(fake(model).asked[0][0])
     ids = await create(model, input=[[5, 6], [7]])
-    assert [a[0] for a in model.engine.asked[2:]] == [[5, 6], [7]], "token ids stay as they are"
+    assert [a[0] for a in fake(model).asked[2:]] == [[5, 6], [7]], "token ids stay as they are"
     assert ids["usage"]["prompt_tokens"] == 3
     single = await create(model, input=[5, 6])
     assert single["data"][0]["embedding"] == ids["data"][0]["embedding"]
@@ -112,18 +118,18 @@ async def test_bad_requests(model: Loaded, body: dict[str, Any], code: str, para
 
 
 async def test_an_encoder_without_pooling_type_uses_mean(model: Loaded) -> None:
-    model.engine.pooling = "none"
+    fake(model).pooling = "none"
     await create(model, input="hello")
-    assert model.engine.asked[0][1] == "mean"
+    assert fake(model).asked[0][1] == "mean"
 
 
 async def test_many_texts_are_computed_in_groups(model: Loaded) -> None:
     """Each group has as many texts as its tokens allow, at least one; the answers keep their order."""
     inputs = [[5] * (1 + i % 20) for i in range(200)]
     answer = await create(model, input=inputs)
-    assert [ids for ids, _ in model.engine.asked] == inputs
-    assert sum(model.engine.groups) == 200
-    assert 1 < len(model.engine.groups) < 20
+    assert [ids for ids, _ in fake(model).asked] == inputs
+    assert sum(fake(model).groups) == 200
+    assert 1 < len(fake(model).groups) < 20
     assert [d["index"] for d in answer["data"]] == list(range(200))
     lengths = [round(4 * d["embedding"][2] / d["embedding"][1]) for d in answer["data"]]
     assert lengths == [len(ids) for ids in inputs]
@@ -131,27 +137,27 @@ async def test_many_texts_are_computed_in_groups(model: Loaded) -> None:
 
 async def test_an_abort_between_two_groups_ends_the_request(model: Loaded) -> None:
     job = Job()
-    compute = model.engine.embed_all
+    compute = fake(model).all
 
     async def abort_after(groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
         async for rows in compute(groups, pooling):
             job.abort()
             yield rows
 
-    model.engine.embed_all = abort_after
+    fake(model).all = abort_after  # type: ignore[method-assign]
     request = embeddings.embedding_request({"input": [[5] * 20] * 100})
     with pytest.raises(WispError, match="aborted"):
         await embeddings.embeddings(model, request, job)
-    assert len(model.engine.groups) == 1
+    assert len(fake(model).groups) == 1
 
 
 async def test_rerank(model: Loaded) -> None:
-    model.engine.pooling = "rank"
+    fake(model).pooling = "rank"
     with pytest.raises(WispError, match="ranks"):
         await create(model, input="hello")
     body = {"query": "hello", "documents": ["a", {"text": "world"}, "b"], "top_n": 2}
     answer = await embeddings.rank(model, embeddings.rank_request(body), Job())
-    asked = [ids for ids, _ in model.engine.asked]
+    asked = [ids for ids, _ in fake(model).asked]
     query, world = model.tokenizer.encode("hello"), model.tokenizer.encode("world")
     assert asked[1] == [CLS, *query, SEP, *world]
     scores = [float(sum(ids)) for ids in asked]
@@ -171,7 +177,7 @@ async def test_an_aborted_request(model: Loaded) -> None:
     job.abort()
     with pytest.raises(WispError, match="aborted"):
         await embeddings.embeddings(model, embeddings.embedding_request({"input": "a"}), job)
-    assert not model.engine.asked
+    assert not fake(model).asked
 
 
 @pytest.mark.parametrize("body", [{"query": 1, "documents": ["a"]}, {"query": "a", "documents": []}, {"query": "a"}])

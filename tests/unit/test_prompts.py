@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,7 +37,7 @@ class Engine:
 def mini(context_length: int = 4096) -> Loaded:
     data = MINI.read_bytes()
     model = vocabulary("mini", parse(data, None), {})
-    model.engine = Engine(context_length)
+    model.engine = cast(Any, Engine(context_length))
     return model
 
 

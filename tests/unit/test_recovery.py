@@ -135,8 +135,8 @@ async def test_embeddings_are_computed_again(on_gpu: bool) -> None:
         return found
 
     runner.on_gpu, runner.pooled = on_gpu, lost_after_one  # type: ignore[assignment, method-assign]
-    found = [rows async for rows in used.embed_all(iter(groups), "mean")]
-    wanted = [rows async for rows in make().embed_all(groups, "mean")]
+    found = [rows async for rows in used.embeddings.all(iter(groups), "mean")]
+    wanted = [rows async for rows in make().embeddings.all(groups, "mean")]
     assert [len(rows) for rows in found] == [2, 1, 1]
     assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
     assert len(told) == 1

@@ -104,7 +104,7 @@ async def embed_with_each(engine: Engine, prompt: list[int], kinds: list[str]) -
     """
     found: dict[str, Any] = {}
     for kind in (None, *kinds):
-        values, shape = await engine.embed(prompt, kind)
+        values, shape = await engine.embeddings.one(prompt, kind)
         found[str(kind)] = [raw(values), list(shape)]
     if not engine.plan.generates:
         try:
@@ -118,14 +118,14 @@ async def embed_packed(engine: Engine, groups: list[list[list[int]]], pooling: s
     """Embeddings of groups of sequences, and of every sequence in a group of its own."""
     found = []
     for given in (groups, [[ids] for group in groups for ids in group]):
-        found.append([row async for rows in engine.embed_all(given, pooling) for row in _rows(engine, rows)])
+        found.append([row async for rows in engine.embeddings.all(given, pooling) for row in _rows(engine, rows)])
     return found
 
 
 def _rows(engine: Engine, values: Any) -> list[list[float]]:
     """Rows of a numpy array or of a Float32Array."""
     flat = (values.reshape(-1) if hasattr(values, "reshape") else values.to_py()).tolist()
-    return [flat[at : at + engine.embedding_width] for at in range(0, len(flat), engine.embedding_width)]
+    return [flat[at : at + engine.embeddings.width] for at in range(0, len(flat), engine.embeddings.width)]
 
 
 async def load_a_part_alone(engine: Engine, url: str, prompt: list[int]) -> dict[str, Any]:
