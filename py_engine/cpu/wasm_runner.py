@@ -13,6 +13,7 @@ from typing import Any
 from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
+from py_engine.cpu.token_reader import TokenReader
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
@@ -23,8 +24,8 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.quants import grid
 from py_engine.plan.sampler_ops import Rules
-from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
+from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Counts, Row
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
@@ -61,6 +62,7 @@ class WasmRunner:
         self._memory = Memory(plan, device.base, self.threads)
         self._lists = Lists(device, self._memory)
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
+        self._tokens = TokenReader(plan, self._memory, self._samplings)
         self._rules = Rules(plan.n_vocab)
         self._in_flight: deque[Submit] = deque()
         self._times: dict[tuple[int, bool], float] = {}  # kind -> milliseconds of a step, or of a prompt token
@@ -212,7 +214,7 @@ class WasmRunner:
         self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
         self._run(lists, exact=ALL_LOGITS in lists)
         if read:
-            regions, parse = self._batches([Row(seq, position + len(ids) - 1)], 1)
+            regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit((0, False), len(ids), regions, parse)
 
     def _write_media(self, media: MediaBatch) -> None:
@@ -230,31 +232,7 @@ class WasmRunner:
         self._check()
         self._set_states(rows, len(rows))
         self._run(self.step_lists([row.seq for row in rows]), steps)
-        self._submit((len(rows), False), steps, *self._batches(rows, steps))
-
-    def _batches(self, rows: Sequence[Row], count: int) -> tuple[list[Region], Callable[[bytes], list[Batch]]]:
-        """What to read of `count` tokens after each row's newest one, and how to parse it."""
-        tokens, regions = self._memory.buffer("tokens"), []
-        wanted = [self._samplings[row.seq].logprobs if row.seq in self._samplings else -1 for row in rows]
-        for row, n in zip(rows, wanted, strict=True):
-            first = row.position + 1
-            regions.append(Region(tokens + 4 * (row.seq * self._capacity + first), 4 * count))
-            for at in range(first, first + count) if n >= 0 else ():
-                line = row.seq * LOGPROB_ROWS + at % LOGPROB_ROWS
-                regions.append(Region(self._memory.buffer("logprobs") + line * LOGPROB_ROW_BYTES, LOGPROB_ROW_BYTES))
-
-        def parse(data: bytes) -> list[Batch]:
-            view, at, found = memoryview(data), 0, []
-            for n in wanted:
-                ids = view[at : at + 4 * count].cast("I").tolist()
-                at += 4 * count
-                size = LOGPROB_ROW_BYTES * count if n >= 0 else 0
-                scored = read_logprobs(view[at : at + size], count, n, self.plan.n_vocab) if size else None
-                at += size
-                found.append(Batch(ids, scored))
-            return found
-
-        return regions, parse
+        self._submit((len(rows), False), steps, *self._tokens.of(rows, steps))
 
     def start_drafts(self, row: Row) -> None:
         self._check()
@@ -335,7 +313,7 @@ class WasmRunner:
             self._run(lists)
         if count > first:
             self._run([DECODE, *lists], count - first)
-        regions, parse = self._batches([held.row], count)
+        regions, parse = self._tokens.of([held.row], count)
         state = Region(self._memory.buffer("state"), 4 * STATE_WORDS)
         self._submit((1, False), count, [state, *regions], parse)
         held.row, held.left, held.sampled = Row(held.row.seq, held.row.position + count), held.left - count, True
