@@ -22,12 +22,12 @@ import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
 import { startDownloads } from "./ui/downloads.js";
-import { canRemember, chooseFiles, isRemembered, rememberedFiles } from "./ui/handles.js";
+import { canRemember, chooseFiles } from "./ui/handles.js";
 import { startHub } from "./ui/hub.js";
 import { startLanguage } from "./ui/language.js";
+import { loadFirst, rememberModel } from "./ui/last_model.js";
 import { startLaunch } from "./ui/launch.js";
 import { Loading } from "./ui/loading.js";
-import { nameOf } from "./ui/address.js";
 import { startModels } from "./ui/models.js";
 import { startMcp } from "./ui/mcp/panel.js";
 import { startMonitor } from "./ui/monitor.js";
@@ -48,7 +48,6 @@ import { tools } from "./tools/registry.js";
 
 /** @typedef {import("./ui/engine.js").Choice} Choice */
 
-const STORED_MODEL = "wisp.model";
 const STORED_CHAT = "wisp.chat";
 const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
@@ -69,7 +68,7 @@ const engine = new Engine({
   progress: (progress) => loading.update(progress),
   loaded({ name, choice, stats }) {
     if (choice.keep) {
-      localStorage.setItem(STORED_MODEL, JSON.stringify({ keep: choice.keep, name, upstream: choice.upstream }));
+      rememberModel(choice, name);
       rememberProjector(choice.keep, choice.projector ?? choice.foundProjector);
       navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
@@ -241,33 +240,6 @@ function tellContext(name, has, wanted) {
   notify({ key: "context", text, more: t("It was trained for no more; Settings asks for {wanted}.", { wanted }) });
 }
 
-/** The model of the last visit, else the default. @returns {Choice} */
-function firstChoice() {
-  try {
-    const { keep, name, upstream } = JSON.parse(localStorage.getItem(STORED_MODEL) ?? "");
-    return { model: keep, name: name ?? nameOf(keep), keep, upstream };
-  } catch {
-    return DEFAULT;
-  }
-}
-
-/** Loads the first model. Files of this computer may need the user's leave, or be gone. @param {Choice} choice */
-async function loadFirst(choice) {
-  const { keep, name } = choice;
-  if (!isRemembered(keep)) return load(choice);
-  const open = async (/** @type {boolean} */ ask) => {
-    const model = await rememberedFiles(keep, ask).catch(() => undefined);
-    if (model) return load({ ...choice, model });
-    const actions = model === null ? [{ label: t("Open it"), run: () => void open(true) }] : [];
-    const asks = t("The browser asks whether this page may read it.");
-    const more = model === null ? asks : t("It was moved or deleted.");
-    if (model === undefined) localStorage.removeItem(STORED_MODEL);
-    notify({ key: "file", text: t("{name} is a file of this computer.", { name }), more, actions });
-    return false;
-  };
-  return (await open(false)) || load(DEFAULT);
-}
-
 /** @type {Choice} */
 const DEFAULT = { name: "Wisp Mini" };
 
@@ -390,7 +362,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-const firstLoad = loadFirst(firstChoice());
+const firstLoad = loadFirst(load, DEFAULT);
 firstLoad.then(() => startBridge((servers) => void mcp.relay(servers))).then(downloads.resume);
 await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
   notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });

@@ -15,6 +15,7 @@ import { Endpoints } from "./sdk/endpoints.js";
 import { WispError } from "./sdk/error.js";
 import { engineFetch } from "./sdk/fetch.js";
 import { startComputeWorker } from "./sdk/compute.js";
+import { DownloadQueue } from "./sdk/download_queue.js";
 import { startDownloadWorkers } from "./sdk/downloads.js";
 import { startHosting } from "./sdk/host.js";
 import { openLink } from "./sdk/link.js";
@@ -22,6 +23,7 @@ import { Mcp } from "./sdk/mcp.js";
 import { withMcp } from "./sdk/mcp_responses.js";
 import { Monitor } from "./sdk/monitor.js";
 import { Quality } from "./sdk/quality.js";
+import { Upstreams } from "./sdk/upstreams.js";
 
 export { Hub } from "./hub/client.js";
 export { WispError };
@@ -55,17 +57,7 @@ export { WispError };
  * @property {boolean} [vocabOnly] tokenizer and template without weights
  * @property {string | string[]} [sha256] the SHA-256 that the file, or each file, must have, in hex
  *
- * @typedef {object} Upstream
- * @property {string} name
- * @property {string} base_url
- * @property {string | null} key the last characters of its API key
- * @property {number} timeout seconds
- * @property {string[]} models as requests name them: `name/model`
- * @property {number} asked when its list of models was requested, seconds since 1970
- * @property {string | null} error why that failed
- * @property {number} requests sent there since this engine started
- * @property {number | null} last_request seconds since 1970
- *
+ * @typedef {import("./sdk/upstreams.js").Upstream} Upstream
  * @typedef {Record<string, any>} Json
  * @typedef {import("./sdk/types.d.ts").Form} Form constraints of an answer
  * @typedef {{ model?: string }} Which a loaded model, or an id of the catalog; default: the default model
@@ -121,6 +113,8 @@ export class Wisp extends Endpoints {
   constructor(connection) {
     super(connection);
     this.#connection = connection;
+    this.downloads = new DownloadQueue(connection);
+    this.upstreams = new Upstreams(connection);
     this.responses = { create: withMcp(this.responses.create, this.mcp) };
   }
 
@@ -161,55 +155,11 @@ export class Wisp extends Endpoints {
     clear: () => this.#connection.call("promptCache.clear"),
   };
 
-  /**
-   * The download queue of all tabs: models on their way into this browser's storage. It goes on while any tab is open, and
-   * on a later visit from the first `list()` on. A load of a model in the queue continues with what has arrived.
-   */
-  downloads = {
-    /** @returns {Promise<import("./sdk/types.d.ts").QueuedDownload[]>} */
-    list: () => this.#connection.call("downloads.list"),
-    /** Adds a model; one that is in the queue goes on. @param {{ model: string | string[], name?: string, sha256?: string | string[] }} request @returns {Promise<import("./sdk/types.d.ts").QueuedDownload>} */
-    add: ({ model, ...rest }) => this.#connection.call("downloads.add", { ...rest, model: absolute(model) }),
-    /** @param {string} download the download's id @returns {Promise<void>} */
-    pause: (download) => this.#connection.call("downloads.pause", { download }),
-    /** Continues a download that was paused or has failed. @param {string} download @returns {Promise<void>} */
-    resume: (download) => this.#connection.call("downloads.resume", { download }),
-    /** Takes a download out of the queue; what is stored stays. @param {string} download @returns {Promise<void>} */
-    remove: (download) => this.#connection.call("downloads.remove", { download }),
-    /** @param {string} download @param {number} index its place, from 0 on @returns {Promise<void>} */
-    move: (download, index) => this.#connection.call("downloads.move", { download, index }),
-    /** Sets how many run at once, 1 to 6; default: 2. @param {number} limit @returns {Promise<void>} */
-    setLimit: (limit) => this.#connection.call("downloads.limit", { limit }),
-    /**
-     * Calls `listener` with the queue when it changes, about ten times a second while something arrives.
-     * @param {(downloads: import("./sdk/types.d.ts").QueuedDownload[]) => void} listener @returns {() => void} ends it
-     */
-    onChange: (listener) => {
-      this.#connection.onQueue.add(listener);
-      return () => void this.#connection.onQueue.delete(listener);
-    },
-  };
+  /** The download queue of all tabs. */
+  downloads;
 
-  /**
-   * OpenAI-compatible servers for models too large for this device. Only requests whose `model` is `name/model` of one of
-   * them leave this machine. The configuration is stored for later visits; the keys are never returned.
-   */
-  upstreams = {
-    /** @returns {Promise<{ data: Upstream[] }>} */
-    list: () => this.#connection.call("upstreams.list"),
-    /**
-     * Configures or changes a server, and requests its models. Without an `apiKey` the stored one stays if the server is
-     * the same.
-     * @param {{ name: string, baseURL: string, apiKey?: string, timeout?: number, models?: string[] }} upstream
-     *   `timeout`: seconds without an answer; `models`: their ids, for a server that does not list them
-     * @returns {Promise<Upstream>}
-     */
-    set: (upstream) => this.#connection.call("upstreams.set", upstream),
-    /** Requests its models again. @param {string} name @returns {Promise<Upstream>} */
-    refresh: (name) => this.#connection.call("upstreams.refresh", { name }),
-    /** @param {string} name @returns {Promise<void>} */
-    remove: (name) => this.#connection.call("upstreams.remove", { name }),
-  };
+  /** OpenAI-compatible servers for models too large for this device. */
+  upstreams;
 
   /** Perplexity, divergence and multiple-choice questions, as llama-perplexity has them. */
   quality = new Quality(this);
