@@ -18,6 +18,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from bench.make_model import Weights
 from bench.shapes import ALIGNMENT, Tensor
 from py_engine.files.gguf_header import Header, TensorInfo
+from tests.golden.make.gguf_file import add_value, finish
 
 Size = tuple[int, int]  # of an input: (height, width) in pixels, or (mel bins, frames)
 
@@ -161,20 +162,10 @@ def write(shape: EncoderShape, path: str, name: str) -> None:
     writer, weights = GGUFWriter(path, "clip"), Weights(1.0)
     writer.add_name(name)
     for key, value in metadata(shape).items():
-        if isinstance(value, bool):
-            writer.add_bool(key, value)
-        elif isinstance(value, str):
-            writer.add_string(key, value)
-        elif isinstance(value, list):
-            writer.add_array(key, value)
-        else:
-            (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(key, value)
+        add_value(writer, key, value)
     for tensor in tensors(shape):
         writer.add_tensor(tensor.name, weights.of(tensor.name, tensor.shape, tensor.type))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def main() -> None:

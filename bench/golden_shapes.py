@@ -17,7 +17,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from bench.make_model import Weights, add_tokenizer
 from tests.golden.make import random_models
-from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.gguf_file import GgufFile, add_value, finish
 from tests.golden.make.presets import settings
 
 # name -> (preset of the goldens, settings)
@@ -80,20 +80,15 @@ def write(shape: str, path: str) -> None:
     random_models.add_tensors(file, used)
     writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)
     writer.add_name(f"{shape} Q4_0, random weights")
-    add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
-    add[str] = writer.add_string
     for key, value in dict(file.metadata).items():
-        add.get(type(value), writer.add_array)(key, value)
+        add_value(writer, key, value)
     add_tokenizer(writer, used["vocab"])
     for name, (dimensions, type_) in file.shapes.items():
         data = weights.of(name, dimensions, type_)
         writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else type_)
     for name, values in file.tensors.items():
         writer.add_tensor(name, values.astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from bench.shapes import MIX, SHAPES, Shape, metadata, tensors
 from py_engine.proof.random_data import SCALES
+from tests.golden.make.gguf_file import finish
 
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", MIX)
 POOL = 1 << 16  # random blocks, which all matrices of a type repeat
@@ -64,10 +65,7 @@ def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> N
         data = weights.of(tensor.name, tensor.shape, tensor.type)
         raw = None if tensor.type in (Q.F32, Q.F16) else tensor.type
         writer.add_tensor(tensor.name, data, raw_dtype=raw)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def add_tokenizer(writer: GGUFWriter, vocab: int) -> None:

@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 from playwright.sync_api import Page
 
+from tests.golden.make.gguf_file import finish
 from tests.support.browser import call_python
 from tests.support.faulty_server import FaultyServer, File
 
@@ -22,10 +23,7 @@ def write_model(path: Path) -> bytes:
     rng = np.random.default_rng(1)
     for i, shape in enumerate([(700, 512), (10,), (300, 1000), (64, 64), (1,), (50, 256)]):
         writer.add_tensor(f"blk.{i}.weight", rng.standard_normal(shape, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path.read_bytes()
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import gguf
 import numpy as np
 
+from tests.golden.make.gguf_file import finish
 from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.record import Arrays, noise, random_prompt, save
@@ -199,7 +200,7 @@ def write_adapter(
             stored = type if fits else gguf.GGMLQuantizationType.F16
             data = gguf.quants.quantize(np.ascontiguousarray(values), stored)
             writer.add_tensor(f"{name}.{part}", data, raw_dtype=stored)
-    _finish(writer)
+    finish(writer)
 
 
 def write_control_vector(path: Path, architecture: str, directions: dict[int, np.ndarray]) -> None:
@@ -209,14 +210,7 @@ def write_control_vector(path: Path, architecture: str, directions: dict[int, np
     writer.add_uint32("controlvector.layer_count", len(directions))
     for layer, direction in directions.items():
         writer.add_tensor(f"direction.{layer}", direction)
-    _finish(writer)
-
-
-def _finish(writer: gguf.GGUFWriter) -> None:
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def adapter_cases() -> list[AdapterCase]:

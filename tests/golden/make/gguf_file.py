@@ -70,16 +70,7 @@ class GgufFile:
             writer.add_custom_alignment(layout.align)
         writer.add_name("synthetic")  # llama.cpp treats some names specially: phi-3, jina-v2-...
         for key, value in self.metadata:
-            if isinstance(value, bool):
-                writer.add_bool(key, value)
-            elif isinstance(value, int):
-                writer.add_uint32(key, value)
-            elif isinstance(value, float):
-                writer.add_float32(key, value)
-            elif isinstance(value, str):
-                writer.add_string(key, value)
-            else:
-                writer.add_array(key, value)
+            add_value(writer, key, value)
         writer.add_quantization_version(2)
         writer.add_file_type(FILE_TYPES[kind])
         written = quantizer.quantize(self.tensors)
@@ -89,7 +80,26 @@ class GgufFile:
         for name in names:
             data, tensor_type = written[name]
             writer.add_tensor(name, data, raw_dtype=tensor_type)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        finish(writer)
+
+
+def add_value(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
+    """Add metadata of the type that its value has; integers as uint32."""
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
+    """Write everything that was added, and close the file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
