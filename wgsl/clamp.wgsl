@@ -22,14 +22,7 @@ struct Params {
 #endif
 #endif
 @bind var<storage, read> limits: array<f32>; // the largest value, the smallest
-#if Y16
-#param F16
-@bind var<storage, read_write> y: array<f16>;
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {

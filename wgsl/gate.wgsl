@@ -3,7 +3,7 @@
 #param ACTIVATION // see activation.wgsl
 #param UP16 // 1: `up` is f16
 #param Y16 // 1: y is f16
-#if UP16 or Y16
+#if UP16
 #param F16
 #endif
 #param THREADS
@@ -23,13 +23,7 @@ struct Params {
 #else
 @bind var<storage, read> up: array<f32>;
 #endif
-#if Y16
-@bind var<storage, read_write> y: array<f16>;
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 #include "lib/activation.wgsl"
 
 @compute @workgroup_size(THREADS)

@@ -9,7 +9,7 @@
 #param WG
 #param X16 // 1: x is f16
 #param Y16 // 1: y is f16
-#if X16 or Y16
+#if X16
 #param F16
 #endif
 
@@ -33,13 +33,7 @@ struct Params {
 #endif
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
-#if Y16
-@bind var<storage, read_write> y: array<f16>;
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 
 const VECS = 8u * W_GROUPS;
 const LANES = WG / TK; // rows of a workgroup

@@ -13,14 +13,7 @@ struct Params {
 @bind var<storage, read> pixels: array<u32>; // bytes of all pictures: rows of red, green and blue
 @bind var<storage, read> places: array<vec2u>; // (n): byte of a patch's first pixel, bytes of a row of its picture; 0: no patch
 @bind var<storage, read> values: array<f32>; // (3, 256): of each byte, less the mean, over the deviation
-#if Y16
-#param F16
-@bind var<storage, read_write> y: array<f16>; // (n, y_stride)
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {

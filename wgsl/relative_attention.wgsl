@@ -21,14 +21,7 @@ struct Params {
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> relative: array<f32>; // (WINDOW, relative_stride)
 @bind var<storage, read> factor: array<f32>; // (HEAD_DIM): of queries
-#if Y16
-#param F16
-@bind var<storage, read_write> y: array<f16>; // (n, y_stride)
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 #include "lib/soft_cap.wgsl"
 
 const COLS = HEADS * HEAD_DIM;

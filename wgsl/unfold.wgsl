@@ -14,14 +14,7 @@ struct Params {
 @bind var<storage, read> state: State;
 @bind var<storage, read> taps: array<vec2u>; // (n, TAPS): row of x, bits of its f32 weight
 @bind var<storage, read> x: array<f32>; // (rows, x_stride)
-#if Y16
-#param F16
-@bind var<storage, read_write> y: array<f16>; // (n, y_stride)
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
