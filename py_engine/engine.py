@@ -21,7 +21,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.stored_blocks import BlockStore
-from py_engine.generate.answer import Answer, AnswerLimits, Begun, GenerationStats
+from py_engine.generate.answer import Answer, GenerationRequest, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore, layout_of
@@ -33,7 +33,7 @@ from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Batch, Constraint, Sampling
+from py_engine.plan.sampling import Batch, Sampling
 from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
 from py_engine.recovery import Notify, Recovery, Reload
@@ -119,33 +119,25 @@ class Engine:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        limits: AnswerLimits,
-        constraint: Constraint | None = None,
-        stats: GenerationStats | None = None,
-        begun: Begun | None = None,
-        media: PromptMedia = NO_MEDIA,
-        scales: Sequence[float] | None = None,
+        self, request: GenerationRequest, stats: GenerationStats | None = None
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
-        Closing the generator aborts the request at once. `constraint` limits each token. `stats` is updated as the
-        answer grows. Up to `parallel` requests run side by side; more wait. `begun`: the answer's first tokens, which
-        are not yielded; the constraint has advanced past them. `media`: of the prompt. `scales`: of the adapters, in
-        their order; None: the default. WispError for ids that are neither of the vocabulary nor of the media, and
-        prompts longer than the context.
+        Closing the generator aborts the request at once. Up to `parallel` requests run side by side; more wait. `stats`
+        is updated as the answer grows. The first tokens of an answer that was begun are not yielded. WispError for ids
+        that are neither of the vocabulary nor of the media, and prompts longer than the context.
         """
-        self.check_ids(prompt_ids, media)
+        ids, limits, begun = list(request.prompt), request.limits, request.begun
+        self.check_ids(ids, request.media)
         self.check_generates()
-        self._check_sampling(sampling)
-        seeded = sampling.seeded() if begun is None else replace(sampling, seed=begun.seed).seeded()
-        answer = Answer(list(prompt_ids), seeded, limits.max_tokens, limits.stop_ids, constraint, media)
-        answer.exact, answer.private = sampling.seed is not None, limits.private
-        answer.scales = self.scales if scales is None else self.plan.adapters.checked(scales)
+        self._check_sampling(request.sampling)
+        given = request.sampling if begun is None else replace(request.sampling, seed=begun.seed)
+        sampling = given.seeded()
+        answer = Answer(ids, sampling, limits.max_tokens, limits.stop_ids, request.constraint, request.media)
+        answer.exact, answer.private = request.sampling.seed is not None, limits.private
+        answer.scales = self.scales if request.scales is None else self.plan.adapters.checked(request.scales)
         answer.stats = self.last = stats or GenerationStats()
-        answer.stats.prompt_tokens, answer.stats.seed = len(prompt_ids), seeded.seed
+        answer.stats.prompt_tokens, answer.stats.seed = len(ids), sampling.seed
         if begun is not None:
             self._check_vocabulary(begun.ids)
             answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)

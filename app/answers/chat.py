@@ -26,7 +26,7 @@ from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
-from py_engine.generate.answer import AnswerLimits, Begun, GenerationStats
+from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 
 Emit = Callable[[dict[str, Any]], None]
@@ -183,10 +183,10 @@ class Run:
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
                 async with self._constraint(prompt.ids, recorded.ids) as constraint:
-                    batches = engine.generate(
-                        prompt.ids, sampling, limits, constraint, stats, begun, prompt.media, scales=self._scales
+                    asked = GenerationRequest(
+                        prompt.ids, sampling, limits, constraint, begun, prompt.media, self._scales
                     )
-                    await self._generate(batches, output, clock, stats)
+                    await self._generate(engine.generate(asked, stats), output, clock, stats)
             self.job.check()
             if self._failed is not None:
                 raise self._failed

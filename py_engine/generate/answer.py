@@ -47,6 +47,23 @@ class Begun:
     branched: bool = False  # the last token was chosen by hand: the text before it need not be computed as it was
 
 
+@dataclass(frozen=True)
+class GenerationRequest:
+    """What to generate an answer from.
+
+    `constraint` limits each token; it has advanced past what was `begun`. `media`: of the prompt. `scales`: of the LoRA
+    adapters and control vectors, in their order; None: the default ones.
+    """
+
+    prompt: Sequence[int]  # token ids, and those that stand for media
+    sampling: Sampling
+    limits: AnswerLimits
+    constraint: Constraint | None = None
+    begun: Begun | None = None
+    media: PromptMedia = field(default_factory=PromptMedia)
+    scales: Sequence[float] | None = None
+
+
 @dataclass
 class Answer:
     """The answer to one request. `ids` starts as the prompt and is what the context holds, or will hold."""

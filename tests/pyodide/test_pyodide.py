@@ -207,7 +207,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         def stats(self) -> dict:
             return {}
 
-        async def generate(self, prompt_ids: list, sampling: object, limits: object, *_: object, **__: object):
+        async def generate(self, request: object, stats: object = None):
             for i in model.tokenizer.encode("Héllo 🦩"):
                 await asyncio.sleep(0)
                 yield Batch([i])

@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.lists import DECODE, SMALL_BATCH, verify
 from py_engine.plan.pages import PAGE
 from py_engine.plan.sampling import Batch, Sampling
@@ -45,7 +45,8 @@ async def batches(
     engine: Engine, ids: list[int], sampling: Sampling, count: int, stops: frozenset[int] = STOPS, **options: Any
 ) -> list[Batch]:
     limits = AnswerLimits(count, stops, options.pop("keep", None))
-    return [batch async for batch in engine.generate(ids, sampling, limits, **options)]
+    stats = options.pop("stats", None)
+    return [batch async for batch in engine.generate(GenerationRequest(ids, sampling, limits, **options), stats)]
 
 
 async def collect(engine: Engine, ids: list[int], sampling: Sampling, count: int, **options: Any) -> list[int]:

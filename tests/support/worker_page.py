@@ -1,7 +1,7 @@
 """The worker without a browser: a page that sends it messages, and an engine with a scripted answer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from app.handlers import Worker
 from app.models.catalog import Catalog
 from py_engine.errors import CODES, WispError
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import GenerationRequest
 from py_engine.generate.totals import Totals
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch
@@ -46,28 +46,19 @@ class Engine:
         self.tokenizer: Any = None
         self.totals = Totals()
         self.scales: tuple[float, ...] = ()  # of adapters, where a request gives none
-        self.scales_of_last: tuple[float, ...] | None = None
+        self.scales_of_last: Sequence[float] | None = None
 
-    async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Any,
-        limits: AnswerLimits,
-        constraint: Any = None,
-        stats: Any = None,
-        begun: Any = None,
-        media: Any = None,
-        scales: Any = None,
-    ) -> AsyncGenerator[Batch, None]:
+    async def generate(self, request: GenerationRequest, stats: Any = None) -> AsyncGenerator[Batch, None]:
+        begun = request.begun
         assert not (self.running and self.one_at_a_time), "two requests at once"
         assert not self.unloaded
         self.running += 1
-        self.prompts.append(prompt_ids)
-        self.scales_of_last = scales
+        self.prompts.append(list(request.prompt))
+        self.scales_of_last = request.scales
         try:
             if self.breaks:
                 raise self.breaks
-            ids = [*self.tokenizer.encode(self.says), 2][: limits.max_tokens]
+            ids = [*self.tokenizer.encode(self.says), 2][: request.limits.max_tokens]
             for i in range(len(begun.ids) if begun else 0, len(ids), self.size):
                 await asyncio.sleep(self.pause)
                 await self.gate.wait()

@@ -13,7 +13,7 @@ from py_engine import planner
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.options import AdapterOptions
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
@@ -51,7 +51,8 @@ async def on_wasm(path: Path, adapters: list[Path]) -> Engine:
 async def answer(
     engine: Engine, prompt: list[int], scales: tuple[float, ...] | None, count: int = 10, **options: Any
 ) -> list[int]:
-    batches = engine.generate(prompt, GREEDY, AnswerLimits(count), scales=scales, **options)
+    stats = options.pop("stats", None)
+    batches = engine.generate(GenerationRequest(prompt, GREEDY, AnswerLimits(count), scales=scales, **options), stats)
     return [token async for batch in batches for token in batch.ids]
 
 

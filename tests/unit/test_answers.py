@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import GenerationRequest
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, TokenLogprob
 from tests.support.worker_page import HELLO, HI, Engine, Page
@@ -22,20 +22,11 @@ class LogprobEngine(Engine):
         super().__init__(*arguments, **options)
         self.asked: list[SimpleNamespace] = []
 
-    async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Any,
-        limits: AnswerLimits,
-        constraint: Any = None,
-        stats: Any = None,
-        begun: Any = None,
-        media: Any = None,
-        scales: Any = None,
-    ) -> AsyncGenerator[Batch, None]:
+    async def generate(self, request: GenerationRequest, stats: Any = None) -> AsyncGenerator[Batch, None]:
+        sampling, limits = request.sampling, request.limits
         self.asked.append(SimpleNamespace(sampling=sampling, **vars(limits)))
         try:
-            async with aclosing(super().generate(prompt_ids, sampling, limits, stats=stats, begun=begun)) as batches:
+            async with aclosing(super().generate(request, stats)) as batches:
                 async for batch in batches:
                     scored = [TokenLogprob(token, -0.25, [(token, -0.25), (3, -2.0)]) for token in batch.ids]
                     yield Batch(batch.ids, scored if sampling.logprobs >= 0 else None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from py_engine.errors import WispError
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.sampling import Constraint, Sampling
 from tests.support.cpu_engines import (
     MODEL,
@@ -63,7 +63,7 @@ async def test_an_abort_anywhere_leaves_no_trace() -> None:
         prompt = PROMPT[: dice.randint(1, 6)] + [dice.randrange(250) for _ in range(dice.randint(0, 40))]
         sampling = dice.choice([Sampling(), Sampling(temperature=0, presence_penalty=1, logit_bias=((3, 9.0),)), WARM])
         constraint = OddTokensOnly() if number % 3 == 0 else None
-        stream = engine.generate(prompt, sampling, AnswerLimits(30, STOPS), constraint)
+        stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(30, STOPS), constraint))
         for _ in range(dice.randint(0, 12)):
             if await anext(stream, None) is None:
                 break

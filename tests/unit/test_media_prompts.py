@@ -9,7 +9,7 @@ import pytest
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.media import Media, PromptMedia, media_ids
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import FIRST_MEDIA_ID
@@ -28,7 +28,7 @@ def engine(wanted: Case, batch: int = 16, page: int = 64, parallel: int = 4) -> 
 
 
 async def answer(used: Engine, ids: list[int], media: list[Media], sampling: Sampling = GREEDY) -> list[int]:
-    stream = used.generate(ids, sampling, AnswerLimits(16), media=PromptMedia(media))
+    stream = used.generate(GenerationRequest(ids, sampling, AnswerLimits(16), media=PromptMedia(media)))
     return [token async for batch in stream for token in batch.ids]
 
 
@@ -73,7 +73,9 @@ async def test_a_picture_that_the_caches_know_is_not_encoded() -> None:
     async def ask(ids: list[int]) -> list[int]:
         for one in wanted.media:
             one.rows = None
-        stream = used.generate(ids, GREEDY, AnswerLimits(16), media=PromptMedia(wanted.media, encode))
+        stream = used.generate(
+            GenerationRequest(ids, GREEDY, AnswerLimits(16), media=PromptMedia(wanted.media, encode))
+        )
         return [token async for batch in stream for token in batch.ids]
 
     first = await ask(wanted.ids)
@@ -124,7 +126,9 @@ async def test_a_full_context_drops_a_part_of_a_picture() -> None:
     runner._cpu = cpu
     used = Engine(cpu.plan, runner, "cpu")
     stream = used.generate(
-        wanted.ids, Sampling(temperature=0), AnswerLimits(40, keep=2), media=PromptMedia(wanted.media)
+        GenerationRequest(
+            wanted.ids, Sampling(temperature=0), AnswerLimits(40, keep=2), media=PromptMedia(wanted.media)
+        )
     )
     assert len([token async for batch in stream for token in batch.ids]) == 40
     assert used.last.shifted_tokens

@@ -10,7 +10,7 @@ from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.files.stored_blocks import StoredBlock
 from py_engine.generate import prefix_store
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import WARM
 from tests.support.cpu_models import GOLDEN, load
@@ -75,7 +75,7 @@ async def engine(store: Memory, model: str = MODELS[0], **options: Any) -> Engin
 
 
 async def ask(used: Engine, ids: list[int], sampling: Sampling = GREEDY, count: int = 12, **limits: Any) -> list[int]:
-    stream = used.generate(ids, sampling, AnswerLimits(count, **limits))
+    stream = used.generate(GenerationRequest(ids, sampling, AnswerLimits(count, **limits)))
     return [token for batch in [b async for b in stream] for token in batch.ids]
 
 

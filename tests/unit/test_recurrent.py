@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from py_engine.engine import Engine
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.lists import DECODE, EMBED, PACKED, PREFILL, SMALL_BATCH, SMALL_BATCH_LOGITS, pool
 from py_engine.plan.packing import packed_batches
 from py_engine.plan.sampling import Sampling
@@ -136,7 +136,7 @@ async def test_an_abort_anywhere_leaves_no_trace() -> None:
     for number in range(40):
         prompt = PROMPT[: dice.randint(1, 40)] + [dice.randrange(250) for _ in range(dice.randint(0, 20))]
         constraint = Anything() if number % 3 == 0 else None
-        async with aclosing(engine.generate(prompt, WARM, AnswerLimits(20), constraint)) as stream:
+        async with aclosing(engine.generate(GenerationRequest(prompt, WARM, AnswerLimits(20), constraint))) as stream:
             for _ in range(dice.randint(0, 12)):
                 if await anext(stream, None) is None:
                     break

@@ -11,7 +11,7 @@ import pytest
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.generate.speculation import DraftPolicy
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import (
@@ -112,7 +112,7 @@ async def test_answers_alternate_until_a_batch_can_run(monkeypatch: pytest.Monke
 
     async def one(name: str, sampling: Sampling) -> list[int]:
         out: list[int] = []
-        async for batch in used.generate(PROMPT, sampling, AnswerLimits(30, STOPS)):
+        async for batch in used.generate(GenerationRequest(PROMPT, sampling, AnswerLimits(30, STOPS))):
             order.append(name)
             out += batch.ids
         return out
@@ -132,7 +132,7 @@ async def test_a_long_prompt_is_read_between_the_steps_of_others(monkeypatch: py
 
     async def one(name: str, ids: list[int], count: int) -> list[int]:
         out: list[int] = []
-        async for batch in used.generate(ids, GREEDY, AnswerLimits(count, STOPS)):
+        async for batch in used.generate(GenerationRequest(ids, GREEDY, AnswerLimits(count, STOPS))):
             order.append(name)
             out += batch.ids
             if name == "a" and len(out) == 10:
@@ -155,7 +155,8 @@ async def test_a_constraint_shares_the_device_with_others(monkeypatch: pytest.Mo
 
     async def one(name: str, ids: list[int], sampling: Sampling, constraint: Any = None) -> list[int]:
         out: list[int] = []
-        async for batch in used.generate(ids, sampling, AnswerLimits(40, STOPS), constraint=constraint):
+        request = GenerationRequest(ids, sampling, AnswerLimits(40, STOPS), constraint)
+        async for batch in used.generate(request):
             order.append(name)
             out += batch.ids
         return out
@@ -175,7 +176,7 @@ async def test_requests_that_come_and_are_closed_at_any_time_disturb_no_other() 
         await asyncio.sleep(0.03 * dice.random())
         count = dice.randint(0, 60)
         out: list[int] = []
-        stream = used.generate(ids, GREEDY, AnswerLimits(60, STOPS))
+        stream = used.generate(GenerationRequest(ids, GREEDY, AnswerLimits(60, STOPS)))
         while len(out) < count and (batch := await anext(stream, None)) is not None:
             out += batch.ids
         await stream.aclose()
@@ -270,7 +271,7 @@ async def test_fifty_mixed_requests(may_grow: bool) -> None:
 
     async def closed(number: int) -> None:
         await asyncio.sleep(0.1 * dice.random())
-        stream = used.generate([*prefix, number], GREEDY, AnswerLimits(40, STOPS))
+        stream = used.generate(GenerationRequest([*prefix, number], GREEDY, AnswerLimits(40, STOPS)))
         for _ in range(dice.randrange(9)):
             await anext(stream, None)
         await stream.aclose()

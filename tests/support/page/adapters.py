@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from py_engine.engine import Engine
-from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.plan.lists import BATCH_FORWARD, GREEDY, each
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import evaluate
@@ -15,8 +15,8 @@ Scales = list[float]
 async def _answer(engine: Engine, prompt: list[int], scales: Scales, count: int) -> tuple[list[int], int]:
     """A greedy answer, and how many tokens of the prompt were cached."""
     stats = GenerationStats()
-    batches = engine.generate(prompt, Sampling(temperature=0), AnswerLimits(count), stats=stats, scales=scales)
-    return [token async for batch in batches for token in batch.ids], stats.cached_tokens
+    request = GenerationRequest(prompt, Sampling(temperature=0), AnswerLimits(count), scales=scales)
+    return [token async for batch in engine.generate(request, stats) for token in batch.ids], stats.cached_tokens
 
 
 async def sets(engine: Engine, prompt: list[int], sets: dict[str, Scales], count: int) -> dict[str, Any]:

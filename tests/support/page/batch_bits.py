@@ -7,7 +7,7 @@ from typing import Any
 import js
 
 from py_engine.engine import Engine
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.lists import BATCH_FORWARD, PREFILL_END
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -127,8 +127,8 @@ async def texts(engine: Engine, tokens: int = 24) -> dict[str, Any]:
     prompts = [[(11 * i + 5 * k) % 200 for k in range(4 + 9 * i)] for i in range(len(KINDS))]
 
     async def one(which: int) -> list[int]:
-        limits = AnswerLimits(tokens)
-        return [i async for batch in engine.generate(prompts[which], KINDS[which], limits) for i in batch.ids]
+        request = GenerationRequest(prompts[which], KINDS[which], AnswerLimits(tokens))
+        return [i async for batch in engine.generate(request) for i in batch.ids]
 
     alone = []
     for which in range(len(KINDS)):
@@ -152,7 +152,8 @@ async def texts(engine: Engine, tokens: int = 24) -> dict[str, Any]:
         """A request that begins when another one ends, and ends in the midst of the seeded ones."""
         for _ in range(3):
             prompt = [dice.randrange(200) for _ in range(dice.randint(1, 30))]
-            stream = engine.generate(prompt, KINDS[number % 3] if number % 2 else GREEDY, AnswerLimits(40))
+            sampling = KINDS[number % 3] if number % 2 else GREEDY
+            stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(40)))
             left = dice.randint(1, tokens // 2)
             while left > 0 and (batch := await anext(stream, None)) is not None:
                 left -= len(batch.ids)

@@ -13,7 +13,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.shards import open_source
-from py_engine.generate.answer import AnswerLimits
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.gpu import gpu
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
@@ -66,9 +66,8 @@ async def collect(
     engine: Engine, ids: list[int], sampling: Sampling, count: int, stop: Collection[int] = ()
 ) -> list[int]:
     """All ids of an answer."""
-    return [
-        i async for batch in engine.generate(ids, sampling, AnswerLimits(count, frozenset(stop))) for i in batch.ids
-    ]
+    request = GenerationRequest(ids, sampling, AnswerLimits(count, frozenset(stop)))
+    return [i async for batch in engine.generate(request) for i in batch.ids]
 
 
 async def evaluate(engine: Engine, prompt: list[int]) -> Logits:
@@ -162,7 +161,7 @@ async def requests_in_a_row(engine: Engine) -> dict[str, Any]:
     first = await collect(engine, prompt, GREEDY, 24)
     sampled = [await collect(engine, prompt, warm, 24) for _ in range(2)]
     other = await collect(engine, prompt, Sampling(temperature=1, seed=8), 24)
-    stream = engine.generate([1, 2, 3, *prompt], warm, AnswerLimits(200))
+    stream = engine.generate(GenerationRequest([1, 2, 3, *prompt], warm, AnswerLimits(200)))
     taken = 0
     async for batch in stream:
         taken += len(batch.ids)

@@ -12,7 +12,7 @@ from pyodide.ffi import to_js
 
 from py_engine.engine import Engine
 from py_engine.generate import time_slices
-from py_engine.generate.answer import AnswerLimits, GenerationStats
+from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.gpu.step_times import StepTimes
 from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
@@ -87,7 +87,7 @@ async def generate_ahead(
     runner: Any = engine.runner
     measured, runner._times = runner._times, FixedTimes(steps)
     try:
-        stream = engine.generate(ids, sampling, AnswerLimits(count), constraint)
+        stream = engine.generate(GenerationRequest(ids, sampling, AnswerLimits(count), constraint))
         return [i async for batch in stream for i in batch.ids]
     finally:
         runner._times = measured
@@ -123,7 +123,8 @@ async def answers(engine: Engine) -> dict[str, Any]:
     stats = [GenerationStats() for _ in prompts]
 
     async def beside(ids: list[int], stat: GenerationStats) -> list[int]:
-        return [i async for batch in engine.generate(ids, shaped, AnswerLimits(12), stats=stat) for i in batch.ids]
+        request = GenerationRequest(ids, shaped, AnswerLimits(12))
+        return [i async for batch in engine.generate(request, stat) for i in batch.ids]
 
     out["beside"] = await asyncio.gather(*(beside(ids, stat) for ids, stat in zip(prompts, stats, strict=True)))
     out["cached"] = [stat.cached_tokens for stat in stats]
@@ -163,7 +164,8 @@ async def pages(engine: Engine) -> dict[str, Any]:
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:
     """(number of an answer's log-probabilities, their largest distance from those of the model's logits)."""
     rows: list[Any] = []
-    async for batch in engine.generate(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), AnswerLimits(40)):
+    request = GenerationRequest(prompt, Sampling(temperature=1.3, seed=5, logprobs=4), AnswerLimits(40))
+    async for batch in engine.generate(request):
         rows += batch.logprobs or []
     logits, shape = await engine.evaluate(prompt + answer)
     values = logits.to_py().tolist()
@@ -190,7 +192,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
     wants, shifted = [], []
     for steps in (3, 64):
         runner._times = FixedTimes(steps)
-        stream = engine.generate(prompt, warm, AnswerLimits(120, keep=4))
+        stream = engine.generate(GenerationRequest(prompt, warm, AnswerLimits(120, keep=4)))
         shifted.append([i async for batch in stream for i in batch.ids])
     dropped = engine.last.shifted_tokens
     for number in range(101):
@@ -200,7 +202,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
         ids = prompt[: dice.randint(1, 12)] + [dice.randrange(vocab) for _ in range(dice.randint(0, 12))]
         sampling = dice.choice([warm, shaped, biased])
         constraint = RandomConstraint(vocab, 0.7, True) if number % 5 == 0 else None
-        stream = engine.generate(ids, sampling, AnswerLimits(30), constraint)
+        stream = engine.generate(GenerationRequest(ids, sampling, AnswerLimits(30), constraint))
         for _ in range(dice.randint(0, 6)):
             if await anext(stream, None) is None:
                 break
