@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer
 from tests.support.llama_server import llama_server
 from tests.support.weather_tool import WEATHER_TOOL
-from tools.paths import STATIC
+from tools.paths import ROOT, STATIC
 from tools.serve import Server
 
 MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
@@ -101,3 +104,18 @@ def test_a_chat_longer_than_its_context_goes_on(page: Page) -> None:
     expect(page.locator("#thread .answer-error")).to_have_count(0)
     expect(page.locator("#thread .not-sent")).to_have_count(1)
     expect(last_answer(page).locator(".badge.away")).to_contain_text("llama")
+
+
+def test_the_bench_measures_it_beside_wisp(dist: Path, address: str) -> None:
+    tiny = ["--prompts", "16", "--tokens", "8", "--requests", "2", "--runs", "1", "--backend", "cpu"]
+    server = ["--server", address.removesuffix("/v1"), "--model", str(MODEL)]
+    command = [sys.executable, "-m", "bench.native", *server, *tiny]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert refused.returncode == 1
+    assert "bench.native: The server answered 401" in refused.stderr
+    command += ["--key", KEY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.rsplit(maxsplit=3) for line in done.stdout.splitlines()[4:]]
+    assert [what for what, *_ in rows] == ["prefill 16", "decode at 16", "2 requests"]
+    assert all(float(number.replace(",", "")) > 0 for _, *numbers in rows for number in numbers)
