@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 
 from py_engine.plan.pooling import NAMES
 from tests.support.engine_driver import floats, logits_of, run
+from tests.support.golden_ops import representatives
 from tests.support.tolerances import assert_close, assert_same_direction, same_ids
 from tools.goldens import GOLDEN, golden_models
 
@@ -28,28 +29,18 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 
 # SwiftShader compiles the kernels of every load again (Mesa's cache is lavapipe's), and numpy computes the same inside
 # and outside a browser. tests/kernels runs every kernel and every type on SwiftShader, too.
-SOME = {"swiftshader": {"llama.F32", "llama.Q4_K", "mixtral.F16"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
-# lavapipe runs nearly every architecture. Some llamas differ only in their type; of these it runs one per kind of type,
-# with Q4_K and Q6_K in the mix of Q4_K_M. WISP_ALL_GOLDENS=1 runs the others, too.
-KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4", "MXFP4_MOE"}
-# Architectures whose ops are those of others, or have cases in tests/kernels: tests/unit runs them on the CPU
-# engines, and WISP_ALL_GOLDENS=1 in a browser.
-ALIKE = {
-    *("jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid-moe", "qwen35moe", "qwen3next"),
-    *("baichuan", "baichuan-13b", "bailingmoe", "bitnet", "chatglm", "codeshell", "dbrx", "deepseek"),
-    *("deepseek2-joined", "deepseek2-lite", "dots1", "ernie4_5", "ernie4_5-moe", "exaone-moe", "exaone4"),
-    *("glm4moe", "hunyuan-moe", "internlm2", "jais", "jais2", "lfm2moe", "maincoder", "minicpm"),
-    *("minicpm3", "minimax-m2", "mistral3", "mistral4", "mpt", "nemotron", "openelm", "orion"),
-    *("pangu-embedded", "plm", "qwen", "qwen2vl", "qwen3vl", "qwen3vlmoe", "refact", "seed_oss"),
-    *("smallthinker", "starcoder", "xverse"),
-}
+SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
+# On lavapipe, as many models as have every op of all (golden_ops.py), and llama with one type of each kind; Q4_K_M has
+# Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
+KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
+EVERY_OP = {f"{path.parent.name}/{path.stem}" for path in representatives(tuple(GOLDEN / f"{m}.gguf" for m in MODELS))}
 
 
 def runs(model: str, way: str) -> bool:
     """Whether a golden runs in one of WAYS."""
+    name, _, kind = model.removeprefix("llama/").partition(".")
     if way == "lavapipe":
-        name, kind = model.rsplit("/", maxsplit=1)[-1].rsplit(".", maxsplit=1)
-        return "WISP_ALL_GOLDENS" in os.environ or (kind in KINDS and name not in ALIKE)
+        return "WISP_ALL_GOLDENS" in os.environ or model in EVERY_OP or (name == "llama" and kind in KINDS)
     return model.removeprefix("llama/") in SOME[way]
 
 

@@ -29,7 +29,7 @@ def test_kernels_around_the_cache_pass(
 ) -> None:
     page, capabilities = kernel_pages("lavapipe")
     device = replace(variants(capabilities)["f16 subgroups"], dot8=True, max_threads=256)
-    plan = make_plan(header(SHAPES["llama-3.1-8b"], MIX), device, PlanOptions(9216, 512, kv_type))
+    plan = make_plan(header(SHAPES["llama-3.2-1b"], MIX), device, PlanOptions(2048, 256, kv_type))
     made = list(cases(plan, device, LISTS, lambda shader: not around_the_cache(shader)))
     assert {case.ops[0].kernel for case in made} == {
         "attention", "attention_decode", "matvec", "matvec_small_batch"

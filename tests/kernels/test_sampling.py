@@ -4,6 +4,7 @@ Both must give the same token for every combination of parameters, the same shap
 A row of a small batch must give exactly what it gives alone.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -121,9 +122,7 @@ def check_token(bench: Bench, ops: Ops, sampling: Sampling) -> int:
     return token
 
 
-@pytest.mark.parametrize("vocab", [1, 5, 31, 257, 4096])
-@pytest.mark.parametrize("sampling", PLAIN, ids=range(len(PLAIN)))
-@pytest.mark.parametrize("bench", DEVICES, indirect=True)
+@in_turn("sampling, vocab", [*itertools.product(PLAIN, (1, 5, 31, 257, 4096))], DEVICES)
 def test_sample(bench: Bench, vocab: int, sampling: Sampling) -> None:
     sampling = within(sampling, vocab)
     check_token(bench, prepare(bench, normal(vocab, 0), sampling, 0), sampling)
