@@ -1,8 +1,8 @@
 """Products with what LoRA adapters add to them, applied on the fly: the model's matrices stay as they are.
 
 After y = W x follow two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and
-y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). A plan without adapters
-has neither. Control vectors are one addition each after a layer.
+y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). A list without
+adapters has neither (adapted_lists.py). Control vectors are one addition each after a layer.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Gate:
     activation: str
 
 
-def adapted(plan: Plan, weight: Weight) -> bool:
+def adapted(ops: OpList, weight: Weight) -> bool:
     """Whether adapters change products with a weight."""
-    return any(plan.adapters.of(tensor) for tensor, _, _ in weight.sources)
+    return any(ops.adapters.of(tensor) for tensor, _, _ in weight.sources)
 
 
 def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: bool = False) -> Epilogue | None:
@@ -60,7 +60,7 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
     """
     for product in stack:
         products.append(ops, product)
-    if not any(adapted(ops.plan, p.weight) for p in stack):
+    if not any(adapted(ops, p.weight) for p in stack):
         return None
     entries: list[Entry] = []
     h = _project(ops, stack, entries)  # now: a GPU may compute it beside the large products, which it does not need
@@ -86,7 +86,7 @@ def _project(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> Buf
         (tensor, pair.adapter): pair
         for p in stack
         for tensor, _, _ in p.weight.sources
-        for pair in ops.plan.adapters.of(tensor)
+        for pair in ops.adapters.of(tensor)
     }
     if any(tensor == EMBEDDINGS for tensor, _ in pairs):
         raise WispError(
@@ -112,7 +112,7 @@ def _project(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> Buf
     for p in stack:
         y = p.row0
         for tensor, first, rows in p.weight.sources:
-            for pair in ops.plan.adapters.of(tensor):
+            for pair in ops.adapters.of(tensor):
                 entries.append(Entry(pair, y, first, rows, columns[tensor, pair.adapter]))
             y += rows
     return h
@@ -166,7 +166,7 @@ class Part:
 
 def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bool) -> Part:
     """The matrix of entries of one type and rank, and what lib/low_rank.wgsl needs for it."""
-    pair, adapters = group[0].pair, ops.plan.adapters
+    pair, adapters = group[0].pair, ops.adapters
     sources = tuple((entry.pair.b.name, entry.first, entry.rows) for entry in group)
     weight = _weight(ops.plan, name, pair.b.type, sum(e.rows for e in group), pair.rank, sources)
     if len(weight.split(ops.device.max_binding)) > 1:
@@ -211,7 +211,7 @@ def _table(ops: OpList, data: bytes) -> Buffer:
 
 def scales(ops: OpList) -> Buffer:
     """The buffer of every sequence's scales."""
-    return ops.buffer(SCALES, (MAX_SEQUENCES, 2 * ops.plan.adapters.count), "f32", "state")
+    return ops.buffer(SCALES, (MAX_SEQUENCES, 2 * ops.adapters.count), "f32", "state")
 
 
 def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
@@ -219,7 +219,7 @@ def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
     vector = _weight(ops.plan, direction.tensor, Q.F32, 1, direction.width, ((direction.tensor, 0, 1),))
     ops.add(
         "add_direction",
-        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.plan.adapters.count} | ops.state_params,
+        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.adapters.count} | ops.state_params,
         {"adapter": direction.adapter},
         {"state": ops.state, "direction": vector, "scales": scales(ops), "x": x},
         -(-x.shape[1] // (4 * THREADS)),

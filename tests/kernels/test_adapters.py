@@ -36,6 +36,7 @@ def begin(bench: Bench, setup: Setup) -> Ops:
     """A list with the scales of three adapters for every sequence."""
     ops = bench.begin(setup)
     bench.plan.adapters.defaults[:] = [1.0] * 3
+    ops.adapters = bench.plan.adapters
     scales = np.full((MAX_SEQUENCES, 3, 2), np.nan, np.float32)
     for seq, given in SCALES.items():
         scales[seq, :, 0], scales[seq, :, 1] = given, (0, FIRST, 0)
