@@ -103,6 +103,20 @@ def test_a_plan_has_its_lists_also_as_without_adapters() -> None:
     assert all(further[name] != bare.lists.get(plain(name)) for name in further), "lists that differ"
 
 
+def test_adapters_take_one_dispatch_more_for_each_product(tmp_path: Path) -> None:
+    """Four adapters for all matrices of a layer's four products, of one token and of several."""
+    header, adapters = cpu_models.header("llama/llama.Q4_0"), [tmp_path / f"{i}.gguf" for i in range(4)]
+    matrices = {n: t.shape for n, t in header.tensors.items() if n.startswith("blk.") and len(t.shape) == 2}
+    for path in adapters:
+        write_adapter(path, "llama", 1.0, {n: pair(rows, cols, 16) for n, (cols, rows) in matrices.items()})
+    found = ModelFiles.read(GOLDEN / "llama" / "llama.Q4_0.gguf", adapters)
+    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True)
+    plan = planner.make_plan(header, gpu, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
+    layers = header.arch("block_count")
+    for name in (DECODE, SMALL_BATCH):
+        assert len(plan.lists[adapted(name)]) == len(plan.lists[name]) + 4 * layers, name
+
+
 def test_lists_with_adapters_share_the_memory_of_those_without() -> None:
     bare, plan = (cpu_models.load(BASE, 64, adapters=given).plan for given in ([], files(LLAMA)[1]))
     more = {name for name in plan.buffers.keys() - bare.buffers.keys() if plan.buffers[name].pool == "activations"}
