@@ -26,6 +26,7 @@ from py_engine.plan.shared import MAX_SEQUENCES, THREADS
 
 SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES, 2 * adapters): Adapters.pack()
 MOST_TOKENS = 8  # of a workgroup of add_low_rank.wgsl
+MAX_HELD = 4096  # bytes of h, scales and entries that lib/low_rank.wgsl holds in a workgroup's memory
 MOST_GROUPS = 96  # groups of 32 columns of all entries of one dispatch: what a workgroup's memory holds
 
 
@@ -198,6 +199,8 @@ def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bo
     params: dict[str, int | float | str] = {"QUANT": weight.layout.fragment, "COLS": pair.rank}
     params |= {"ENTRIES": len(merged), "ADAPTERS": adapters.count}
     params |= {"TM": tokens, "LAST": int(last)}
+    held = 4 * h.shape[-1] + 8 * MAX_SEQUENCES * adapters.count + len(data)
+    params["PRELOAD"] = h.shape[-1] if tokens == 1 and held <= MAX_HELD else 0
     bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": _table(ops, data), "scales": scales(ops), "h": h}
     return Part(Epilogue("low_rank", params, {"h_stride": h.shape[-1]}, bindings), first, end)
 

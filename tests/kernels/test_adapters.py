@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 
@@ -208,13 +207,14 @@ def test_directions(bench: Bench, places: tuple[tuple[int, int], ...], batch: in
     assert not np.array_equal(host[x.name][0, :36], before[0, :36])
 
 
-@pytest.mark.parametrize("bench", ["swiftshader: f32"], indirect=True)
-def test_many_adapters_take_several_dispatches(bench: Bench) -> None:
-    """More of them than a workgroup's memory holds."""
-    ops, count = begin(bench, Setup(batch=9, n=7, pos=5, seq=0)), 100
+@in_turn("places", [(), PLACES])
+def test_many_adapters_take_several_dispatches(bench: Bench, places: tuple[tuple[int, int], ...]) -> None:
+    """More of them than a workgroup's memory holds. A small batch does not load all scales first."""
+    n, count = len(places) or 7, 100
+    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH if places else 9, n=n, pos=5, seq=0, places=places))
     bench.plan.adapters.defaults[:] = [1.0] * count
     scales = np.zeros((MAX_SEQUENCES, count, 2), np.float32)
-    scales[0, ::7, 0] = 1
+    scales[[0, 5], ::7, 0] = 1
     bench.data["lora_scales"] = scales.reshape(MAX_SEQUENCES, 2 * count)
     x = ops.rows("x", 64)
     bench.fill(x)
@@ -224,5 +224,6 @@ def test_many_adapters_take_several_dispatches(bench: Bench) -> None:
     y = ops.project("y", x, weight, None)
     gather_sources(bench)
     gpu, host = bench.run(ops)
-    check(bench, gpu[y.name][:7, :65], host[y.name][:7, :65])
+    check(bench, gpu[y.name][:n, :65], host[y.name][:n, :65])
     assert sum(op.kernel == "add_low_rank" for op in ops.ops) == 2
+    assert {op.params["PRELOAD"] for op in ops.ops if op.kernel == "add_low_rank"} == {0}
