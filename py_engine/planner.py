@@ -22,6 +22,9 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
     verify(a sampler)   one sequence: accept the draft up to the first token that differs from its sample; draft again
 
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
+
+A model with LoRA adapters or control vectors has these lists twice: as if it had none, and as adapted(a list above),
+where that differs. adapted_lists.py picks.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ from py_engine.models.config import Config
 from py_engine.models.missing import NEEDS
 from py_engine.models.projectors import families
 from py_engine.plan import low_rank, media, sampler_ops
-from py_engine.plan.adapters import EMBEDDINGS, Adapters
+from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
@@ -89,11 +92,12 @@ from py_engine.plan.lists import (
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
+    plain,
 )
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
 from py_engine.plan.pages import PAGE, shift_index
-from py_engine.plan.plan import Plan
+from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.states import make_states
@@ -270,41 +274,87 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
     }
-    ropes = [tables[spec] for spec in cfg.ropes]
+    parts = _Parts(header, model, cfg, weights, device, [tables[spec] for spec in cfg.ropes], caches)
+    _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
+    if options.adapters.count:
+        _add_adapted_lists(parts, plan, options)
+    return plan
 
-    x = model.build(cfg, weights, prefill, ropes, caches)
-    plan.lists[PACKED] = packed(plan, prefill.ops)
-    plan.embedding = embedding.add_lists(cfg, header, weights, plan, device, x)
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a model's lists are made from."""
+
+    header: Header
+    model: Architecture[Any]
+    cfg: Any
+    weights: Weights
+    device: Device
+    ropes: list[Rope]
+    caches: list[Cache]
+
+    def layers(self, ops: Ops) -> Buffer:
+        """Append the layers; return the last hidden state."""
+        return self.model.build(self.cfg, self.weights, ops, self.ropes, self.caches)
+
+    def output(self, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
+        """Append the head of a model that generates text; return the logits."""
+        return _decoder(self.header).output(self.cfg, self.weights, ops, x, all_tokens=all_tokens)
+
+
+def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) -> None:
+    """Add all lists to the plan, with what these adapters add."""
+
+    def ops_of(name: str, batch: int, state_per_token: bool = False) -> Ops:
+        return Ops(plan, name, batch, parts.device, state_per_token, adapters)
+
+    cfg, prefill = parts.cfg, ops_of(PREFILL, plan.batch)
+    x = parts.layers(prefill)
+    plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
+    plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
     if not cfg.causal:
         plan.lazy.add(PREFILL)
-        low_rank.check_used(plan)
-        return plan
-    head = _decoder(header)
-    if options.media_width:
-        if plan.adapters.of(EMBEDDINGS):
-            raise WispError(
-                f"An adapter that changes {EMBEDDINGS} cannot be applied beside a projector. Load one of the two.",
-                "unsupported_adapter",
-                param="lora",
-            )
-        deep = natural(header, "n_deepstack_layers")
-        media.add_list(prefill, prefill.layer_ends[:deep], options.media_width, cfg.embedding_length)
+        return
+    if media_width:
+        deep = natural(parts.header, "n_deepstack_layers")
+        media.add_list(prefill, prefill.layer_ends[:deep], media_width, cfg.embedding_length)
     plan.lazy |= {name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE) or name.startswith("pool.")}
-    head.output(cfg, weights, Ops(plan, LAST_LOGITS, 1, device), x)
-    head.output(cfg, weights, Ops(plan, ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch), device), x, all_tokens=True)
+    parts.output(ops_of(LAST_LOGITS, 1), x)
+    parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
 
-    decode = Ops(plan, DECODE, 1, device)
-    x = model.build(cfg, weights, decode, ropes, caches)
-    logits = head.output(cfg, weights, decode, x)
-    sampler_ops.add_lists(plan, device, logits)
-    small_batch = Ops(plan, SMALL_BATCH, MAX_SMALL_BATCH, device, state_per_token=True)
-    x = model.build(cfg, weights, small_batch, ropes, caches)
-    head.output(cfg, weights, Ops(plan, SMALL_BATCH_LAST_LOGITS, 1, device), x)
-    all_logits = Ops(plan, SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, device, state_per_token=True)
-    sampler_ops.add_batch_lists(plan, device, head.output(cfg, weights, all_logits, x))
+    decode = ops_of(DECODE, 1)
+    logits = parts.output(decode, parts.layers(decode))
+    small_batch = ops_of(SMALL_BATCH, MAX_SMALL_BATCH, True)
+    x = parts.layers(small_batch)
+    parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
+    batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
     plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
+    if not adapters.count:  # the samplers know nothing of adapters
+        sampler_ops.add_lists(plan, parts.device, logits)
+        sampler_ops.add_batch_lists(plan, parts.device, batch_logits)
+
+
+def _add_adapted_lists(parts: _Parts, plan: Plan, options: PlanOptions) -> None:
+    """Add the lists with adapters that differ from those without.
+
+    Those that are compiled with the model are lazy only if requests have no adapters by default.
+    """
+    adapters = options.adapters
+    if options.media_width and adapters.of(EMBEDDINGS):
+        raise WispError(
+            f"An adapter that changes {EMBEDDINGS} cannot be applied beside a projector. Load one of the two.",
+            "unsupported_adapter",
+            param="lora",
+        )
+    before = set(plan.lists)
+    _add_lists(parts, plan, options.media_width, adapters)
     low_rank.check_used(plan)
-    return plan
+    for name in set(plan.lists) - before:
+        if plan.lists[name] == plan.lists[plain(name)]:
+            del plan.lists[name]
+        elif plain(name) in plan.lazy or not any(adapters.defaults):
+            plan.lazy.add(name)
+    plan.lazy &= plan.lists.keys()
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:

@@ -94,7 +94,10 @@ class Runner(Protocol):
         """
 
     def set_scales(self, seq: int, scales: bytes) -> None:
-        """Set a sequence's scales of the plan's adapters (Adapters.pack)."""
+        """Set a sequence's scales of the plan's adapters (Adapters.pack).
+
+        Whatever lists the other calls name, those with adapters run where a sequence has any (adapted_lists.py).
+        """
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
@@ -106,11 +109,11 @@ class Runner(Protocol):
         position - position, of later tokens without media (M-RoPE); None: as it is.
         """
 
-    async def prepare(self, lists: Sequence[str]) -> None:
-        """Compile lists, so that they can run."""
+    async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
+        """Compile lists, so that they can run: those with adapters if one of `sequences` has any."""
 
-    def prepared(self, lists: Sequence[str]) -> bool:
-        """Whether lists can run now. If not, start compiling them."""
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
+        """Whether lists can run now for these sequences. If not, start compiling them."""
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
         """The lists of one step of these sequences, which configure() has set."""

@@ -57,12 +57,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var sum${part}_${k} = 0.0;
 #endfor
   for (var e = 0u; e < ENTRIES; e++) {
-    let at = column + ${part}u * p.rows - entries[e].y; // wraps around below the entry's first row
-    if (used[e] == 0u || at >= entries[e].rows) {
+    let entry = entry_at(e);
+    let at = column + ${part}u * p.rows - entry.y; // wraps around below the entry's first row
+    if (used[e] == 0u || at >= entry.rows) {
       continue;
     }
     for (var g = 0u; g < W_GROUPS; g++) {
-      let w = w_group(entries[e].b + at, g);
+      let w = w_group(entry.b + at, g);
 #for k in TM
       {
         let x0 = (${k}u * ENTRIES + e) * SIZE + g * 8u;

@@ -5,12 +5,14 @@
 // rows, so it loads x once for all of them. One dispatch also fuses:
 //   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
 //   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
+//   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
 //             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
 // experts.wgsl uses the same code for the chosen experts' matrices.
 #param DOT8
 #param LAST // 1: x has a row per token, and the last one is multiplied; 0: x has one row
 #param EXPERTS // of a mixture, see experts.wgsl; 0: W is one matrix
+#param BESIDE // workgroups that compute A x beside W x; 0: none
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param AHEAD // units of weights that a thread has in flight for each row
@@ -37,6 +39,9 @@ const SLOTS = R; // sums of a thread: one per row
 const SLOTS = R + NORM; // and the sum of squares
 #endif
 #include "lib/row_sums.wgsl"
+#if BESIDE
+#include "lib/low_rank_input.wgsl"
+#endif
 
 fn result(slot: u32, scale: f32, row: u32, choice: u32) -> f32 {
   let sum = sum_get(slot % R, slot / R) * scale;
@@ -81,7 +86,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   let x0 = wid.z * X_GROUPS * 8u;
   let y0 = (wid.z * wgs.y + wid.y) * p.y_stride + p.row0;
 #else
-  let base = (wid.y * wgs.x + wid.x) * RT;
+  let base = (wid.y * wgs.x + wid.x - BESIDE) * RT;
   const choice = 0u;
 #if LAST
   let x0 = (count() - 1u) * W_GROUPS * 8u;
@@ -89,6 +94,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   const x0 = 0u; // a constant: after a load of the state, all other loads would wait for it
 #endif
   let y0 = p.row0;
+#endif
+#if BESIDE
+  if (wid.x < BESIDE) {
+    low_rank_input(wid.x, x0, 0u, t);
+    return;
+  }
 #endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((base + 4u * t) / 4u, 0u); // early: the loads overlap with the product

@@ -3,6 +3,7 @@
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
+#param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -34,6 +35,9 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 
 const SLOTS = (R + NORM) * BATCH; // sums of a thread: its rows for each token, then a sum of squares per token
 #include "lib/row_sums.wgsl"
+#if BESIDE
+#include "lib/low_rank_input.wgsl"
+#endif
 
 fn scale_of(m: u32) -> f32 {
 #if NORM
@@ -60,8 +64,17 @@ fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
   let tk = t % TK;
   let tr = t / TK;
-  let base = (wid.y * wgs.x + wid.x) * RT;
+  let base = (wid.y * wgs.x + wid.x - BESIDE) * RT;
   let n = min(count(), BATCH);
+#if BESIDE
+  if (wid.x < BESIDE) {
+    let m = wid.x % BATCH;
+    if (m < n) {
+      low_rank_input(wid.x / BATCH, m * W_GROUPS * 8u, m, t);
+    }
+    return;
+  }
+#endif
   // One variable per sum: an array would be in slow memory where the compiler does not unroll.
 #for m in BATCH
 #for r in R

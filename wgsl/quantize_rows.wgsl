@@ -1,11 +1,13 @@
 // xq[m] = x[m], or x[m] * norm, rounded to signed bytes, for the integer products of matvec_small_batch.wgsl. Groups of 32
 // share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
-// Grid (groups * LANES / WG, tokens): LANES threads per group.
+// BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
+// Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
 #param WG // threads of matvec.wgsl: its sum of squares is added in this order
 #param SG
+#param BESIDE
 
 struct Params {
   eps: f32,
@@ -32,6 +34,10 @@ const LANES = 4u; // threads of a group
 const LANES = 1u;
 #endif
 const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
+#if BESIDE
+const W_GROUPS = GROUPS;
+#include "lib/low_rank_input.wgsl"
+#endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -40,6 +46,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
   let x0 = m * GROUPS * 8u;
+#if BESIDE
+  if (wid.x < BESIDE) {
+    low_rank_input(wid.x, x0, m, t);
+    return;
+  }
+#endif
 #if NORM
   var squares = 0.0;
   for (var pass_ = 0u; pass_ < (GROUPS * LANES + WG - 1u) / WG; pass_++) {
@@ -52,11 +64,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
   }
   squares = workgroup_sum(squares, t);
-  if (wid.x == 0u && t == 0u) {
+  if (wid.x == BESIDE && t == 0u) {
     x_scale[m] = inverseSqrt(squares / f32(COLS) + p.eps);
   }
 #endif
-  let i = wid.x * WG + t;
+  let i = (wid.x - BESIDE) * WG + t;
   let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
   let g = min(i / LANES, GROUPS - 1u);
   let first = g * 8u + i % LANES * VECS_PER_THREAD;

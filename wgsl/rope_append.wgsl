@@ -28,6 +28,8 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_index) t: u32) {
   let quad = id.x;
   let m = id.y;
+  let rotation = rope_rotation(quad, m); // early: its loads do not wait for what adapters add
+  let row = stored_row(m);
 #if LOW_RANK
   low_rank_load(m, t);
   workgroupBarrier();
@@ -43,5 +45,5 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
 #if LOW_RANK
   v += vec4f(low_rank_at(rows.x), low_rank_at(rows.x + 1u), low_rank_at(rows.y), low_rank_at(rows.y + 1u));
 #endif
-  rope_store(quad, v, rope_rotation(quad, m), stored_row(m), y0);
+  rope_store(quad, v, rotation, row, y0);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import gated
+from py_engine.cpu.numerics import gated, inverse_rms, rows_times
 
 
 def add_low_rank(c: Call) -> None:
@@ -15,6 +15,17 @@ def add_low_rank(c: Call) -> None:
     if gates:
         cols = c.consts["rows"]
         c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], y[: c.n, :cols], y[: c.n, cols : 2 * cols])
+
+
+def low_rank_input(c: Call, x: Array) -> None:
+    """h = A x for rows of x, or of its norm, where an op computes it: lib/low_rank_input.wgsl."""
+    if not c.params.get("BESIDE"):
+        return
+    scale: Array | np.float32 = np.float32(1)
+    if c.params["NORM"]:
+        scale = inverse_rms(x, c.consts["eps"])
+        x = x * c["norm"][0]
+    c["h"][: len(x), : c.params["A_ROWS"]] = rows_times(x, c["lora_a"]) * scale
 
 
 def low_rank(c: Call, y: Array) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_engine.cpu.adapters import add_direction, add_low_rank
+from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input
 from py_engine.cpu.attention import (
     attention,
     attention_combine,
@@ -27,7 +27,7 @@ from py_engine.cpu.latent import (
     latent_append,
     latent_expansion,
 )
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, xielu
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.plan.shared import FIRST_MEDIA_ID
@@ -138,6 +138,7 @@ def round_to_bytes(x: Array) -> Array:
 
 def matvec(c: Call) -> None:
     x = c["x"][c.n - 1 : c.n, : c.params["COLS"]]
+    low_rank_input(c, x)
     _products(c, x, c["y"].reshape(1, -1), round_to_bytes if c.params["DOT8"] else None)
 
 
@@ -148,18 +149,16 @@ def matvec_small_batch(c: Call) -> None:
         scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]
         x = (levels * scale).reshape(c.n, -1)
         factor = c["x_scale"][: c.n, None] if c.params["SCALED"] else np.float32(1)
-        _epilogue(c, _biased(c, _rows_times(x, c["w"]) * factor), c["y"][: c.n])
+        _epilogue(c, _biased(c, rows_times(x, c["w"]) * factor), c["y"][: c.n])
     else:
-        _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n])
-
-
-def _rows_times(x: Array, w: Array) -> Array:
-    """x W^T, a row at a time: products of several rows at once may add in another order than those of one."""
-    return np.concatenate([x[m : m + 1] @ w.T for m in range(len(x))])
+        x = c["x"][: c.n, : c.params["COLS"]]
+        low_rank_input(c, x)
+        _products(c, x, c["y"][: c.n])
 
 
 def quantize_rows(c: Call) -> None:
     x = c["x"][: c.n, : c.params["COLS"]]
+    low_rank_input(c, x)
     if c.params["NORM"]:
         c["x_scale"][: c.n] = inverse_rms(x, c.consts["eps"])[:, 0]
         x = x * c["norm"][0]
@@ -188,7 +187,7 @@ def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] 
         x = x * c["norm"][0]
     if rounding is not None:
         x = rounding(x)
-    _epilogue(c, _biased(c, _rows_times(x, c["w"]) * scale), out)
+    _epilogue(c, _biased(c, rows_times(x, c["w"]) * scale), out)
 
 
 def _epilogue(c: Call, y: Array, out: Array) -> None:

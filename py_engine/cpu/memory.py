@@ -35,7 +35,8 @@ class Memory:
         self.prepared = self.allocate(max((_prepared_bytes(op) for op in _ops(plan)), default=0))
         self.rows = self.allocate(max((_fused_bytes(op) for op in _ops(plan)), default=0))
         self.calls = self.allocate(2 * OP_BYTES * sum(len(ops) for ops in plan.lists.values()))
-        self._matrices = {_matrix(op).name for op in _ops(plan) if "w" in op.bindings}
+        matrices = (op.bindings.get(name) for op in _ops(plan) for name in ("w", "lora_a"))
+        self._matrices = {weight.name for weight in matrices if isinstance(weight, Weight)}
         slots, sizes = plan.slots()
         places = [self.allocate(size) for size in sizes]
         self._buffers = {

@@ -7,10 +7,24 @@ from collections.abc import Mapping
 from py_engine.cpu.attention_calls import rope
 from py_engine.cpu.call_layouts import ACTIVATIONS
 from py_engine.cpu.calls import Calls, Prepared, matrix_of, state_of, stride_of
-from py_engine.plan.plan import Buffer, Op
+from py_engine.plan.plan import Buffer, Op, Weight
+
+
+def _beside(m: Calls, op: Op, last: int) -> None:
+    """What a product's dispatch computes beside it (products.Beside)."""
+    w = op.bindings["lora_a"]
+    assert isinstance(w, Weight)
+    x = m.prepare(op, w, last=last)
+    m.add(
+        "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, add=0, bias=0, y=m.address(op, "h"),
+        y_stride=op.params["H_STRIDE"],
+    )  # fmt: skip
 
 
 def _product(m: Calls, op: Op, *, last: int) -> None:
+    if op.params.get("BESIDE"):
+        _beside(m, op, last)
     w, epilogue = matrix_of(op), op.params["EPILOGUE"]
     x = m.prepare(op, w, last=last)
     fused = epilogue in ("qkv", "gated")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
@@ -59,6 +60,7 @@ class CpuRunner:
         self._times: dict[tuple[int, bool], float] = {}
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
+        self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._pending = False  # the newest token has not gone through the layers
         self._paused = 0.0  # when the thread last had a pause
@@ -104,6 +106,7 @@ class CpuRunner:
         self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
 
     def set_scales(self, seq: int, scales: bytes) -> None:
+        self._adapted.set(seq, scales)
         self._run_in_order(lambda: self._cpu.write(SCALES, scales, seq * len(scales)))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
@@ -119,12 +122,12 @@ class CpuRunner:
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
-        return [*before, *after]
+        return self._adapted.lists([*before, *after], sequences)
 
-    async def prepare(self, lists: Sequence[str]) -> None:
+    async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         pass
 
-    def prepared(self, lists: Sequence[str]) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         return True
 
     def feed(
@@ -135,7 +138,7 @@ class CpuRunner:
             self._cpu.set_media(seq, shift, media)
             if SMALL_BATCH in lists:
                 self._set_states([Row(seq, position + i) for i in range(len(ids))])
-            self._cpu.feed(position, ids, lists, seq)
+            self._cpu.feed(position, ids, self._adapted.lists(lists, [seq]), seq)
             return [self._read(Row(seq, position + len(ids) - 1), 1)]
 
         if read:
@@ -258,13 +261,14 @@ class CpuRunner:
 
     def step(self, count: int, eager: bool = False) -> int:
         lists = samplers([self._samplings[self._row.seq]], self._row.seq in self._masked)
+        forward = self._adapted.lists([DECODE], [self._row.seq])
         for _ in range(count):
-            self._run([DECODE, *lists] if self._pending else lists)
+            self._run([*forward, *lists] if self._pending else lists)
             self._pending = True
         self._held.append((count, int(self._states()[0, 2])))
         self._left -= count
         if eager and self._left:  # the context may end here
-            self._run([DECODE])
+            self._run(forward)
             self._pending = False
         return count
 
@@ -299,7 +303,7 @@ class CpuRunner:
         return self._cpu.buffers[name][:n, :width].copy()
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
-        self._packed.append((batch, list(lists), seq))
+        self._packed.append((batch, self._adapted.lists(lists, [seq]), seq))
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         fed, self._packed = self._packed, []

@@ -14,6 +14,7 @@ from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.cpu.token_reader import TokenReader
+from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
@@ -66,6 +67,7 @@ class WasmRunner:
         self._rules = Rules(plan.n_vocab)
         self._in_flight: deque[Submit] = deque()
         self._times: dict[tuple[int, bool], float] = {}  # kind -> milliseconds of a step, or of a prompt token
+        self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
         self._resampled = 0
@@ -165,6 +167,7 @@ class WasmRunner:
 
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
+        self._adapted.set(seq, scales)
         self._write(SCALES, scales, seq * len(scales))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
@@ -177,16 +180,16 @@ class WasmRunner:
 
     # -- submits
 
-    async def prepare(self, lists: Sequence[str]) -> None:
+    async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         """All lists are prepared: lowering takes milliseconds."""
 
-    def prepared(self, lists: Sequence[str]) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         return True
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
-        return [*before, *after]
+        return self._adapted.lists([*before, *after], sequences)
 
     def _run(self, lists: Sequence[str], times: int = 1, *, exact: bool = False) -> None:
         self._check()
@@ -212,7 +215,7 @@ class WasmRunner:
         self.set_tokens(seq, position, ids)
         small = SMALL_BATCH in lists
         self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
-        self._run(lists, exact=ALL_LOGITS in lists)
+        self._run(self._adapted.lists(lists, [seq]), exact=ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit((0, False), len(ids), regions, parse)
@@ -307,18 +310,19 @@ class WasmRunner:
         held = self._held
         assert held is not None
         lists = samplers([self._samplings[held.row.seq]], held.row.seq in self._masked)
+        forward = self._adapted.lists([DECODE], [held.row.seq])
         count = min(count, held.left, MAX_STEPS)
         first = 0 if held.sampled else 1
         if first:
             self._run(lists)
         if count > first:
-            self._run([DECODE, *lists], count - first)
+            self._run([*forward, *lists], count - first)
         regions, parse = self._tokens.of([held.row], count)
         state = Region(self._memory.buffer("state"), 4 * STATE_WORDS)
         self._submit((1, False), count, [state, *regions], parse)
         held.row, held.left, held.sampled = Row(held.row.seq, held.row.position + count), held.left - count, True
         if eager and held.left:  # the context may end here
-            self._run([DECODE])
+            self._run(forward)
             held.sampled = False
         return count
 

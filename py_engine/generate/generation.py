@@ -24,7 +24,7 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
-from py_engine.plan.lists import MEDIA
+from py_engine.plan.lists import DECODE, MEDIA, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
 
@@ -101,8 +101,8 @@ class Generation:
             if self.prefixes is not None:
                 cache, root = self.sequences.cache, sequence.root
                 await self.prefixes.restore(answer.ids, cache, self.runner, answer.exact, root)
-            if answer.media:
-                await self.runner.prepare([MEDIA])
+            prompt = [MEDIA] if answer.media else []
+            await self.runner.prepare([*PREFILL_END, DECODE, *prompt], [sequence.number])
             while not answer.done:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
@@ -223,9 +223,9 @@ class Generation:
         """
         media = media or PromptMedia()
         await media.encode(ids, 0)
-        await self.runner.prepare([*lists, MEDIA] if media else lists)
         async with self.sequences.acquire() as sequence:
             self.set_scales(sequence, self.scales, ids)
+            await self.runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
             if self.plan.generates:
                 await self.sequences.wait_for_pages(sequence, len(ids))
             at = 0

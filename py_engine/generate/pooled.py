@@ -51,13 +51,13 @@ async def _rows(
     """The rows of `unread`, then of the groups. `unread` is updated: what was taken and whose rows were not read."""
     runner, size = generation.runner, generation.plan.batch
     lists = [PACKED, EMBED, pool(what.pooling)]
-    await runner.prepare([*lists, *what.after])
     known = [part for group in unread for part in _cut(group, size)]  # a GPU that came back may have smaller batches
     unread.clear()
     unread.extend(known)
     waiting = deque[Awaitable[Any]]()  # the results of the first parts of `unread`
     async with generation.sequences.acquire() as sequence:
         generation.set_scales(sequence, generation.scales)
+        await runner.prepare([*lists, *what.after], [sequence.number])
         while True:
             if len(waiting) == len(unread):
                 unread.extend(_cut(next(groups, []), size))

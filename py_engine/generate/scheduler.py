@@ -336,7 +336,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
     short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
-    small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END)
+    small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
     count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
         count = min(count, answer.prompted - at)

@@ -15,6 +15,7 @@ from py_engine.errors import WispError
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
 from py_engine.gpu.step_times import StepTimes
+from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
 from py_engine.plan.low_rank import SCALES
@@ -75,6 +76,7 @@ class GpuRunner:
         self.numpy, self.threads = False, 0
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(self.plan.n_vocab)
+        self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
@@ -141,6 +143,7 @@ class GpuRunner:
 
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
+        self._adapted.set(seq, scales)
         self.gpu.write(SCALES, scales, seq * len(scales))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
@@ -167,13 +170,14 @@ class GpuRunner:
             self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
-        self.gpu.feed(position, ids, lists, seq, read, logprobs >= 0)
+        self.gpu.feed(position, ids, self._adapted.lists(lists, [seq]), seq, read, logprobs >= 0)
 
-    async def prepare(self, lists: Sequence[str]) -> None:
+    async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         self._check()
-        await self._awaited(self.gpu.compile(names=lists))
+        await self._awaited(self.gpu.compile(names=self._adapted.lists(lists, sequences)))
 
-    def prepared(self, lists: Sequence[str]) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
+        lists = self._adapted.lists(lists, sequences)
         missing = set(lists) - self.gpu.recorded - self._preparing
         if missing:
             self._preparing |= missing
@@ -189,7 +193,7 @@ class GpuRunner:
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
-        return [*before, *after]
+        return self._adapted.lists([*before, *after], sequences)
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()
@@ -285,11 +289,12 @@ class GpuRunner:
         count = min(count, held.left, MAX_STEPS)
         submit = Submit(1, count, logprobs=(sampling.logprobs,))
         self._in_flight.append(submit)
-        first = [DECODE, *lists] if held.sampled else lists
-        self.gpu.decode([held.row], count, [DECODE, *lists], with_rows=submit.scored, first=first)
+        forward = self._adapted.lists([DECODE], [seq])
+        first = [*forward, *lists] if held.sampled else lists
+        self.gpu.decode([held.row], count, [*forward, *lists], with_rows=submit.scored, first=first)
         held.row, held.left, held.sampled = Row(seq, held.row.position + count), held.left - count, True
         if eager and held.left:  # the context may end here
-            self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js([DECODE]))
+            self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js(forward))
             held.sampled = False
         return count
 
@@ -311,7 +316,7 @@ class GpuRunner:
         self._in_flight.clear()
         seq = self._held.row.seq
         self._held = HeldSequence(Row(seq, position - 1), count)
-        self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js([DECODE]))
+        self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js(self._adapted.lists([DECODE], [seq])))
 
     def max_lookahead(self) -> int:
         if self.plan.recurrent:  # only the newest token can be computed again
@@ -334,7 +339,7 @@ class GpuRunner:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
-        self.gpu.feed_packed(batch, lists, seq)
+        self.gpu.feed_packed(batch, self._adapted.lists(lists, [seq]), seq)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()

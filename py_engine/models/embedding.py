@@ -10,16 +10,23 @@ from py_engine.files.gguf_header import Header
 from py_engine.models.config import Config
 from py_engine.models.decoder import normed
 from py_engine.plan import lists
-from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, Projection
-from py_engine.plan.plan import Buffer, Embedding, Plan, Weight
+from py_engine.plan.plan import Buffer, Embedding, Weight
 from py_engine.plan.pooling import NAMES, normalize, pool
 from py_engine.plan.weights import Weights
 
 
-def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Device, x: Buffer) -> Embedding:
-    """Append the lists EMBED, from the hidden states x to embeddings, one per pooling, and NORMALIZE."""
-    ops = Ops(plan, lists.EMBED, plan.batch, device)
+def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -> Embedding:
+    """Append the lists EMBED, from the hidden states x to embeddings, one per pooling, and NORMALIZE.
+
+    `layers`: of the list that computes x. The lists apply its adapters.
+    """
+    plan = layers.plan
+
+    def ops_of(name: str) -> Ops:
+        return Ops(plan, name, plan.batch, layers.device, adapters=layers.adapters)
+
+    ops = ops_of(lists.EMBED)
     h, norm = normed(cfg, w, ops, x, cfg.output_norm)
     if norm:
         h = ops.rms_norm("normed", h, norm, cfg.eps)
@@ -30,9 +37,9 @@ def add_lists(cfg: Config, header: Header, w: Weights, plan: Plan, device: Devic
             rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.optional_vector((name + ".bias", n)))
             width = n
     for kind in NAMES[1:4]:
-        pool(Ops(plan, lists.pool(kind), plan.batch, device), rows, kind, "pooled")
-    normalize(Ops(plan, lists.NORMALIZE, plan.batch, device), plan.buffers["pooled"], width)
-    labels = _add_head(cfg, w, Ops(plan, lists.pool("rank"), plan.batch, device), h)
+        pool(ops_of(lists.pool(kind)), rows, kind, "pooled")
+    normalize(ops_of(lists.NORMALIZE), plan.buffers["pooled"], width)
+    labels = _add_head(cfg, w, ops_of(lists.pool("rank")), h)
     return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
 
 

@@ -88,6 +88,9 @@ class Adapters:
         return next((at for at in starts if found[at : at + size] == invocation), NEVER)
 
 
+NO_ADAPTERS = Adapters()
+
+
 def read_adapters(model: Header, headers: Sequence[Header], options: Sequence[AdapterOptions]) -> Adapters:
     """Check adapters against the model. `headers`: with prefixed names; `options`: of each.
 

@@ -4,6 +4,7 @@ Directives, each on a line of its own:
 
     #param NAME            a required parameter; becomes `const NAME` (u32 or f32), or plain text if it is a string
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
+    #include "file.wgsl" with a=b c=d   with these names for its own, so that a kernel may include two alike
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
     #for i in EXPR / #endfor    repeat the lines between with ${i} = 0 ... EXPR - 1, or, for "A, B", with A ... B - 1.
                                 Arrays stay in registers only if the loop over them is certainly unrolled.
@@ -12,7 +13,8 @@ Directives, each on a line of its own:
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
 the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1; HALVES (1: the weights
 are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE
-and TURNS (lib/rope.wgsl), LOW_RANK (rope_append.wgsl), SUMS32 (matmul.wgsl), NOPE (lib/attention_inputs.wgsl) and
+and TURNS (lib/rope.wgsl), LOW_RANK (rope_append.wgsl), BESIDE
+(lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl), NOPE (lib/attention_inputs.wgsl) and
 CACHED (lib/matmul_inputs.wgsl) default to 0.
 """
 
@@ -40,6 +42,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
         "WHOLE_MEDIA",
         "MROPE",
         "LOW_RANK",
+        "BESIDE",
         "SUMS32",
         "TURNS",
         "AFTER",
@@ -176,8 +179,13 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
                 if not isinstance(value := values[param], str):
                     out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
         elif word == "#include":
-            path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), rest.strip('"'))
-            _expand(path, values, used, out)
+            quoted, _, names = rest.partition(" with ")
+            path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), quoted.strip().strip('"'))
+            included: list[str] = []
+            _expand(path, values, used, included)
+            for old, new in (pair.split("=") for pair in names.split()):
+                included = [re.sub(rf"\b{old}\b", new, text) for text in included]
+            out += included
         else:
             out.append(line)
 

@@ -21,6 +21,7 @@ MASKED_SAMPLE = "masked_sample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
 NORMALIZE = "normalize"  # scales pooled embeddings to length 1
+ADAPTED = ".adapted"
 
 
 def each(sampler: str) -> str:
@@ -31,6 +32,16 @@ def each(sampler: str) -> str:
 def verify(sampler: str) -> str:
     """The list that verifies a draft by the tokens that `sampler` samples."""
     return f"{sampler}_verify"
+
+
+def adapted(name: str) -> str:
+    """The list that computes what `name` does, with what adapters add. A plan has it where the two differ."""
+    return name + ADAPTED
+
+
+def plain(name: str) -> str:
+    """The list without adapters."""
+    return name.removesuffix(ADAPTED)
 
 
 def pool(pooling: str) -> str:

@@ -1,8 +1,9 @@
 """Products with what LoRA adapters add to them, applied on the fly: the model's matrices stay as they are.
 
-After y = W x follow two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and
-y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). A plan without adapters
-has neither. Control vectors are one addition each after a layer.
+With y = W x come two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and after it
+y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). In small batches the first
+step is part of the dispatch that multiplies, or rounds, the same x. Lists without adapters have neither
+(adapted_lists.py). Control vectors are one addition each after a layer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gguf.constants import GGMLQuantizationType as Q
@@ -20,11 +21,12 @@ from py_engine.plan import products, quants
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
-from py_engine.plan.products import Epilogue, Product
+from py_engine.plan.products import Beside, Epilogue, Product
 from py_engine.plan.shared import MAX_SEQUENCES, THREADS
 
 SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES, 2 * adapters): Adapters.pack()
 MOST_TOKENS = 8  # of a workgroup of add_low_rank.wgsl
+MAX_HELD = 4096  # bytes of h, scales and entries that lib/low_rank.wgsl holds in a workgroup's memory
 MOST_GROUPS = 96  # groups of 32 columns of all entries of one dispatch: what a workgroup's memory holds
 
 
@@ -48,9 +50,9 @@ class Gate:
     activation: str
 
 
-def adapted(plan: Plan, weight: Weight) -> bool:
+def adapted(ops: OpList, weight: Weight) -> bool:
     """Whether adapters change products with a weight."""
-    return any(plan.adapters.of(tensor) for tensor, _, _ in weight.sources)
+    return any(ops.adapters.of(tensor) for tensor, _, _ in weight.sources)
 
 
 def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: bool = False) -> Epilogue | None:
@@ -58,12 +60,13 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
 
     `hold`: return what a kernel with lib/low_rank.wgsl needs to add the last part itself; None if there is none.
     """
-    for product in stack:
-        products.append(ops, product)
-    if not any(adapted(ops.plan, p.weight) for p in stack):
+    if not any(adapted(ops, p.weight) for p in stack):
+        for product in stack:
+            products.append(ops, product)
         return None
     entries: list[Entry] = []
-    h = _project(ops, stack, entries)  # now: a GPU may compute it beside the large products, which it does not need
+    h, projections = _projections(ops, stack, entries)
+    _multiply(ops, stack, projections)
     name, last = "+".join(p.weight.name for p in stack), _only_last(ops, stack[0].x)
     groups = list(_dispatches(entries, ops.device.max_binding))
     parts = [_part(ops, h, group, f"{name}.lora_b.{i}", last=last) for i, group in enumerate(groups)]
@@ -80,13 +83,27 @@ def _only_last(ops: OpList, x: Buffer) -> bool:
     return ops.batch == 1 and x.shape[0] > 1
 
 
-def _project(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> Buffer:
-    """Append h = A x for all adapters of a stack; find the entries of the second step."""
+def _multiply(ops: OpList, stack: Sequence[Product], projections: Sequence[Product]) -> None:
+    """Append the products of a stack, and h = A x: in the first product's dispatch where that has place for it."""
+    first, *others = projections
+    if products.has_place_beside(ops, stack[0], first.weight):
+        stack = [replace(stack[0], beside=Beside(first.weight, first.y)), *stack[1:]]
+        projections = others
+    for product in stack:
+        products.append(ops, product)
+    precise, ops.precise = ops.precise, True  # an error in h is one in all of B h; the product is small
+    for product in projections:
+        products.append(ops, product)
+    ops.precise = precise
+
+
+def _projections(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> tuple[Buffer, list[Product]]:
+    """h and the products h = A x of a stack, one for each type of A; find the entries of the second step."""
     pairs = {
         (tensor, pair.adapter): pair
         for p in stack
         for tensor, _, _ in p.weight.sources
-        for pair in ops.plan.adapters.of(tensor)
+        for pair in ops.adapters.of(tensor)
     }
     if any(tensor == EMBEDDINGS for tensor, _ in pairs):
         raise WispError(
@@ -101,21 +118,20 @@ def _project(ops: OpList, stack: Sequence[Product], entries: list[Entry]) -> Buf
         columns[key] = at
         at += pair.rank
     h, x, at = ops.rows("lora", at), stack[0].x, 0
-    precise, ops.precise = ops.precise, True  # an error in h is one in all of B h; the product is small
+    found: list[Product] = []
     for number, (type, run) in enumerate(groupby(ordered, key=lambda item: item[1].a.type)):
         sources = tuple((pair.a.name, 0, pair.rank) for _, pair in run)
         rows, name = sum(rows for _, _, rows in sources), "+".join(p.weight.name for p in stack)
         weight = _weight(ops.plan, f"{name}.lora_a.{number}", type, rows, stack[0].weight.cols, sources)
-        products.append(ops, Product(x, weight, h, row0=at, norm=stack[0].norm, eps=stack[0].eps))
+        found.append(Product(x, weight, h, row0=at, norm=stack[0].norm, eps=stack[0].eps))
         at += rows
-    ops.precise = precise
     for p in stack:
         y = p.row0
         for tensor, first, rows in p.weight.sources:
-            for pair in ops.plan.adapters.of(tensor):
+            for pair in ops.adapters.of(tensor):
                 entries.append(Entry(pair, y, first, rows, columns[tensor, pair.adapter]))
             y += rows
-    return h
+    return h, found
 
 
 def _weight(plan: Plan, name: str, type: Q, rows: int, cols: int, sources: tuple[tuple[str, int, int], ...]) -> Weight:
@@ -166,7 +182,7 @@ class Part:
 
 def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bool) -> Part:
     """The matrix of entries of one type and rank, and what lib/low_rank.wgsl needs for it."""
-    pair, adapters = group[0].pair, ops.plan.adapters
+    pair, adapters = group[0].pair, ops.adapters
     sources = tuple((entry.pair.b.name, entry.first, entry.rows) for entry in group)
     weight = _weight(ops.plan, name, pair.b.type, sum(e.rows for e in group), pair.rank, sources)
     if len(weight.split(ops.device.max_binding)) > 1:
@@ -183,6 +199,8 @@ def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bo
     params: dict[str, int | float | str] = {"QUANT": weight.layout.fragment, "COLS": pair.rank}
     params |= {"ENTRIES": len(merged), "ADAPTERS": adapters.count}
     params |= {"TM": tokens, "LAST": int(last)}
+    held = 4 * h.shape[-1] + 8 * MAX_SEQUENCES * adapters.count + len(data)
+    params["PRELOAD"] = h.shape[-1] if tokens == 1 and held <= MAX_HELD else 0
     bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": _table(ops, data), "scales": scales(ops), "h": h}
     return Part(Epilogue("low_rank", params, {"h_stride": h.shape[-1]}, bindings), first, end)
 
@@ -211,7 +229,7 @@ def _table(ops: OpList, data: bytes) -> Buffer:
 
 def scales(ops: OpList) -> Buffer:
     """The buffer of every sequence's scales."""
-    return ops.buffer(SCALES, (MAX_SEQUENCES, 2 * ops.plan.adapters.count), "f32", "state")
+    return ops.buffer(SCALES, (MAX_SEQUENCES, 2 * ops.adapters.count), "f32", "state")
 
 
 def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
@@ -219,7 +237,7 @@ def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
     vector = _weight(ops.plan, direction.tensor, Q.F32, 1, direction.width, ((direction.tensor, 0, 1),))
     ops.add(
         "add_direction",
-        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.plan.adapters.count} | ops.state_params,
+        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.adapters.count} | ops.state_params,
         {"adapter": direction.adapter},
         {"state": ops.state, "direction": vector, "scales": scales(ops), "x": x},
         -(-x.shape[1] // (4 * THREADS)),

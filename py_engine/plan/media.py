@@ -47,7 +47,7 @@ class MediaBatch:
 
 
 def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int) -> None:
-    """Add the list MEDIA to the plan of PREFILL's `ops`.
+    """Add the list MEDIA to the plan of PREFILL's `ops`, with its adapters.
 
     `layers`: the index of the op after each of the layers that have a part of their own, and the hidden state. `width`:
     values of an embedding.
@@ -71,8 +71,8 @@ def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int
             found.append(_add_part(ops, x, media, part * n_embd, n_embd))
         if op is not None:
             found.append(_with_media(op, params, media))
-    plan.lists[MEDIA] = found
-    plan.lazy.add(MEDIA)
+    plan.lists[ops.list_of(MEDIA)] = found
+    plan.lazy.add(ops.list_of(MEDIA))
     plan.media_width = width
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from py_engine.plan import quants
+from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import adapted
 from py_engine.plan.pages import state_words
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import MAX_SEQUENCES
@@ -19,21 +21,29 @@ def pad(cols: int) -> int:
 
 
 class OpList:
-    """A builder that appends ops to `plan.lists[name]`, for batches of at most `batch` tokens.
+    """A builder that appends ops to a list of a plan, for batches of at most `batch` tokens.
 
     `state_per_token`: every token has its own State, so that a small batch may hold tokens of several sequences.
+    `adapters`: those that the list applies. With any, the list is adapted(name), which has the buffers of `name`.
     """
 
-    def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
-        self.plan, self.batch, self.device = plan, batch, device
+    def __init__(
+        self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False,
+        adapters: Adapters = NO_ADAPTERS,
+    ) -> None:  # fmt: skip
+        self.plan, self.batch, self.device, self.adapters = plan, batch, device, adapters
         self.name, self.state_params = name, {"STATE_PER_TOKEN": int(state_per_token)}
         self.small_batch = batch == 1 or state_per_token
         # of activations that only products read: those of many tokens multiply in f16 where the device has it
         self.input_dtype = "f16" if device.f16 and not self.small_batch else "f32"
         self.precise = False  # products of f16 are summed in f32, also where f16 is faster
-        self.ops: list[Op] = plan.lists.setdefault(name, [])
+        self.ops: list[Op] = plan.lists.setdefault(self.list_of(name), [])
         self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page, plan.batch),), "u32", "state")
         self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")
+
+    def list_of(self, name: str) -> str:
+        """The name of a list that applies this builder's adapters."""
+        return adapted(name) if self.adapters.count else name
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str = "f32", pool: str = "activations") -> Buffer:
         """Return the plan's buffer of this name; create it if it is new."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from py_engine.plan import attention, low_rank, products, quants, tiles
+from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
@@ -64,14 +65,17 @@ class Xielu:
 class Ops(OpList):
     """A builder that lowers a model's layers to the ops of one list."""
 
-    def __init__(self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False) -> None:
-        super().__init__(plan, name, batch, device, state_per_token)
+    def __init__(
+        self, plan: Plan, name: str, batch: int, device: Device, state_per_token: bool = False,
+        adapters: Adapters = NO_ADAPTERS,
+    ) -> None:  # fmt: skip
+        super().__init__(plan, name, batch, device, state_per_token, adapters)
         self._staged: Cache | None = None  # attention reads its newest keys and values as f32
         self.layer_ends: list[tuple[int, Buffer]] = []  # the index of the op after each layer, and the hidden state
 
     def end_layer(self, x: Buffer) -> None:
         """Record that x is the hidden state after a layer. Control vectors add to it."""
-        for direction in self.plan.adapters.directions.get(len(self.layer_ends), ()):
+        for direction in self.adapters.directions.get(len(self.layer_ends), ()):
             low_rank.add_direction(self, x, direction)
         self.layer_ends.append((len(self.ops), x))
 
@@ -98,7 +102,7 @@ class Ops(OpList):
                 PerToken(),
             )
         if row == "token":
-            for pair in self.plan.adapters.of(table.name):
+            for pair in self.adapters.of(table.name):
                 h = self.embed(low_rank.embedding_table(self.plan, pair), scale, name=f"lora_embd.{pair.adapter}")
                 low_rank.add_embedding(self, x, h, pair)
         return x
@@ -272,7 +276,7 @@ class Ops(OpList):
         """Whether one dispatch can do the whole projection: a small batch, all rows in one binding, no adapters."""
         stack = projection.stack
         whole = self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
-        return whole and not low_rank.adapted(self.plan, stack[0])
+        return whole and not low_rank.adapted(self, stack[0])
 
     def _in_one_binding(self, weight: Weight) -> bool:
         return len(weight.split(self.device.max_binding)) == 1
@@ -286,7 +290,7 @@ class Ops(OpList):
         if self._fusible(projection):
             products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
             return y
-        if any(low_rank.adapted(self.plan, weight) for weight in projection.stack):
+        if any(low_rank.adapted(self, weight) for weight in projection.stack):
             self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)

@@ -15,7 +15,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from py_engine.plan import quants
 from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
-from py_engine.plan.lists import DECODE, MEDIA, PACKED
+from py_engine.plan.lists import DECODE, MEDIA, PACKED, plain
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -159,14 +159,14 @@ class Plan:
         """Assign memory to the activations: buffer name -> slot, and the bytes of each slot.
 
         Two buffers share a slot if their lifetimes do not overlap in any list. Buffers of one op never share, so that
-        no kernel reads what it writes. A buffer used by several lists is live throughout. Greedy: the largest buffer
-        first, each into the first slot that is free over its lifetime. An encoder's stages follow each other: they
-        count as one list.
+        no kernel reads what it writes. A buffer used by several lists is live throughout; a list with adapters and the
+        same without count as one. Greedy: the largest buffer first, each into the first slot that is free over its
+        lifetime. An encoder's stages follow each other: they count as one list.
         """
         lives: dict[str, list[Span]] = {}
         places = self._stage_places()
         for name, ops in self.lists.items():
-            if name in (PACKED, MEDIA):  # the buffers of PREFILL, in the same order
+            if plain(name) in (PACKED, MEDIA):  # the buffers of PREFILL, in the same order
                 continue
             chain, begin = places.get(name, (name, 0))
             for i, op in enumerate(ops, begin):
@@ -178,7 +178,7 @@ class Plan:
                         else:
                             spans.append((chain, i, i))
         for spans in lives.values():
-            if len(spans) > 1:
+            if len({plain(name) for name, _, _ in spans}) > 1:
                 spans[:] = [("", 0, 0)]
         assigned: dict[str, int] = {}
         occupied: list[list[Span]] = []

@@ -13,7 +13,6 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
 QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
-MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,29 @@ class Epilogue:
     bindings: Mapping[str, Buffer | Weight] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """h = x A^T, or of the norm of x, in a product's dispatch."""
+
+    weight: Weight
+    h: Buffer
+
+    def params(self, workgroups: int) -> dict[str, int | str]:
+        """The #params of lib/low_rank_input.wgsl. `workgroups`: that compute it."""
+        return {
+            "BESIDE": workgroups, "A_QUANT": self.weight.layout.fragment, "A_ROWS": self.weight.rows,
+            "A_LANES": tiles.LOW_RANK_LANES, "H_STRIDE": self.h.shape[-1],
+        }  # fmt: skip
+
+    def bindings(self) -> dict[str, Buffer | Weight]:
+        """What it reads and writes besides x."""
+        return {"lora_a": self.weight, "h": self.h}
+
+    def workgroups(self, threads: int) -> int:
+        """Workgroups of `threads` threads that compute one token's h."""
+        return -(-self.weight.rows * tiles.LOW_RANK_LANES // threads)
+
+
 STORE, ADD = Epilogue("store"), Epilogue("add")
 
 
@@ -34,6 +56,7 @@ class Product:
     """y[:, row0 : row0 + rows] = epilogue(x W^T + bias[row0:]).
 
     `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
+    `beside`: what else is computed of x or its norm, where has_place_beside().
     """
 
     x: Buffer
@@ -44,31 +67,44 @@ class Product:
     row0: int = 0
     norm: Weight | None = None
     eps: float = 0.0
+    beside: Beside | None = None
+
+
+def has_place_beside(ops: OpList, product: Product, weight: Weight) -> bool:
+    """Whether a small matrix can be multiplied beside a product: in a small batch, with both of its kernels."""
+    first = product.weight.split(ops.device.max_binding)[0][1]
+    floats = list(weight.layout.planes) == ["w_qs"] and not weight.layout.dot8
+    return ops.small_batch and floats and tiles.has_place_beside(ops.device, first)
 
 
 def append(ops: OpList, product: Product) -> None:
     """Append the product, in as many parts as the binding limit requires."""
     for first, part in product.weight.split(ops.device.max_binding):
         lower = matvec if ops.small_batch else _matmul
-        lower(ops, replace(product, weight=part, row0=product.row0 + first))
+        beside = None if first else product.beside
+        lower(ops, replace(product, weight=part, row0=product.row0 + first, beside=beside))
 
 
 def matvec(ops: OpList, p: Product) -> None:
     """Append the product of one token, or of a small batch. The matrix must fit into one binding."""
-    weight, norm = p.weight, p.norm
+    weight, norm, beside = p.weight, p.norm, p.beside
     vectors: dict[str, Buffer | Weight] = {"x": p.x}
     dot8 = tiles.dot8(ops.device, weight)
     tile = tiles.matvec(ops.device, weight, dot8)
-    variant: dict[str, int] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
+    variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     if ops.batch > 1:
         kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8)}
         if dot8:
-            vectors, norm = _quantized(ops, p, tile["TK"] * tile["TR"]), None
+            vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
             variant["SCALED"] = int(p.norm is not None)
         tile = tiles.matvec_small_batch(ops.device, weight, dot8)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
     workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
+    if beside:
+        first = beside.workgroups(tile["TK"] * tile["TR"]) * (ops.batch if kernel == "matvec_small_batch" else 1)
+        variant, vectors = variant | beside.params(first), vectors | beside.bindings()
+        workgroups += first
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
@@ -78,13 +114,17 @@ def matvec(ops: OpList, p: Product) -> None:
         | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
         | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings),
-        *((workgroups,) if workgroups <= MAX_WORKGROUPS else (MAX_WORKGROUPS, -(-workgroups // MAX_WORKGROUPS))),
+        *(
+            (workgroups,) if workgroups <= tiles.MAX_WORKGROUPS
+            else (tiles.MAX_WORKGROUPS, -(-workgroups // tiles.MAX_WORKGROUPS))
+        ),
     )  # fmt: skip
 
 
 def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weight]:
     """Append the rounding of x, multiplied with the norm, to bytes; return what matvec_small_batch.wgsl binds.
 
+    What is computed beside the product is computed beside this: here, x is at hand as floats.
     `threads`: of a workgroup of matvec.wgsl. Matrices of several types in a stack follow each other: they share the
     rounded x, if they have as many threads.
     """
@@ -98,12 +138,24 @@ def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weig
     bindings = {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {})
     lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
     threads = _rounding_threads(ops.device.subgroup, groups * lanes, threads) if p.norm else QUANTIZE_THREADS
-    params = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
-    same = [op for op in ops.ops[-2:-1] if (op.bindings, op.params) == (bindings, params)]
-    if same and ops.ops[-1].bindings["y"] is p.y:
+    params: dict[str, int | str] = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
+    same = [op for op in ops.ops[-2:-1] if _includes(op.bindings, bindings) and _includes(op.params, params)]
+    if same and ops.ops[-1].bindings["y"] is p.y and not p.beside:
         return quantized
-    ops.add("quantize_rows", params, {"eps": p.eps}, bindings, -(-groups * lanes // threads), PerToken())
+    workgroups = -(-groups * lanes // threads)
+    if p.beside:
+        first = p.beside.workgroups(threads)
+        params, bindings, workgroups = (
+            params | p.beside.params(first),
+            bindings | p.beside.bindings(),
+            workgroups + first,
+        )
+    ops.add("quantize_rows", params, {"eps": p.eps}, bindings, workgroups, PerToken())
     return quantized
+
+
+def _includes(whole: Mapping[str, object], part: Mapping[str, object]) -> bool:
+    return all(whole.get(name) == value for name, value in part.items())
 
 
 def _rounding_threads(subgroup: int, working: int, threads: int) -> int:

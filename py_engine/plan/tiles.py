@@ -19,12 +19,30 @@ WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6
 MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
 MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
+MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
+LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
 def matvec_key(weight: Weight) -> str:
     """The key in Device.tiles of a matrix's tile (in bytes, TK, TR, R, AHEAD)."""
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def has_place_beside(device: Device, weight: Weight) -> bool:
+    """Whether workgroups of both kernels that multiply with a matrix can compute lib/low_rank_input.wgsl.
+
+    They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and a grid of one dimension.
+    """
+    in_bytes = dot8(device, weight)
+    one = matvec(device, weight, in_bytes)
+    several = matvec_small_batch(device, weight, in_bytes)
+    threads = one["TK"] * one["TR"]
+    sums = 8 * threads // min(LOW_RANK_LANES, max(1, device.subgroup))
+    used = _workgroup_bytes(device, weight, in_bytes, (one["TK"], one["TR"], one["R"])) + sums
+    rows = min(tile["TR"] * tile["R"] for tile in (one, several))
+    fits = used <= device.max_workgroup_storage and weight.rows <= MAX_WORKGROUPS // 2 * rows
+    return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
 
 
 def attention_key(n_ctx: int, head_dim: int, group: int) -> str:

@@ -38,6 +38,25 @@ def test_logits(
 
 
 @pytest.mark.lavapipe
+@pytest.mark.parametrize(
+    ("case", "model", "variant"),
+    [
+        ("lora-llama.Q4_K_M", "llama/llama.Q4_K_M", HARDWARE),
+        ("lora-gemma3.Q8_0", "gemma/gemma3.Q8_0", {"f16": False, "subgroup": 0}),
+    ],
+)
+def test_logits_beside_adapters(
+    engine_pages: Callable[[str | None], Page], case: str, model: str, variant: dict[str, Any]
+) -> None:
+    """A sequence without adapters runs other lists alone than beside one that has some."""
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 17}
+    urls = [f"/repo/tests/golden/{model}.gguf"]
+    urls += [f"/repo/tests/golden/lora/{case}.{part}.gguf" for part in "abc"]
+    out = run(engine_pages("lavapipe"), urls, "batch_bits.logits", **options, variant=variant, tune=False)
+    assert out == {"rows": 30, "different": 0, "worst": 0}
+
+
+@pytest.mark.lavapipe
 @pytest.mark.parametrize("model", ["llama/llama.Q4_0", "gemma/gemma3.Q8_0"])
 def test_seeded_texts(engine_pages: Callable[[str | None], Page], model: str) -> None:
     """Alone, and among requests that come and go in mid-answer."""

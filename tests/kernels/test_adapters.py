@@ -1,7 +1,8 @@
 """What adapters add to products and hidden states: GPU against numpy, with awkward ranks, types and rows."""
 
+from dataclasses import replace
+
 import numpy as np
-import pytest
 from gguf.constants import GGMLQuantizationType as Q
 from gguf.quants import quantize
 
@@ -13,6 +14,7 @@ from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.quantised import matrix
 from tests.support.kernels.variants import VARIANTS, in_pairs, in_turn
 
 PLACES = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # (position, sequence); three consecutive tokens among others
@@ -36,6 +38,7 @@ def begin(bench: Bench, setup: Setup) -> Ops:
     """A list with the scales of three adapters for every sequence."""
     ops = bench.begin(setup)
     bench.plan.adapters.defaults[:] = [1.0] * 3
+    ops.adapters = bench.plan.adapters
     scales = np.full((MAX_SEQUENCES, 3, 2), np.nan, np.float32)
     for seq, given in SCALES.items():
         scales[seq, :, 0], scales[seq, :, 1] = given, (0, FIRST, 0)
@@ -79,6 +82,52 @@ def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: 
     check(bench, gpu[y.name][:n, : sum(rows)], host[y.name][:n, : sum(rows)])
     assert np.isnan(gpu[y.name][n:]).all()
     assert sum(op.kernel == "add_low_rank" for op in ops.ops) == 2
+
+
+@in_turn(
+    "type, dot8, rank, cols",
+    [
+        *((Q.F16, False, rank, cols) for rank, cols in ((1, 2048), (3, 1056), (257, 1030))),
+        *((Q.Q4_0, True, rank, 1056) for rank in (31, 33)),
+        (Q.Q4_K, True, 255, 1280),
+    ],
+)
+def test_first_matrices_beside_a_product(bench: Bench, type: Q, dot8: bool, rank: int, cols: int) -> None:
+    """A x in the dispatch that reads x: for each token of a small batch what it gets alone, bit by bit."""
+    bench = Bench(bench.page, replace(bench.device, dot8=dot8))
+    batch, kernels = _beside(bench, type, rank, cols, np.arange(len(PLACES)))
+    assert kernels == [*["quantize_rows"] * dot8, "matvec_small_batch", "add_low_rank"] * 2
+    for m in (0, 3):
+        alone, kernels = _beside(bench, type, rank, cols, np.array([m]))
+        assert kernels == ["matvec", "add_low_rank"] * 2
+        for got, want in zip(batch, alone, strict=True):
+            assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
+
+
+def _beside(bench: Bench, type: Q, rank: int, cols: int, tokens: np.ndarray) -> tuple[list[np.ndarray], list[str]]:
+    """Products of some tokens of a batch with an adapted matrix, one added, one of the norm; and the kernels."""
+    places, rows = [PLACES[m] for m in tokens], 300
+    one = Setup(batch=1, n=1, pos=places[0][0], seq=places[0][1])
+    ops = begin(bench, one if len(places) == 1 else Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places))
+    bench.random = np.random.default_rng(1)  # the same numbers for any batch
+    weight = bench.weight("w", type, rows, cols) if type is Q.F16 else matrix(bench, type, "w", rows, cols, tame=True)
+    norm = bench.vector("norm", cols)
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        values = bench.random.standard_normal((len(PLACES), b.shape[1])).astype(np.float32)
+        values[:, cols if b is x else rows :] = np.nan
+        bench.data[b.name] = np.resize(values[tokens], b.shape)
+    weight = replace(weight, sources=(("w", 0, rows),))
+    pair(bench, 0, "w", rows, cols, rank, (Q.F16, Q.F16))
+    pair(bench, 1, "w", rows, cols, rank, (Q.F16, Q.F16))
+    ops.linear(x, weight, None, y)
+    z = ops.normed_stack("z", x, Projection([weight], None, norm, EPS))
+    gather_sources(bench)
+    gpu, host = bench.run(ops)
+    limit = None if type is Q.F16 else 1e-3  # a level of a rounded x may differ
+    for b in (y, z):
+        check(bench, gpu[b.name][: len(places), :rows], host[b.name][: len(places), :rows], limit)
+    return [gpu[b.name][: len(places), :rows] for b in (y, z)], [op.kernel for op in ops.ops]
 
 
 @in_turn("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())], VARIANTS[1:])
@@ -158,13 +207,14 @@ def test_directions(bench: Bench, places: tuple[tuple[int, int], ...], batch: in
     assert not np.array_equal(host[x.name][0, :36], before[0, :36])
 
 
-@pytest.mark.parametrize("bench", ["swiftshader: f32"], indirect=True)
-def test_many_adapters_take_several_dispatches(bench: Bench) -> None:
-    """More of them than a workgroup's memory holds."""
-    ops, count = begin(bench, Setup(batch=9, n=7, pos=5, seq=0)), 100
+@in_turn("places", [(), PLACES])
+def test_many_adapters_take_several_dispatches(bench: Bench, places: tuple[tuple[int, int], ...]) -> None:
+    """More of them than a workgroup's memory holds. A small batch does not load all scales first."""
+    n, count = len(places) or 7, 100
+    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH if places else 9, n=n, pos=5, seq=0, places=places))
     bench.plan.adapters.defaults[:] = [1.0] * count
     scales = np.zeros((MAX_SEQUENCES, count, 2), np.float32)
-    scales[0, ::7, 0] = 1
+    scales[[0, 5], ::7, 0] = 1
     bench.data["lora_scales"] = scales.reshape(MAX_SEQUENCES, 2 * count)
     x = ops.rows("x", 64)
     bench.fill(x)
@@ -174,5 +224,6 @@ def test_many_adapters_take_several_dispatches(bench: Bench) -> None:
     y = ops.project("y", x, weight, None)
     gather_sources(bench)
     gpu, host = bench.run(ops)
-    check(bench, gpu[y.name][:7, :65], host[y.name][:7, :65])
+    check(bench, gpu[y.name][:n, :65], host[y.name][:n, :65])
     assert sum(op.kernel == "add_low_rank" for op in ops.ops) == 2
+    assert {op.params["PRELOAD"] for op in ops.ops if op.kernel == "add_low_rank"} == {0}

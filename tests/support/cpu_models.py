@@ -9,6 +9,7 @@ from py_engine import planner
 from py_engine.cpu import executor as cpu
 from py_engine.files.gguf_header import Header, parse
 from py_engine.models.common import rope_factors
+from py_engine.options import AdapterOptions
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, PREFILL
 from py_engine.plan.pages import PAGE
@@ -27,9 +28,10 @@ def load(
     page: int = PAGE,
     media_width: int = 0,
     adapters: Sequence[Path] = (),
+    scales: Sequence[float] = (),
 ) -> cpu.Cpu:
-    """The numpy executor of a file's plan."""
-    files = ModelFiles.read(path, adapters)
+    """The numpy executor of a file's plan. `scales`: the adapters' defaults."""
+    files = ModelFiles.read(path, adapters, [AdapterOptions(scale=scale) for scale in scales])
     header = files.parts.header
 
     def raw(tensor: str, first: int, rows: int) -> bytes:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from py_engine import planner
+from py_engine.cpu.executor import Cpu
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.options import AdapterOptions
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
+from py_engine.plan.lists import ADAPTED, DECODE, LAST_LOGITS, PREFILL, SMALL_BATCH, adapted, plain
 from py_engine.plan.sampling import Sampling
 from tests.golden.make.adapters import write_adapter, write_control_vector
 from tests.support import cpu_models, wasm_engines
@@ -92,12 +93,86 @@ async def test_scale_zero_is_the_model_without_adapters(load: Load) -> None:
     assert await answer(with_adapters, prompt, OFF, 30) == await answer(without, prompt, None, 30)
 
 
-def test_a_plan_without_adapters_has_none_of_their_ops() -> None:
-    plain, adapted = (cpu_models.load(BASE, 64, adapters=given).plan for given in ([], files(LLAMA)[1]))
-    kernels = [{op.kernel for ops in plan.lists.values() for op in ops} for plan in (plain, adapted)]
-    assert kernels[1] - kernels[0] >= {"add_low_rank", "add_direction"}
-    assert not {"lora_scales"} & plain.buffers.keys()
-    assert all(len(adapted.lists[name]) > len(plain.lists[name]) for name in (DECODE, PREFILL, SMALL_BATCH))
+def test_a_plan_has_its_lists_also_as_without_adapters() -> None:
+    bare, plan = (cpu_models.load(BASE, 64, adapters=given).plan for given in ([], files(LLAMA)[1]))
+    assert not {"lora_scales"} & bare.buffers.keys()
+    assert {name: plan.lists[name] for name in bare.lists} == bare.lists
+    further = {name: plan.lists[name] for name in plan.lists.keys() - bare.lists.keys()}
+    assert {op.kernel for ops in further.values() for op in ops} >= {"add_low_rank", "add_direction"}
+    assert all(len(further[adapted(name)]) > len(bare.lists[name]) for name in (DECODE, PREFILL, SMALL_BATCH))
+    assert all(further[name] != bare.lists.get(plain(name)) for name in further), "lists that differ"
+
+
+def test_adapters_take_one_dispatch_more_for_each_product(tmp_path: Path) -> None:
+    """Four adapters for all matrices of a layer's four products, of one token and of several."""
+    header, adapters = cpu_models.header("llama/llama.Q4_0"), [tmp_path / f"{i}.gguf" for i in range(4)]
+    matrices = {n: t.shape for n, t in header.tensors.items() if n.startswith("blk.") and len(t.shape) == 2}
+    for path in adapters:
+        write_adapter(path, "llama", 1.0, {n: pair(rows, cols, 16) for n, (cols, rows) in matrices.items()})
+    found = ModelFiles.read(GOLDEN / "llama" / "llama.Q4_0.gguf", adapters)
+    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True)
+    plan = planner.make_plan(header, gpu, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
+    layers = header.arch("block_count")
+    for name in (DECODE, SMALL_BATCH):
+        assert len(plan.lists[adapted(name)]) == len(plan.lists[name]) + 4 * layers, name
+
+
+def test_lists_with_adapters_share_the_memory_of_those_without() -> None:
+    bare, plan = (cpu_models.load(BASE, 64, adapters=given).plan for given in ([], files(LLAMA)[1]))
+    more = {name for name in plan.buffers.keys() - bare.buffers.keys() if plan.buffers[name].pool == "activations"}
+    further = sum(plan.buffers[name].nbytes for name in more)
+    assert plan.memory()["activations"] <= bare.memory()["activations"] + further
+
+
+def test_lists_with_adapters_are_compiled_with_the_model_if_requests_have_them_by_default() -> None:
+    def lazy(*scales: float) -> set[str]:
+        return cpu_models.load(BASE, 64, adapters=files(LLAMA)[1], scales=scales).plan.lazy
+
+    assert adapted(DECODE) not in lazy(1.0, 0.0, 0.0)
+    assert adapted(DECODE) in lazy(0.0, 0.0, 0.0)
+    assert adapted(SMALL_BATCH) in lazy(1.0, 0.0, 0.0)
+
+
+async def test_steps_of_requests_without_adapters_run_lists_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts and steps, alone and side by side; an aLoRA whose invocation the prompt lacks is none."""
+    alora = tmp_path / "alora.gguf"
+    write_adapter(alora, "llama", 1.0, {"blk.0.attn_q.weight": pair(256, 256)}, invocation=[7, 8])
+    engine, off, names = await on_numpy(BASE, [*files(LLAMA)[1], alora]), (0.0, 0.0, 0.0, 0.0), list[str]()
+    run = Cpu.run
+
+    def recorded(cpu: Cpu, name: str) -> None:
+        names.append(name)
+        run(cpu, name)
+
+    monkeypatch.setattr(Cpu, "run", recorded)
+
+    async def ran(*scales: tuple[float, ...]) -> set[str]:
+        names.clear()
+        engine.forget()
+        await asyncio.gather(*(answer(engine, [5, 9, 13, 40, 41], one, 8) for one in scales))
+        return set(names)
+
+    assert not any(name.endswith(ADAPTED) for name in await ran(off))
+    assert not any(name.endswith(ADAPTED) for name in await ran(off, off, (0.0, 0.0, 0.0, 1.0)))
+    assert {adapted(PREFILL), adapted(DECODE)} <= await ran((0.0, 0.0, 1.0, 0.0)), "a control vector"
+    shared = await ran(off, (1.0, 0.0, 0.0, 0.0))
+    assert {PREFILL, adapted(PREFILL), adapted(SMALL_BATCH)} <= shared, "each prompt has its own"
+
+
+async def test_logits_of_a_request_without_adapters_do_not_depend_on_the_lists() -> None:
+    """Bit by bit: both kinds of lists give the same."""
+    cpu = cpu_models.load(BASE, 64, adapters=files(LLAMA)[1])
+    cpu.write("lora_scales", bytes(cpu.buffers["lora_scales"].nbytes), 0)
+    found = []
+    for lists in ((PREFILL, LAST_LOGITS), (PREFILL, DECODE)):
+        for variant in (list(lists), [adapted(name) for name in lists]):
+            cpu.feed(0, [5, 9, 13], variant[:1])
+            cpu.feed(3, [7], variant[1:] if DECODE in lists else variant)
+            found.append(cpu.buffers["logits"].copy())
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[2], found[3])
 
 
 async def test_prefixes_are_shared_with_equal_scales_only() -> None:

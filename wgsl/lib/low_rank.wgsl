@@ -8,6 +8,7 @@
 #param TM // tokens of a workgroup
 #param LAST // 1: the batch's last token only, which is row 0 of h and of the product
 #param THREADS
+#param PRELOAD // columns of h; 0: too many for a workgroup's memory, or TM is not 1
 
 struct Entry {
   y: u32, // first row of the product
@@ -22,6 +23,38 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read> entries: array<Entry>;
 @bind var<storage, read> scales: array<vec2f>; // (sequences, ADAPTERS): scale, and the first position where it counts
 @bind var<storage, read> h: array<f32>; // (n, h_stride)
+
+#if PRELOAD
+// A workgroup first loads all that it may need, so that these loads do not wait for each other. Only those of B then wait.
+#param MAX_SEQUENCES
+var<workgroup> held_entries: array<Entry, ENTRIES>;
+var<workgroup> held_scales: array<vec2f, MAX_SEQUENCES * ADAPTERS>;
+var<workgroup> held_h: array<f32, PRELOAD>;
+#endif
+
+fn entry_at(e: u32) -> Entry {
+#if PRELOAD
+  return held_entries[e];
+#else
+  return entries[e];
+#endif
+}
+
+fn scale_at(i: u32) -> vec2f {
+#if PRELOAD
+  return held_scales[i];
+#else
+  return scales[i];
+#endif
+}
+
+fn h_at(m: u32, column: u32) -> f32 {
+#if PRELOAD
+  return held_h[min(column, PRELOAD - 1u)];
+#else
+  return h[m * p.h_stride + column];
+#endif
+}
 
 const SIZE = W_GROUPS * 8u; // vec4 of an entry's columns of h
 var<workgroup> scaled: array<vec4f, TM * ENTRIES * SIZE>; // h times the scales, padded with zeros
@@ -44,29 +77,59 @@ fn is_row(m: u32) -> bool {
 #endif
 }
 
-fn scale_of(m: u32, adapter: u32, factor: f32) -> f32 {
+// Where row m's token stands.
+struct Place {
+  seq: u32,
+  pos: f32,
+  exists: bool,
+}
+
+fn place_of(m: u32) -> Place {
   let token = token_of(m);
-  let scale = scales[seq_of(token) * ADAPTERS + adapter];
-  return select(0.0, scale.x * factor, is_row(m) && f32(pos_of(token)) >= scale.y);
+  return Place(seq_of(token), f32(pos_of(token)), is_row(m));
+}
+
+fn scale_of(place: Place, entry: Entry) -> f32 {
+  let scale = scale_at(place.seq * ADAPTERS + entry.adapter);
+  return select(0.0, scale.x * entry.factor, place.exists && place.pos >= scale.y);
 }
 
 // Load the columns of h of tokens m0, m0 + 1, ..., times the scales. A barrier must follow.
 fn low_rank_load(m0: u32, t: u32) {
+#for k in TM
+  let place${k} = place_of(m0 + ${k}u);
+#endfor
+#if PRELOAD
+  for (var i = t; i < PRELOAD; i += THREADS) {
+    held_h[i] = h[m0 * p.h_stride + i];
+  }
+  for (var i = t; i < MAX_SEQUENCES * ADAPTERS; i += THREADS) {
+    held_scales[i] = scales[i];
+  }
   for (var e = t; e < ENTRIES; e += THREADS) {
-    let entry = entries[e];
+    held_entries[e] = entries[e];
+  }
+  workgroupBarrier();
+#endif
+  for (var e = t; e < ENTRIES; e += THREADS) {
+    let entry = entry_at(e);
     var some = 0u;
 #for k in TM
-    some |= select(0u, 1u, scale_of(m0 + ${k}u, entry.adapter, entry.factor) != 0.0);
+    some |= select(0u, 1u, scale_of(place${k}, entry) != 0.0);
 #endfor
     used[e] = some;
   }
   for (var i = t; i < TM * ENTRIES * SIZE; i += THREADS) {
     let m = m0 + i / (ENTRIES * SIZE);
-    let entry = entries[i / SIZE % ENTRIES];
-    let scale = scale_of(m, entry.adapter, entry.factor);
-    let at = m * p.h_stride + entry.h + 4u * (i % SIZE);
+    let entry = entry_at(i / SIZE % ENTRIES);
+#if TM == 1
+    let scale = scale_of(place0, entry);
+#else
+    let scale = scale_of(place_of(m), entry);
+#endif
+    let at = entry.h + 4u * (i % SIZE);
     let left = COLS - min(COLS, 4u * (i % SIZE)); // what follows in h is another entry's, or undefined
-    let values = select(vec4f(0), vec4f(h[at], h[at + 1u], h[at + 2u], h[at + 3u]), vec4u(0, 1, 2, 3) < vec4u(left));
+    let values = select(vec4f(0), vec4f(h_at(m, at), h_at(m, at + 1u), h_at(m, at + 2u), h_at(m, at + 3u)), vec4u(0, 1, 2, 3) < vec4u(left));
     scaled[i] = select(vec4f(0), scale * values, vec4<bool>(scale != 0.0)); // 0 times an undefined value may be NaN
   }
 }
@@ -75,12 +138,13 @@ fn low_rank_load(m0: u32, t: u32) {
 fn low_rank_at(row: u32) -> f32 {
   var sum = 0.0;
   for (var e = 0u; e < ENTRIES; e++) {
-    let at = row - entries[e].y; // wraps around below the entry's first row
-    if (used[e] == 0u || at >= entries[e].rows) {
+    let entry = entry_at(e);
+    let at = row - entry.y; // wraps around below the entry's first row
+    if (used[e] == 0u || at >= entry.rows) {
       continue;
     }
     for (var g = 0u; g < W_GROUPS; g++) {
-      let w = w_group(entries[e].b + at, g);
+      let w = w_group(entry.b + at, g);
       for (var i = 0u; i < 8u; i++) {
         sum += dot(w[i], scaled[e * SIZE + g * 8u + i]);
       }

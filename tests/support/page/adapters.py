@@ -5,7 +5,7 @@ from typing import Any
 
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
-from py_engine.plan.lists import BATCH_FORWARD, GREEDY, each
+from py_engine.plan.lists import BATCH_FORWARD, GREEDY, adapted, each
 from py_engine.plan.sampling import Sampling
 from tests.support.page.engines import evaluate
 
@@ -26,7 +26,7 @@ async def sets(engine: Engine, prompt: list[int], sets: dict[str, Scales], count
         engine.scales = scales
         found["logits"][name] = await evaluate(engine, prompt)
         found["alone"][name], _ = await _answer(engine, prompt, scales, count)
-    await engine.runner.prepare([*BATCH_FORWARD, each(GREEDY)])
+    await engine.runner.prepare([*map(adapted, BATCH_FORWARD), *BATCH_FORWARD, each(GREEDY)])
     engine.forget()
     given = list(sets.values())[: engine.parallel]
     beside = await asyncio.gather(*(_answer(engine, prompt, scales, count) for scales in given))

@@ -8,7 +8,7 @@ import js
 
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
-from py_engine.plan.lists import BATCH_FORWARD, PREFILL_END
+from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL_END
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row
@@ -43,6 +43,9 @@ async def _start(runner: Any, which: int, seq: int) -> None:
     """Compute a prompt as sequence `seq`, and sample its first token."""
     prompt = [(31 * which + 7 * k) % runner.plan.n_vocab for k in range(LENGTHS[which])]
     await runner.configure(GREEDY, len(prompt), 0, False, seq)
+    if adapters := runner.plan.adapters.count:  # every other prompt has them; its partners run the same lists
+        runner.set_scales(seq, runner.plan.adapters.pack([0.7 * (which % 2)] * adapters))
+        await runner.prepare([*PREFILL_END, DECODE], [seq])
     for group in range(len(runner.plan.page_groups)):
         runner.set_pages(group, seq, 0, range(_pages(runner) * seq, _pages(runner) * (seq + 1)))
     size = runner.plan.batch
@@ -73,7 +76,8 @@ async def _in_batches(runner: Any) -> list[list[bytes]]:
     dice, count = random.Random(3), len(LENGTHS)
     for which in range(count):
         await _start(runner, which, count + which)
-    await runner.prepare(runner.step_lists([count, count + 1]))
+    for members in ([0, 2], [0, 1]):  # without adapters, with some
+        await runner.prepare(runner.step_lists([count + which for which in members]))
     rows: list[list[bytes]] = [[] for _ in LENGTHS]
     while unfinished := [which for which in range(count) if len(rows[which]) < STEPS]:
         members = dice.sample(unfinished, dice.randint(min(2, len(unfinished)), len(unfinished)))
