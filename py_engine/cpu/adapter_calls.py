@@ -35,7 +35,7 @@ def add_direction(m: Calls, op: Op) -> None:
     m.add(
         "add_direction", **batch_fields(m, op), scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"],
         adapter=op.consts["adapter"], direction=m.address(op, "direction"), cols=4 * int(op.params["VECS"]),
-        x=m.address(op, "x"), x_stride=stride_of(op, "x"),
+        streams=op.grid[2], x=m.address(op, "x"), x_stride=stride_of(op, "x"),
     )  # fmt: skip
 
 

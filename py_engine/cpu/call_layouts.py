@@ -38,7 +38,7 @@ FIELDS: dict[str, list[str]] = {
         " per_slot row0 bias y y_stride",
         "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
         " y_stride",
-        "add_direction": "state per_token scales adapters adapter direction cols x x_stride",
+        "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation gated cols x x_stride y y_stride",
@@ -48,6 +48,11 @@ FIELDS: dict[str, list[str]] = {
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
         "soft_cap": "state stride y scale:f cap:f",
+        "altup_predict": "state count scale:f router router_stride factors cols x y",
+        "altup_correct": "state count scale:f router router_stride factors cols x y weights scaled",
+        "copy_columns": "state cols parts add scale:f x x_stride x_first x_step like like_stride y y_stride y_first"
+        " y_step",
+        "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",

@@ -19,7 +19,6 @@ NEEDS: dict[str, str] = {
     "arctic": "a dense network beside the experts in every layer",
     "deci": "other numbers of heads in every layer, and layers without attention",
     "eurobert": "an encoder with RoPE and RMS norms before its blocks",
-    "gemma3n": "several residual streams (AltUp) and low-rank residuals (Laurel)",
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "grok": "experts with a norm after them and no shared expert",

@@ -24,6 +24,8 @@ IN_PLACE = (
     "add_direction",
     "add_low_rank",
     "add_scaled",
+    "altup_correct",
+    "altup_predict",
     "rope_append",
     "scale_by",
     "soft_cap",

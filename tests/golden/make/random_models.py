@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma4, random_latent, random_recurrent, toy_vocabularies
+from tests.golden.make import random_gemma3n, random_gemma4, random_latent, random_recurrent, toy_vocabularies
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -45,6 +45,9 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     if c["arch"] == "gemma4":
         random_gemma4.add_metadata(file, c)
         random_gemma4.add_tensors(file, c)
+    elif c["arch"] == "gemma3n":
+        random_gemma3n.add_metadata(file, c)
+        random_gemma3n.add_tensors(file, c)
     else:
         add_metadata(file, c)
         add_tensors(file, c)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.golden.make import reference_gemma3n
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward
 from tests.golden.make.reference_latent import latent_attention
@@ -31,7 +32,7 @@ class Reference(ReferenceModel):
         scale = self.key("logit_scale")
         if scale:
             y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3") else y / scale
-        cap = self.key("final_logit_softcapping")
+        cap = self.key("final_logit_softcapping", 30.0 if self.architecture == "gemma3n" else None)
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
     def embedding(self, ids: Sequence[int], pooling: str) -> np.ndarray:
@@ -60,6 +61,9 @@ class Reference(ReferenceModel):
         if self.architecture == "modern-bert":
             x = self.norm(x, "token_embd_norm")
         extra = self.per_layer_inputs(ids, x)
+        if self.architecture == "gemma3n":
+            assert extra is not None
+            return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
         shared: dict[int, KeysValues] = {}
         for layer in range(self.n_layer):
             x = self.layer(x, layer, shared)

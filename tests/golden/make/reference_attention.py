@@ -26,7 +26,7 @@ NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -160,7 +160,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q = model.norm(q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
         k = model.norm(k, prefix + "attn_k_norm")
-    if arch == "gemma4":
+    if arch in ("gemma3n", "gemma4"):
         v = model.normalize(v)
     if turned:
         q, k = rotate(model, q, turned), rotate(model, k, turned)
@@ -169,7 +169,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         shared[layer] = k, v
     else:  # the last layer with keys of its own and the same kind of window
         k, v = shared[own - 2 if model.windowed(layer) else own - 1]
-    scale = model.key("attention.scale") or {"gemma4": 1.0, "jais": 1 / size}.get(arch, 1 / math.sqrt(size))
+    own_scales = {"gemma3n": 1.0, "gemma4": 1.0, "jais": 1 / size}
+    scale = model.key("attention.scale") or own_scales.get(arch, 1 / math.sqrt(size))
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale
     bias = model.key("attention.max_alibi_bias", ALIBI.get(arch))

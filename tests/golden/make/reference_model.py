@@ -22,10 +22,11 @@ KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "m
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
+KNOWN |= {"gemma3n"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
+WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
