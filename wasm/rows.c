@@ -92,8 +92,13 @@ void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 parts = UP(r->cols, ACTIVATION_PART);
   EACH_ROW(item, batch_size(r->state) * r->repeat * parts) {
     const u32 m = item / parts, first = item % parts * ACTIVATION_PART, size = MIN(ACTIVATION_PART, r->cols - first);
-    const f32 *x = ROW(r->x, r->x_stride, m) + first;
-    activate_row(r->activation, x, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+    const f32 *x = ROW(r->x, r->x_stride, m) + first, *gate = x;
+    if (r->factors) {
+      f32 *weighted = (f32 *)scratch;
+      for (u32 k = 0; k < size; k++) weighted[k] = AT(f32, r->factors)[m] * x[k];
+      gate = weighted;
+    }
+    activate_row(r->activation, gate, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
   }
 }
 

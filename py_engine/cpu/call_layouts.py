@@ -41,8 +41,9 @@ FIELDS: dict[str, list[str]] = {
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
-        "activate": "state repeat activation gated cols x x_stride y y_stride",
+        "activate": "state repeat activation gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
+        "temper": "state per_token segments cols scale:f length y y_stride",
         "clamp": "state cols limits x x_stride first y y_stride",
         "gate": "state activation cols x x_stride up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
@@ -68,11 +69,11 @@ FIELDS: dict[str, list[str]] = {
         " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
-        "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"
+        "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
         " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
-        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
-        " scale:f slopes q q_stride k v parts",
-        "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
+        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked size split"
+        " soft_cap:f scale:f slopes q q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window chunked size split sinks parts y y_stride",
         "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",

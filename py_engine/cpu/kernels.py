@@ -20,6 +20,7 @@ from py_engine.cpu.attention import (
     relative_attention,
     rope_append,
     rope_store,
+    temper,
 )
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
@@ -82,6 +83,8 @@ def activate(c: Call) -> None:
     rows = c.n * c.grid[2]
     x = c["x"][:rows]
     y, up = x[:, :cols], x[:, cols : 2 * cols]
+    if c.params.get("WEIGHTED"):
+        y = y * c["factors"][: c.n].reshape(-1, 1)
     if act == "xielu":
         c["y"][:rows, :cols] = xielu(y, c.consts)
     else:
@@ -388,7 +391,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
         head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction, altup_predict,
-        altup_correct, copy_columns, sparse_gate,
+        altup_correct, copy_columns, sparse_gate, temper,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

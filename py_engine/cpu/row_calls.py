@@ -54,8 +54,8 @@ def activate(m: Calls, op: Op) -> None:
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        gated=op.params["GATED"], cols=op.params["COLS"], x=m.address(op, "x"), x_stride=op.consts["x_stride"],
-        y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        gated=op.params["GATED"], cols=op.params["COLS"], factors=m.address(op, "factors"), x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 

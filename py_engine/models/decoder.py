@@ -13,6 +13,7 @@ from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
+from py_engine.plan.attention import temper
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import gate
@@ -138,11 +139,13 @@ class Layer:
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
         q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
+        if cfg.temperature:
+            temper(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
-            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
+            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked
         )
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if b + "attn_gate.weight" in w:
@@ -165,6 +168,8 @@ class Layer:
         """
         n_head, n_head_kv, head_dim = self.cfg.heads
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
+        if self.cfg.unit_qk_norm:
+            return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim))
         if q + ".weight" not in self.w:
             return None
         if self.cfg.shares_kv:

@@ -24,7 +24,6 @@ NEEDS: dict[str, str] = {
     "grok": "experts with a norm after them and no shared expert",
     "grovemoe": "a second set of experts, shared by groups of the first",
     "llama-embed": "a bidirectional llama",
-    "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
     "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
     "plamo": "attention and feed-forward network in parallel on shuffled heads",

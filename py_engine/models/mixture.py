@@ -56,6 +56,7 @@ class ExpertLayer:
             gated,
             norm,
             cfg.eps,
+            moe.weighs_inputs,
         )
         hidden = experts.hidden(ops, experts.route(ops, logits, routing), h, network)
         n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"

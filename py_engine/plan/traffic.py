@@ -29,6 +29,7 @@ IN_PLACE = (
     "rope_append",
     "scale_by",
     "soft_cap",
+    "temper",
     "weighted_sum",
 )  # they read y, or x, before they write it
 

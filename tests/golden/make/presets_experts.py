@@ -1,7 +1,7 @@
 """Presets of mixtures of experts: leading dense layers, shared experts, routing by sigmoids, biases and groups.
 
-`n_ff` is an expert's width, `n_ff_dense` a dense layer's, `lead` the number of leading dense layers, `gating` 1 softmax
-or 2 sigmoid.
+`n_ff` is an expert's width, `n_ff_dense` a dense layer's, `lead` the number of leading dense layers; the last of `step`
+layers has experts. `gating` is 1 for softmax, 2 for sigmoid.
 """
 
 from typing import Any
@@ -51,6 +51,11 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "arch": "smallthinker",
         **SMALL,
         **{"n_layer": 5, "window": 4096, "n_ff_dense": 40, "gating": 2},
+    },
+    "llama4": {
+        "arch": "llama4",
+        **SMALL,
+        **{"n_layer": 4, "n_ff_dense": 104, "n_ff_shexp": 40, "step": 2, "rope": "llama3", "rope_base": 500000.0},
     },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

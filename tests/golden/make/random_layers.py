@@ -124,7 +124,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
 
 def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
     arch, width = c["arch"], c["n_embd"]
-    if c.get("n_expert") and i >= c.get("lead", 0) and not (arch == "nomic-bert-moe" and i % 2 == 0):
+    routed = bool(c.get("n_expert")) and i >= c.get("lead", 0) and (i + 1) % c.get("step", 1) == 0
+    if routed and not (arch == "nomic-bert-moe" and i % 2 == 0):
         add_experts(file, c, prefix)
         return
     n_ff = c["n_ff_dense"] if "n_ff_dense" in c else c["n_ff"]

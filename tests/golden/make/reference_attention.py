@@ -20,9 +20,11 @@ ADJACENT_PAIRS |= {
     "plm",
     "mistral4",
 }
+ADJACENT_PAIRS |= {"llama4"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
+LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and keys
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
@@ -98,7 +100,7 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
     if model.architecture == "baichuan":
         return model.n_layer != BAICHUAN_13B
-    if model.architecture == "smollm3":
+    if model.architecture in ("smollm3", "llama4"):
         return (layer + 1) % 4 != 0
     if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
         return model.windowed(layer)
@@ -111,7 +113,12 @@ def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:
     if model.causal:
         hidden = distance < 0
         # A query sees itself and the window - 1 tokens before it.
-        return hidden | (distance >= model.window) if model.windowed(layer) else hidden
+        if not model.windowed(layer):
+            return hidden
+        if model.architecture == "llama4":  # its windows are chunks that do not overlap
+            chunk = np.arange(n) // model.window
+            return hidden | (chunk[:, None] != chunk[None, :])
+        return hidden | (distance >= model.window)
     if model.windowed(layer):  # half a window to either side
         return np.abs(distance) > model.window // 2
     return np.zeros((n, n), bool)
@@ -132,6 +139,14 @@ def keys_values(model: ReferenceModel, x: np.ndarray, layer: int) -> KeysValues:
     k = model.linear(x, prefix + "attn_k")
     v = model.linear(x, prefix + "attn_v") if prefix + "attn_v.weight" in model.tensors else k
     return k, v
+
+
+def unit_heads(model: ReferenceModel, q: np.ndarray, k: np.ndarray, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Llama 4's queries and keys: normalised where they are rotated, else queries that grow with the position."""
+    if uses_rope(model, layer):
+        return (q, k) if model.experts == LLAMA4_LARGE else (model.normalize(q), model.normalize(k))
+    chunks = np.floor((np.arange(len(q)) + 1) / model.window)
+    return q * (1 + 0.1 * np.log(chunks + 1))[:, None, None], k
 
 
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
@@ -164,6 +179,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         v = model.normalize(v)
     if turned:
         q, k = rotate(model, q, turned), rotate(model, k, turned)
+    if arch == "llama4":
+        q, k = unit_heads(model, q, k, layer)
     own = model.n_layer - model.key("attention.shared_kv_layers", 0)
     if layer < own:
         shared[layer] = k, v

@@ -58,7 +58,7 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads."""
     gpt_oss = model.architecture == "gpt-oss"
     logits = model.linear(routed, prefix + "ffn_gate_inp")
-    sigmoid = model.key("expert_gating_func") == SIGMOID
+    sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture == "llama4" else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
     bias = model.tensors.get(prefix + "exp_probs_b.bias")
     if bias is not None:
@@ -78,7 +78,10 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     out = np.zeros_like(x)
     for i, row in enumerate(x):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
-            out[i] += weight * expert_output(model, row, prefix, int(expert))
+            if model.architecture == "llama4":  # weights its inputs
+                out[i] += expert_output(model, weight * row, prefix, int(expert))
+            else:
+                out[i] += weight * expert_output(model, row, prefix, int(expert))
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
     return out
