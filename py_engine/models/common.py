@@ -61,6 +61,16 @@ def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
     return tuple(value[:block_count])
 
 
+def naturals(header: Header, key: str, block_count: int) -> tuple[int, ...]:
+    """Read a whole number per layer, 0 included. The metadata may hold one for all layers."""
+    value = header.arch(key)
+    numbers = value if isinstance(value, list) else [value] * block_count
+    most = header.largest_dimension
+    if len(numbers) < block_count or not all(type(n) is int and 0 <= n <= most for n in numbers[:block_count]):
+        raise _bad(header, key, value, f"a whole number for each of {block_count} layers")
+    return tuple(numbers[:block_count])
+
+
 def head_count_kv(header: Header, block_count: int, default: int) -> int:
     """Read the number of key/value heads. The metadata may hold one per layer; 0: the layer has no attention."""
     value = header.arch("attention.head_count_kv", default)

@@ -17,7 +17,6 @@ NEEDS: dict[str, str] = {
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
     "arctic": "a dense network beside the experts in every layer",
-    "deci": "other numbers of heads in every layer, and layers without attention",
     "eurobert": "an encoder with RoPE and RMS norms before its blocks",
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",

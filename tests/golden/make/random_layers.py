@@ -30,12 +30,29 @@ SHARP = 1.4  # gain of queries and keys: spreads the attention's scores
 DOWN = 1.5  # gain of what leads out of the feed forward
 
 
+def add_uneven_layer(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
+    """A layer of Deci, which may lack attention, or its network, or have a matrix in place of attention."""
+    width = c["n_embd"]
+    if c["n_head"]:
+        file.norm(prefix + "attn_norm", width)
+    if kv_heads:
+        add_attention(file, c, prefix, kv_heads)
+    elif c["n_head"]:
+        file.matrix(prefix + "attn_output.weight", width, width)
+    if c["n_ff"]:
+        file.norm(prefix + "ffn_norm", width)
+        add_feed_forward(file, c, prefix, 0)
+
+
 def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "head_arr" in c:  # heads and widths that differ between layers
         c = c | {"n_head": c["head_arr"][i], "n_ff": c["ff_arr"][i]}
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
     bias = arch in NORM_BIAS
+    if arch == "deci":
+        add_uneven_layer(file, c, prefix, c["kv_arr"][i])
+        return
     if arch not in ENCODERS | NO_NORM_BEFORE | NO_NORM_WEIGHTS and not (arch == "modern-bert" and i == 0):
         file.norm(prefix + "attn_norm", width, bias=bias)
     if c["preset"] == "falcon-40b":

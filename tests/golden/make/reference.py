@@ -76,6 +76,8 @@ class Reference(ReferenceModel):
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         prefix, arch, start = f"blk.{layer}.", self.architecture, x
+        if arch == "deci":
+            return self.uneven_layer(x, layer, shared)
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
@@ -106,6 +108,17 @@ class Reference(ReferenceModel):
         read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
+
+    def uneven_layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """Deci's, which may lack attention, or its network, or have a matrix in place of attention."""
+        prefix = f"blk.{layer}."
+        if self.kv_heads[layer]:
+            x = x + attention(self, self.norm(x, prefix + "attn_norm"), layer, shared)
+        elif self.layer_heads[layer]:
+            x = x + self.linear(self.norm(x, prefix + "attn_norm"), prefix + "attn_output")
+        if prefix + "ffn_norm.weight" in self.tensors:
+            x = x + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer)
+        return x
 
     def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:
         """The output of a layer that is either attention, a state or a feed-forward network."""

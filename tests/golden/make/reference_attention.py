@@ -20,7 +20,7 @@ ADJACENT_PAIRS |= {
     "plm",
     "mistral4",
 }
-ADJACENT_PAIRS |= {"llama4"}
+ADJACENT_PAIRS |= {"llama4", "deci"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
