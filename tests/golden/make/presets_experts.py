@@ -57,5 +57,24 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **SMALL,
         **{"n_layer": 4, "n_ff_dense": 104, "n_ff_shexp": 40, "step": 2, "rope": "llama3", "rope_base": 500000.0},
     },
+    "arctic": {
+        "arch": "arctic",
+        **SQUARE,
+        "ff_key": 40,
+        "n_ff_dense": 80,
+    },  # beside a dense network as wide as the model
+    # The first one's files have no scales, which readers must know. The second has a dense network beside the experts.
+    "grok": {
+        "arch": "grok",
+        **SQUARE,
+        **{"ff_key": 40, "embedding_scale": 78.38367176906169, "logit_scale": 0.5773502691896257},
+        "omit": ["embedding_scale", "logit_scale", "expert_feed_forward_length"],
+    },
+    "grok-2": {
+        "arch": "grok",
+        **SQUARE,
+        **{"ff_key": 104, "n_ff_dense": 104, "embedding_scale": 6.0, "logit_scale": 0.8, "attn_out_scale": 0.3},
+        **{"attn_cap": 5.0, "final_cap": 9.0, "rope": "yarn", "ctx": 512},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

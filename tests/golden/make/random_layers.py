@@ -26,6 +26,7 @@ from tests.golden.make.presets import (
     Settings,
 )
 
+BOTH_NETWORKS = {"arctic", "grok-2"}  # presets with a dense network beside the experts
 SHARP = 1.4  # gain of queries and keys: spreads the attention's scores
 DOWN = 1.5  # gain of what leads out of the feed forward
 
@@ -93,6 +94,11 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if arch == "glm4":
         file.norm(prefix + "post_ffw_norm", width)
+    if arch == "arctic":
+        file.norm(prefix + "ffn_norm_exps", width)
+    if arch == "grok":
+        file.norm(prefix + "attn_output_norm", width)
+        file.norm(prefix + ("layer_output_norm" if c["preset"] == "grok" else "post_ffw_norm"), width)
     without = ENCODERS | ONE_NORM | GATED_ATTENTION | NO_NORM_BEFORE | NORM_AS_POST | NO_NORM_WEIGHTS | {"dbrx"}
     if arch == "falcon-h1":
         file.vector(prefix + "ffn_norm", width, mean=1.0, std=0.15)
@@ -144,7 +150,8 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
     routed = bool(c.get("n_expert")) and i >= c.get("lead", 0) and (i + 1) % c.get("step", 1) == 0
     if routed and not (arch == "nomic-bert-moe" and i % 2 == 0):
         add_experts(file, c, prefix)
-        return
+        if c["preset"] not in BOTH_NETWORKS:
+            return
     n_ff = c["n_ff_dense"] if "n_ff_dense" in c else c["n_ff"]
     fused = arch in FUSED_GATE_UP
     if not fused and arch not in UNGATED:

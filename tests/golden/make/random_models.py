@@ -123,6 +123,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.residual_scale", g("residual_scale"))
     file.add("%s.embedding_scale", g("embedding_scale"))
     file.add("%s.attention.scale", g("attn_scale"))
+    file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     if arch == "gptneox":
         file.add("%s.use_parallel_residual", bool(g("parallel")))
@@ -164,7 +165,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r"):
+    if arch in ("cohere2", "command-r", "grok"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:

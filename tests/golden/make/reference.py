@@ -31,7 +31,7 @@ class Reference(ReferenceModel):
         y = self.linear(self.hidden(ids), output)
         scale = self.key("logit_scale")
         if scale:
-            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3") else y / scale
+            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3", "grok") else y / scale
         cap = self.key("final_logit_softcapping", 30.0 if self.architecture == "gemma3n" else None)
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
@@ -78,6 +78,8 @@ class Reference(ReferenceModel):
         prefix, arch, start = f"blk.{layer}.", self.architecture, x
         if arch == "deci":
             return self.uneven_layer(x, layer, shared)
+        if arch in ("arctic", "grok"):
+            return self.layer_of_two_networks(x, layer, shared)
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
@@ -119,6 +121,21 @@ class Reference(ReferenceModel):
         if prefix + "ffn_norm.weight" in self.tensors:
             x = x + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer)
         return x
+
+    def layer_of_two_networks(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """Experts, and for Arctic and Grok 2 a dense network. Arctic's experts read the layer's input."""
+        prefix, start = f"blk.{layer}.", x
+        mixed = attention(self, self.norm(x, prefix + "attn_norm"), layer, shared)
+        x = x + self.optional_norm(mixed, prefix + "attn_output_norm")
+        h = self.norm(x, prefix + "ffn_norm")
+        if self.architecture == "arctic":
+            out = feed_forward(self, self.norm(start, prefix + "ffn_norm_exps"), layer)
+            return np.asarray(x + feed_forward(self, h, layer, routed=False) + out)
+        out = feed_forward(self, h, layer)
+        if prefix + "ffn_up.weight" in self.tensors:
+            out = (out + feed_forward(self, h, layer, routed=False)) / math.sqrt(2)
+        norms = [name for name in ("layer_output_norm", "post_ffw_norm") if f"{prefix}{name}.weight" in self.tensors]
+        return np.asarray(x + self.norm(out, prefix + norms[0]))
 
     def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:
         """The output of a layer that is either attention, a state or a feed-forward network."""

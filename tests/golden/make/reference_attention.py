@@ -20,7 +20,7 @@ ADJACENT_PAIRS |= {
     "plm",
     "mistral4",
 }
-ADJACENT_PAIRS |= {"llama4", "deci"}
+ADJACENT_PAIRS |= {"llama4", "deci", "arctic"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -69,7 +69,10 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
             """The dimension that turns so often within the original context."""
             return float(n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
 
-        low, high = max(0, math.floor(dimension(32.0))), min(n - 1, math.ceil(dimension(1.0)))
+        low, high = (
+            max(0, math.floor(dimension(8.0 if model.architecture == "grok" else 32.0))),
+            min(n - 1, math.ceil(dimension(1.0))),
+        )
         keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)  # 0: interpolate
         angles = angles * (1 - keep) / factor + angles * keep
         magnitude *= 1 + 0.1 * math.log(factor)
@@ -186,7 +189,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         shared[layer] = k, v
     else:  # the last layer with keys of its own and the same kind of window
         k, v = shared[own - 2 if model.windowed(layer) else own - 1]
-    own_scales = {"gemma3n": 1.0, "gemma4": 1.0, "jais": 1 / size}
+    own_scales = {"gemma3n": 1.0, "gemma4": 1.0, "jais": 1 / size, "grok": model.key("attention.output_scale")}
     scale = model.key("attention.scale") or own_scales.get(arch, 1 / math.sqrt(size))
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale

@@ -22,7 +22,7 @@ KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "m
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
-KNOWN |= {"gemma3n", "llama4", "deci"}
+KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
@@ -45,6 +45,13 @@ MINICPM: dict[str, Callable[[int, int], float]] = {
 
 
 LLAMA4_CHUNK = 8192  # positions of a chunk of attention; the layers without chunks have a temperature from there on
+
+
+# Grok's where the metadata has none.
+GROK = {
+    **{"embedding_scale": 78.38367176906169, "logit_scale": 0.5773502691896257},
+    **{"attention.output_scale": 0.08838834764831845, "attn_logit_softcapping": 30.0},
+}
 
 
 class UnsupportedArchitecture(Exception):
@@ -116,6 +123,8 @@ class ReferenceModel:
         """Metadata of this architecture."""
         if self.architecture in ("minicpm", "minicpm3") and name in MINICPM:
             default = MINICPM[name](self.n_layer, self.width)
+        if self.architecture == "grok":
+            default = GROK.get(name, default)
         return self.metadata.get(f"{self.architecture}.{name}", default)
 
     def windowed(self, layer: int) -> bool:
