@@ -4,6 +4,7 @@
 #param COLS // columns of a part
 #param ADD
 #param LIKE
+#param X16 // 1: x is f16
 #param WG
 #param SG
 
@@ -17,7 +18,12 @@ struct Params {
   y_step: u32,
 }
 @bind var<uniform> p: Params;
+#if X16
+#param F16
+@bind var<storage, read> x: array<f16>;
+#else
 @bind var<storage, read> x: array<f32>;
+#endif
 #if LIKE
 @bind var<storage, read> like: array<f32>; // (n, COLS padded to 32)
 #endif
@@ -36,7 +42,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var own = 0.0;
   var wanted = 0.0;
   for (var i = t; i < COLS; i += WG) {
-    own += x[x0 + i] * x[x0 + i];
+    own += f32(x[x0 + i]) * f32(x[x0 + i]);
     wanted += like[like0 + i] * like[like0 + i];
   }
   own = workgroup_sum(own, t);
@@ -45,9 +51,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   for (var i = t; i < COLS; i += WG) {
 #if ADD
-    y[y0 + i] += factor * x[x0 + i];
+    y[y0 + i] += factor * f32(x[x0 + i]);
 #else
-    y[y0 + i] = factor * x[x0 + i];
+    y[y0 + i] = factor * f32(x[x0 + i]);
 #endif
   }
 }

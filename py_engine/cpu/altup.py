@@ -43,7 +43,8 @@ def copy_columns(c: Call) -> None:
     cols = c.params["COLS"]
     for part in range(c.grid[1]):
         x_first, y_first = (c.consts[f"{name}_first"] + part * c.consts[f"{name}_step"] for name in ("x", "y"))
-        x, y = c["x"][: c.n, x_first : x_first + cols], c["y"][: c.n, y_first : y_first + cols]
+        x = c["x"][: c.n, x_first : x_first + cols].astype(np.float32)
+        y = c["y"][: c.n, y_first : y_first + cols]
         factor: Array = np.full((c.n, 1), c.consts["scale"], np.float32)
         if c.params["LIKE"]:
             own, wanted = (np.square(v).sum(1, keepdims=True) for v in (x, c["like"][: c.n, :cols]))

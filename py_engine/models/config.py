@@ -42,9 +42,10 @@ NORMALISED |= {
     "arctic",
     "grok",
 }
+NORMALISED |= {"mimo2"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
-SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe", "llama4"}
+SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
@@ -127,6 +128,8 @@ class Config:
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
     plain_norms: bool = False  # the layer norms have no weights
+    value_dim: int = 0  # dimensions of a value head, if not a key head's
+    value_scale: float = 1.0  # factor of attention's result, where value_dim is given
     unit_qk_norm: bool = False  # queries and keys are normalised without weights
     temperature: Temperature | None = None  # of queries
     chunked: bool = False  # windows are chunks that do not overlap
@@ -193,7 +196,7 @@ class Config:
     @property
     def attention_cols(self) -> int:
         """Columns of attention's result."""
-        return self.head_count * (self.latent.value if self.latent else self.head_dim)
+        return self.head_count * (self.latent.value if self.latent else self.value_dim or self.head_dim)
 
     def layer(self: C, i: int) -> C:
         """The hyperparameters of layer i."""

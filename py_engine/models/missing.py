@@ -8,7 +8,6 @@ from __future__ import annotations
 RECURRENT = "layers with another recurrent state than Mamba's and gated delta nets'"
 DIFFUSION = "generation by diffusion, which fills in tokens in any order"
 ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
-UNEQUAL = "keys and values of different lengths"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
@@ -21,7 +20,6 @@ NEEDS: dict[str, str] = {
     "gptj": "an implementation to compare with: llama.cpp has none",
     "grovemoe": "a second set of experts, shared by groups of the first",
     "llama-embed": "a bidirectional llama",
-    "mimo2": UNEQUAL,
     "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
     "plamo": "attention and feed-forward network in parallel on shuffled heads",
     "plamo3": "norm weights that are offsets from 1",

@@ -166,7 +166,8 @@ def copy_columns(
     """
     ops.add(
         "copy_columns",
-        {"COLS": cols, "ADD": int(add), "LIKE": int(like is not None), "WG": norm_threads(ops.device, cols)},
+        {"COLS": cols, "ADD": int(add), "LIKE": int(like is not None), "WG": norm_threads(ops.device, cols)}
+        | {"X16": int(x.dtype == "f16")},
         {"scale": scale, "x_stride": x.shape[1], "x_first": source.first, "x_step": source.step}
         | {"y_stride": y.shape[1], "y_first": target.first, "y_step": target.step},
         {"x": x, "y": y} | ({"like": like} if like else {}),

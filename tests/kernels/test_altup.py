@@ -35,7 +35,7 @@ def test_streams(bench: Bench, n: int, cols: int, count: int) -> None:
 def test_copied_columns(bench: Bench, n: int, cols: int, parts: int, like: bool) -> None:
     """Parts of a row with and without the length of another row, also added; the columns between stay."""
     ops = bench.begin(Setup(batch=n + 1, n=n))
-    x, y = ops.rows("x", parts * cols + 5), ops.rows("y", parts * (cols + 3))
+    x, y = ops.rows("x", parts * cols + 5, ops.input_dtype), ops.rows("y", parts * (cols + 3))
     other, total = ops.rows("other", cols), ops.rows("total", cols)
     bench.fill(x)[0, 5 : 5 + cols] = 0
     for b in (other, total):

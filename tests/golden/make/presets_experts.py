@@ -76,5 +76,13 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"ff_key": 104, "n_ff_dense": 104, "embedding_scale": 6.0, "logit_scale": 0.8, "attn_out_scale": 0.3},
         **{"attn_cap": 5.0, "final_cap": 9.0, "rope": "yarn", "ctx": 512},
     },
+    # `value_dim`: dimensions of a value head. Layers with a window have other key/value heads than those without.
+    "mimo2": {
+        "arch": "mimo2",
+        **SMALL,
+        **{"n_layer": 4, "value_dim": 16, "kv_arr": [1, 2, 2, 1], "pattern": [False, True, True, False], "window": 9},
+        **{"rope_dim": 8, "rope_base": 1e6, "rope_base_swa": 10000.0, "value_scale": 0.7, "lead": 2},
+        **{"n_ff_dense": 104, "probs_bias": True},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

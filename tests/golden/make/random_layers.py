@@ -113,7 +113,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
 
 def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
     arch, width, heads, head_dim = c["arch"], c["n_embd"], c["n_head"], c["head_dim"]
-    n_q, n_kv = heads * head_dim, kv_heads * head_dim
+    value_dim = c.get("value_dim") or head_dim
+    n_q, n_kv, n_v = heads * head_dim, kv_heads * head_dim, kv_heads * value_dim
     bias = arch in QKV_BIAS or c.get("qkv_bias") or c.get("attn_bias")
     if arch in FUSED_QKV:
         file.matrix(prefix + "attn_qkv.weight", n_q + 2 * n_kv, width, gain=SHARP)
@@ -121,11 +122,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
             file.vector(prefix + "attn_qkv.bias", n_q + 2 * n_kv, std=0.5)
     else:
         n_gated = 2 * n_q if arch in GATED_ATTENTION else n_q
-        for name, rows, gain in (("q", n_gated, SHARP), ("k", n_kv, SHARP), ("v", n_kv, 1.0)):
+        for name, rows, gain in (("q", n_gated, SHARP), ("k", n_kv, SHARP), ("v", n_v, 1.0)):
             file.matrix(prefix + f"attn_{name}.weight", rows, width, gain=gain)
             if bias:
                 file.vector(prefix + f"attn_{name}.bias", rows, std=0.5)
-    file.matrix(prefix + "attn_output.weight", width, n_q)
+    file.matrix(prefix + "attn_output.weight", width, heads * value_dim)
     if arch in OUTPUT_BIAS or c.get("attn_bias"):
         file.vector(prefix + "attn_output.bias", width, std=0.05)
     if arch in QK_NORM or c.get("qk_norm"):
@@ -137,7 +138,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
         file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
-    if arch == "gpt-oss":
+    if arch in ("gpt-oss", "mimo2"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
         file.matrix(prefix + "attn_gate.weight", n_q, width)

@@ -82,7 +82,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         random_latent.add_metadata(file, c)
     elif c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
         file.add("%s.attention.key_length", c["head_dim"])
-        file.add("%s.attention.value_length", c["head_dim"])
+        file.add("%s.attention.value_length", g("value_dim", c["head_dim"]))
+        file.add("%s.attention.value_scale", g("value_scale"))
     if arch not in NO_ROPE:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])

@@ -28,7 +28,7 @@ LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and k
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"mimo2", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -171,7 +171,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q, k, v = (np.clip(a, -limit, limit) for a in (q, k, v))
     if arch in WIDE_QK_NORM:
         q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
-    q, k, v = (a.reshape(n, -1, size) for a in (q, k, v))
+    q, k, v = q.reshape(n, heads, size), k.reshape(n, kv_heads, size), v.reshape(n, kv_heads, -1)
     if turned and arch in ROTATED_FIRST:
         q, k, turned = rotate(model, q, turned), rotate(model, k, turned), None
     if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
@@ -208,6 +208,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     else:
         weights = softmax(scores)
     mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1)
+    mixed = mixed * model.key("attention.value_scale", 1.0)
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:

@@ -13,8 +13,9 @@ SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "p
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
-NORMALIZED_EXPERTS |= {"qwen3next", "arctic", "grok"}  # the chosen experts' weights sum to 1
+NORMALIZED_EXPERTS |= {"qwen3next", "arctic", "grok", "mimo2"}  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
+SIGMOID_ROUTERS = {"llama4", "mimo2"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -60,7 +61,7 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads."""
     gpt_oss = model.architecture == "gpt-oss"
     logits = model.linear(routed, prefix + "ffn_gate_inp")
-    sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture == "llama4" else None) == SIGMOID
+    sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
     bias = model.tensors.get(prefix + "exp_probs_b.bias")
     if bias is not None:

@@ -22,7 +22,7 @@ KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "m
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
-KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok"}
+KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
@@ -35,6 +35,7 @@ WINDOW_PERIOD |= {
     "smallthinker": 4,
     "llama4": 4,
 }
+WINDOW_PERIOD |= {"mimo2": 0}  # its metadata says it for each layer
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
