@@ -13,14 +13,7 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>;
-#if Y16
-#param F16
-@bind var<storage, read_write> y: array<f16>;
-alias Value = f16;
-#else
-@bind var<storage, read_write> y: array<f32>;
-alias Value = f32;
-#endif
+#include "lib/result.wgsl"
 #include "lib/activation.wgsl"
 #include "lib/reduce.wgsl"
 

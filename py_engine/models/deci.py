@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, naturals
+from py_engine.models.common import block_count, per_layer
 from py_engine.models.decoder import Layer
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
@@ -33,8 +33,8 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header)
-        layers = tuple(zip(*(naturals(header, key, blocks) for key in KEYS), strict=True))
-        if any(heads % kv if kv else False for heads, kv, _ in layers):
+        layers = tuple(zip(*(per_layer(header, key, blocks, 0) for key in KEYS), strict=True))
+        if any(kv and (not heads or heads % kv) for heads, kv, _ in layers):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
         if any(heads and not width for heads, _, width in layers):  # llama.cpp ignores such a layer
             raise WispError("Attention without a feed-forward network is not supported.", "unsupported_architecture")
