@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, dimension, natural, number, rope_base, windows
+from py_engine.models.common import block_count, count, dimension, natural, number, per_layer, rope_base, windows
 from py_engine.models.decoder import Layer
 from py_engine.models.per_layer import layer_inputs, layer_output
 from py_engine.plan.altup import correct, predict
@@ -34,15 +34,18 @@ MAX_STREAMS = 8
 
 @dataclass(frozen=True)
 class Config(config.Config):
-    """The hyperparameters."""
+    """The hyperparameters. Where layers differ: the largest."""
 
     streams: int = 4
+    layer_feed_forward_length: tuple[int, ...] = ()
     embedding_length_per_layer: int = 256
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        base = super().from_gguf(header)
+        widths = per_layer(header, "feed_forward_length", block_count(header))
+        most = {f"{header.architecture}.feed_forward_length": max(widths)}
+        base = super().from_gguf(replace(header, metadata=header.metadata | most))
         layers = windows(header, base.block_count, PERIOD)
         local = RopeSpec(base.ropes[0].dim, rope_base(header, "rope.freq_base_swa"))
         streams = count(header, "altup.num_inputs", 4)
@@ -61,12 +64,13 @@ class Config(config.Config):
             final_soft_cap=number(header, "final_logit_softcapping", 30.0),
             embedding_scale=base.embedding_length**0.5,
             streams=streams,
+            layer_feed_forward_length=widths,
             embedding_length_per_layer=dimension(header, "embedding_length_per_layer_input", 256),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        return replace(self, shares_kv=i >= LAYERS_WITH_KV)
+        return replace(self, feed_forward_length=self.layer_feed_forward_length[i], shares_kv=i >= LAYERS_WITH_KV)
 
     def cache_layer(self, i: int) -> int:
         """The layer whose cache layer i reads: its own, or the last one of its kind that has keys and values."""

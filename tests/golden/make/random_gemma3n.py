@@ -24,7 +24,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.context_length", c["ctx"])
     file.add("%s.embedding_length", c["n_embd"])
     file.add("%s.block_count", c["n_layer"])
-    file.add("%s.feed_forward_length", c["n_ff"])
+    file.add("%s.feed_forward_length", [c["n_ff"]] * c["n_layer"])
     file.add("%s.attention.head_count", c["n_head"])
     file.add("%s.attention.head_count_kv", c["n_kv"])
     file.add("%s.attention.key_length", c["head_dim"])
