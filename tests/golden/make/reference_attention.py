@@ -171,7 +171,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q, k, v = (np.clip(a, -limit, limit) for a in (q, k, v))
     if arch in WIDE_QK_NORM:
         q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
-    q, k, v = q.reshape(n, heads, size), k.reshape(n, kv_heads, size), v.reshape(n, kv_heads, -1)
+    q, k = q.reshape(n, -1, size), k.reshape(n, -1, size)
+    v = v.reshape(n, k.shape[1], -1)  # its heads may be shorter
     if turned and arch in ROTATED_FIRST:
         q, k, turned = rotate(model, q, turned), rotate(model, k, turned), None
     if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
