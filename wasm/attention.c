@@ -324,6 +324,17 @@ static void finish(const f32 *acc, f32 top, f32 sum, const f32 *sink, u32 dim, f
   for (u32 k = 0; k < dim; k++) y[k] = acc[k] * factor / sum;
 }
 
+u32 temper_chunks(const temper_call *r) { return batch_size(r->state) > 0; }
+
+void temper_work(const temper_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const u32 first = segment(r->state, r->segments, m).first;
+    const u32 lengths = (position(r->state, r->per_token, m) - first + 1) / r->length;
+    const f32 factor = 1 + r->scale * (f32)log1(1.0 + lengths);
+    for (u32 k = 0; k < r->cols; k++) ROW(r->y, r->y_stride, m)[k] *= factor;
+  }
+}
+
 INLINE u32 tokens_of_tile(u32 group) { return MAX(1, QUERIES / group); }
 
 u32 attention_chunks(const attention_call *r) {
@@ -333,7 +344,8 @@ u32 attention_chunks(const attention_call *r) {
 // What token m sees of its segment: first and end.
 static void visible(const attention_call *r, const Segment *s, u32 m, u32 *begin, u32 *end) {
   const u32 pos = states(r->state)->pos + m;
-  const u32 before = r->window ? (r->causal ? r->window - 1 : r->window / 2) : -1u;
+  u32 before = r->window ? (r->causal ? r->window - 1 : r->window / 2) : -1u;
+  if (r->chunked) before = (pos - s->first) % r->window;
   *begin = pos - MIN(before, pos - s->first);
   if (r->records) *end = media_record(r->state, r->records, m)->end;
   else *end = r->causal ? pos + 1 : r->window ? MIN(s->end, pos + r->window / 2 + 1) : s->end;
@@ -385,7 +397,10 @@ void attention_work(const attention_call *r, u32 chunk, u32 chunks, u8 *scratch)
 
 // -- attention of a small batch: the context in parts, then their combination
 
-INLINE u32 first_seen(u32 window, u32 pos) { return window && window <= pos ? pos + 1 - window : 0; }
+INLINE u32 first_seen(u32 window, u32 chunked, u32 pos) {
+  if (chunked) return pos / window * window;
+  return window && window <= pos ? pos + 1 - window : 0;
+}
 
 u32 attention_decode_chunks(const attention_decode_call *r) {
   return batch_size(r->state) * r->kv_heads * r->split;
@@ -396,7 +411,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
   f32 *block = (f32 *)scratch;
   for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
     const u32 part = item % r->split, head = item / r->split % r->kv_heads, m = item / r->split / r->kv_heads;
-    const u32 pos = position(r->state, r->per_token, m), first = first_seen(r->window, pos);
+    const u32 pos = position(r->state, r->per_token, m), first = first_seen(r->window, r->chunked, pos);
     const u32 at = (first / r->size + part) * r->size, begin = MAX(first, at), end = MIN(at + r->size, pos + 1);
     if (begin > pos) continue;
     for (u32 h = 0; h < group; h += QUERIES) {
@@ -426,7 +441,7 @@ void attention_combine_work(const attention_combine_call *r, u32 chunk, u32 chun
   f32 *acc = (f32 *)scratch;
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = position(r->state, r->per_token, m);
-    const u32 used = pos / r->size - first_seen(r->window, pos) / r->size + 1;
+    const u32 used = pos / r->size - first_seen(r->window, r->chunked, pos) / r->size + 1;
     for (u32 head = 0; head < r->heads; head++) {
       const f32 *part = AT(f32, r->parts) + ((size_t)m * r->heads + head) * r->split * width;
       Total total = {acc, -__builtin_inff(), 0};

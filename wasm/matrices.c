@@ -239,7 +239,8 @@ void add_direction_work(const add_direction_call *r, u32 chunk, u32 chunks, u8 *
   for (u32 m = 0; m < batch_size(r->state); m++) {
     const f32 scale = adapter_scale(r->state, r->per_token, r->scales, r->adapters, r->adapter, m);
     f32 *x = ROW(r->x, r->x_stride, m);
-    for (u32 k = 0; k < r->cols; k++) x[k] += scale * AT(f32, r->direction)[k];
+    for (u32 s = 0; s < r->streams; s++)
+      for (u32 k = 0; k < r->cols; k++) x[s * r->cols + k] += scale * AT(f32, r->direction)[k];
   }
 }
 

@@ -92,8 +92,13 @@ void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 parts = UP(r->cols, ACTIVATION_PART);
   EACH_ROW(item, batch_size(r->state) * r->repeat * parts) {
     const u32 m = item / parts, first = item % parts * ACTIVATION_PART, size = MIN(ACTIVATION_PART, r->cols - first);
-    const f32 *x = ROW(r->x, r->x_stride, m) + first;
-    activate_row(r->activation, x, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+    const f32 *x = ROW(r->x, r->x_stride, m) + first, *gate = x;
+    if (r->factors) {
+      f32 *weighted = (f32 *)scratch;
+      for (u32 k = 0; k < size; k++) weighted[k] = AT(f32, r->factors)[m] * x[k];
+      gate = weighted;
+    }
+    activate_row(r->activation, gate, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
   }
 }
 
@@ -162,6 +167,87 @@ void soft_cap_work(const soft_cap_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       const f32 x = y[k] * r->scale;
       y[k] = r->cap > 0 ? r->cap * wasm_f32x4_extract_lane(tanh4(splat(x / r->cap)), 0) : x;
     }
+  }
+}
+
+u32 sparse_gate_chunks(const sparse_gate_call *r) { return divided(batch_size(r->state), 1); }
+
+void sparse_gate_work(const sparse_gate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  f32 *kept = (f32 *)scratch;
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *gate = ROW(r->x, r->x_stride, m);
+    f32 sum = 0, squares = 0;
+    for (u32 k = 0; k < r->cols; k++) sum += gate[k];
+    const f32 mean = sum / r->cols;
+    for (u32 k = 0; k < r->cols; k++) squares += (gate[k] - mean) * (gate[k] - mean);
+    const f32 least = mean + r->deviations * __builtin_sqrtf(squares / (r->cols - 1));
+    for (u32 k = 0; k < r->cols; k++) kept[k] = MAX(gate[k] - least, 0);
+    activate_row(r->activation, kept, gate + r->cols, ROW(r->y, r->y_stride, m), r->cols);
+  }
+}
+
+// -- several residual streams (wgsl/altup_predict.wgsl, wgsl/altup_correct.wgsl)
+
+// The router's choice for a token: a number for each stream.
+static void route_streams(const f32 *router, u32 count, f32 scale, f32 *chosen) {
+  for (u32 s = 0; s < count; s++) chosen[s] = wasm_f32x4_extract_lane(tanh4(splat(scale * router[s])), 0);
+}
+
+INLINE f32 dot_row(const f32 *factors, const f32 *chosen, u32 count) {
+  f32 sum = 0;
+  for (u32 i = 0; i < count; i++) sum += factors[i] * chosen[i];
+  return sum;
+}
+
+u32 altup_predict_chunks(const altup_predict_call *r) { return divided(batch_size(r->state), 1); }
+
+void altup_predict_work(const altup_predict_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 count = r->count, cols = r->cols;
+  f32 *chosen = (f32 *)scratch, *old = chosen + count, *factors = old + count;
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, cols, m), *y = ROW(r->y, count * cols, m);
+    route_streams(ROW(r->router, r->router_stride, m), count, r->scale, chosen);
+    for (u32 i = 0; i < count * count; i++) factors[i] = dot_row(AT(f32, r->factors) + i * count, chosen, count);
+    for (u32 k = 0; k < cols; k++) {
+      for (u32 s = 0; s < count; s++) old[s] = y[s * cols + k];
+      for (u32 s = 0; s < count; s++) y[s * cols + k] = old[s] + dot_row(factors + s * count, old, count);
+      x[k] = y[k];
+    }
+  }
+}
+
+u32 altup_correct_chunks(const altup_correct_call *r) { return divided(batch_size(r->state), 1); }
+
+void altup_correct_work(const altup_correct_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 count = r->count, cols = r->cols;
+  f32 *chosen = (f32 *)scratch, *factors = chosen + count;
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, cols, m), *y = ROW(r->y, count * cols, m), *scaled = ROW(r->scaled, cols, m);
+    route_streams(ROW(r->router, r->router_stride, m), count, r->scale, chosen);
+    for (u32 s = 0; s < count; s++) factors[s] = 1 + dot_row(AT(f32, r->factors) + s * count, chosen, count);
+    for (u32 k = 0; k < cols; k++) {
+      const f32 change = x[k] - y[k];
+      for (u32 s = 0; s < count; s++) y[s * cols + k] += factors[s] * change;
+      x[k] = y[k];
+      scaled[k] = y[k] * AT(f32, r->weights)[k];
+    }
+  }
+}
+
+u32 copy_columns_chunks(const copy_columns_call *r) { return divided(batch_size(r->state) * r->parts, 1); }
+
+void copy_columns_work(const copy_columns_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(item, batch_size(r->state) * r->parts) {
+    const u32 m = item / r->parts, part = item % r->parts;
+    const f32 *x = ROW(r->x, r->x_stride, m) + r->x_first + part * r->x_step;
+    f32 *y = ROW(r->y, r->y_stride, m) + r->y_first + part * r->y_step, factor = r->scale;
+    if (r->like) {
+      const f32 *like = ROW(r->like, r->like_stride, m);
+      f32 own = 0, wanted = 0;
+      for (u32 k = 0; k < r->cols; k++) own += x[k] * x[k], wanted += like[k] * like[k];
+      factor *= own > 0 ? __builtin_sqrtf(wanted / own) : 0;
+    }
+    for (u32 k = 0; k < r->cols; k++) y[k] = r->add ? y[k] + factor * x[k] : factor * x[k];
   }
 }
 

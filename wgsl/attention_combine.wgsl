@@ -6,6 +6,7 @@
 #param SPLIT // splits of a key/value head's positions
 #param LANES // splits that are read in parallel
 #param WINDOW // positions that a token sees, itself included; 0: all
+#param CHUNKED // see lib/visible.wgsl
 #param FRESH // 1: additional workgroups, after the heads' ones, store the token's keys and values in a q8_0 cache
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 

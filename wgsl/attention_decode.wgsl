@@ -11,6 +11,7 @@
 #param PARTS // threads that share a position's dot products, neighbours in a subgroup
 #param SPLIT // splits of a key/value head's positions
 #param WINDOW // positions that a token sees, itself included; 0: all
+#param CHUNKED // see lib/visible.wgsl
 #param SOFT_CAP // cap of the scores; 0: none
 #param SG
 #param KEYS // key loads that a thread has in flight

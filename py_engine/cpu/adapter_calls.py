@@ -26,7 +26,7 @@ def add_low_rank(m: Calls, op: Op) -> None:
     if gated:
         m.add(
             "activate", state=m.address(op, "state"), repeat=1, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-            gated=1, cols=rows, x=m.address(op, "x"), x_stride=op.consts["x_stride"], y=m.address(op, "y"),
+            gated=1, cols=rows, factors=0, x=m.address(op, "x"), x_stride=op.consts["x_stride"], y=m.address(op, "y"),
             y_stride=op.consts["y_stride"],
         )  # fmt: skip
 
@@ -35,7 +35,7 @@ def add_direction(m: Calls, op: Op) -> None:
     m.add(
         "add_direction", **batch_fields(m, op), scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"],
         adapter=op.consts["adapter"], direction=m.address(op, "direction"), cols=4 * int(op.params["VECS"]),
-        x=m.address(op, "x"), x_stride=stride_of(op, "x"),
+        streams=op.grid[2], x=m.address(op, "x"), x_stride=stride_of(op, "x"),
     )  # fmt: skip
 
 

@@ -52,4 +52,5 @@ def _scales(c: Call, adapter: int) -> Array:
 def add_direction(c: Call) -> None:
     direction = c["direction"][0]
     scales = c["scales"][c.sequences][:, 2 * c.consts["adapter"]]
-    c["x"][: c.n, : len(direction)] += scales[:, None] * direction
+    streams = c["x"][: c.n].reshape(c.n, c.grid[2], -1)
+    streams[..., : len(direction)] += (scales[:, None] * direction)[:, None]

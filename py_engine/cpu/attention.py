@@ -86,6 +86,11 @@ def norm_rope_append(c: Call) -> None:
     c["y"][: c.n, :q] = rope_store(c, x, (factors[0], factors[1]) if factors else None)
 
 
+def temper(c: Call) -> None:
+    lengths = ((c.offsets + 1) // c.consts["length"]).astype(np.float32)
+    c["y"][: c.n, : c.params["COLS"]] *= (1 + np.float32(c.consts["scale"]) * np.log1p(lengths))[:, None]
+
+
 def attention(c: Call) -> None:
     group, kv_heads = _group(c), c.consts["n_head_kv"]
     size = c.params["VALUE_DIM"]
@@ -152,12 +157,15 @@ def _scores(
     k, v = _keys_and_values(c, seen, seq)
     distance = positions[:, None] - seen[None, :]
     window = c.params["WINDOW"] or 1 << 30
+    chunks = (positions[:, None] - begin) // window if c.params.get("CHUNKED") else None
     if c.params.get("MEDIA") and c.params["WHOLE_MEDIA"]:
         hidden = (seen >= c.media_records[:, :1]) | (distance >= window)
     elif c.params.get("CAUSAL", 1):
         hidden = (distance < 0) | (distance >= window)
     else:
         hidden = abs(distance) > window // 2
+    if chunks is not None:
+        hidden |= (seen[None, :] - begin) // window != chunks
     for head in range(kv_heads):
         scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
         scores = capped(scores, c.params["SOFT_CAP"])
@@ -226,7 +234,8 @@ def relative_attention(c: Call) -> None:
 
 def visible(c: Call, pos: int) -> int:
     """Number of positions that the token attends to: so many, up to its own."""
-    return min(pos + 1, c.params["WINDOW"] or pos + 1)
+    window = c.params["WINDOW"]
+    return pos % window + 1 if c.params.get("CHUNKED") else min(pos + 1, window or pos + 1)
 
 
 def split_size(c: Call, pos: int) -> int:

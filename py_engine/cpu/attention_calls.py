@@ -77,12 +77,24 @@ def latent_append(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def temper(m: Calls, op: Op) -> None:
+    m.add(
+        "temper", **batch_fields(m, op), **segment_fields(op), cols=op.params["COLS"], scale=op.consts["scale"],
+        length=op.consts["length"], y=m.address(op, "y"), y_stride=op.consts["stride"],
+    )  # fmt: skip
+
+
+def _window(op: Op) -> dict[str, Any]:
+    """The fields that say how far a token sees."""
+    return {"window": op.params["WINDOW"], "chunked": op.params.get("CHUNKED", 0)}
+
+
 def attention(m: Calls, op: Op) -> None:
     m.add(
         "attention", state=m.address(op, "state"), **segment_fields(op), **paging_fields(op),
         **_records(op, whole=bool(op.params["WHOLE_MEDIA"])), kind=KV_KINDS[str(op.params["KV"])],
         head_dim=op.params["HEAD_DIM"], group=_group(op),
-        kv_heads=op.consts["n_head_kv"], window=op.params["WINDOW"], size=m.memory.part,
+        kv_heads=op.consts["n_head_kv"], **_window(op), size=m.memory.part,
         causal=op.params.get("CAUSAL", 1),
         soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], sinks=m.address(op, "sinks"), slopes=m.address(op, "slopes"),
@@ -97,7 +109,7 @@ def attention_decode(m: Calls, op: Op) -> None:
     m.add(
         "attention_decode", **batch_fields(m, op), **paging_fields(op), kind=KV_KINDS[str(op.params["KV"])],
         head_dim=op.params["HEAD_DIM"], group=_group(op), kv_heads=op.consts["n_head_kv"],
-        window=op.params["WINDOW"], size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
+        **_window(op), size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], slopes=m.address(op, "slopes"), q=m.address(op, "q"),
         q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         parts=m.address(op, "parts"),
@@ -107,9 +119,18 @@ def attention_decode(m: Calls, op: Op) -> None:
 def attention_combine(m: Calls, op: Op) -> None:
     m.add(
         "attention_combine", **batch_fields(m, op), head_dim=op.params["HEAD_DIM"], heads=op.consts["n_head"],
-        window=op.params["WINDOW"], size=m.memory.part, split=op.params["SPLIT"], sinks=m.address(op, "sinks"),
+        **_window(op), size=m.memory.part, split=op.params["SPLIT"], sinks=m.address(op, "sinks"),
         parts=m.address(op, "parts"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
-CALLS = (latent_append, rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine)
+CALLS = (
+    latent_append,
+    rope_append,
+    norm_rope_append,
+    temper,
+    kv_quantize,
+    attention,
+    attention_decode,
+    attention_combine,
+)

@@ -38,16 +38,22 @@ FIELDS: dict[str, list[str]] = {
         " per_slot row0 bias y y_stride",
         "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
         " y_stride",
-        "add_direction": "state per_token scales adapters adapter direction cols x x_stride",
+        "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
-        "activate": "state repeat activation gated cols x x_stride y y_stride",
+        "activate": "state repeat activation gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
+        "temper": "state per_token segments cols scale:f length y y_stride",
         "clamp": "state cols limits x x_stride first y y_stride",
         "gate": "state activation cols x x_stride up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
         "soft_cap": "state stride y scale:f cap:f",
+        "altup_predict": "state count scale:f router router_stride factors cols x y",
+        "altup_correct": "state count scale:f router router_stride factors cols x y weights scaled",
+        "copy_columns": "state cols parts add scale:f x x_stride x_first x_step like like_stride y y_stride y_first"
+        " y_step",
+        "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
@@ -63,11 +69,11 @@ FIELDS: dict[str, list[str]] = {
         " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
-        "attention": "state segments records table pages page kind head_dim group kv_heads window size causal"
+        "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
         " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
-        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
-        " scale:f slopes q q_stride k v parts",
-        "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
+        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked size split"
+        " soft_cap:f scale:f slopes q q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window chunked size split sinks parts y y_stride",
         "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",

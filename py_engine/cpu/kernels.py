@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input
+from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, sparse_gate
 from py_engine.cpu.attention import (
     attention,
     attention_combine,
@@ -19,14 +20,10 @@ from py_engine.cpu.attention import (
     relative_attention,
     rope_append,
     rope_store,
+    temper,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.latent import (
-    head_products,
-    head_products_transposed,
-    latent_append,
-    latent_expansion,
-)
+from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
 from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
@@ -86,6 +83,8 @@ def activate(c: Call) -> None:
     rows = c.n * c.grid[2]
     x = c["x"][:rows]
     y, up = x[:, :cols], x[:, cols : 2 * cols]
+    if c.params.get("WEIGHTED"):
+        y = y * c["factors"][: c.n].reshape(-1, 1)
     if act == "xielu":
         c["y"][:rows, :cols] = xielu(y, c.consts)
     else:
@@ -391,7 +390,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
-        head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction,
+        head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction, altup_predict,
+        altup_correct, copy_columns, sparse_gate, temper,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

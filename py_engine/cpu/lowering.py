@@ -34,6 +34,6 @@ def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[bytes]:
         if op.kernel not in SKIPPED:
             LOWERED[op.kernel](calls, op)
         if op.kernel not in PRODUCTS:
-            for name in ("x", "y"):
+            for name in ("x", "y", "scaled"):
                 calls.drop_prepared(calls.address(op, name))
     return calls.calls

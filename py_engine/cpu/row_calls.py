@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, MEDIA_ROWS, POOLINGS
 from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
 from py_engine.plan.plan import Op, PerToken
@@ -52,8 +54,8 @@ def activate(m: Calls, op: Op) -> None:
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        gated=op.params["GATED"], cols=op.params["COLS"], x=m.address(op, "x"), x_stride=op.consts["x_stride"],
-        y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        gated=op.params["GATED"], cols=op.params["COLS"], factors=m.address(op, "factors"), x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
@@ -100,6 +102,37 @@ def soft_cap(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def altup_predict(m: Calls, op: Op) -> None:
+    m.add("altup_predict", **_altup_fields(m, op))
+
+
+def altup_correct(m: Calls, op: Op) -> None:
+    own = {name: m.address(op, name) for name in ("weights", "scaled")}
+    m.add("altup_correct", **_altup_fields(m, op), **own)
+
+
+def _altup_fields(m: Calls, op: Op) -> dict[str, Any]:
+    """What both ops of several streams have."""
+    sizes = {"count": op.params["STREAMS"], "router_stride": stride_of(op, "router"), "cols": stride_of(op, "x")}
+    places = {name: m.address(op, name) for name in ("router", "factors", "x", "y")}
+    return {"state": state_of(m, op), "scale": op.consts["scale"], **sizes, **places}
+
+
+def copy_columns(m: Calls, op: Op) -> None:
+    m.add(
+        "copy_columns", state=state_of(m, op), cols=op.params["COLS"], parts=op.grid[1], add=op.params["ADD"],
+        **{name: m.address(op, name) for name in ("x", "like", "y")},
+        like_stride=stride_of(op, "like") if op.params["LIKE"] else 0, **op.consts,
+    )  # fmt: skip
+
+
+def sparse_gate(m: Calls, op: Op) -> None:
+    m.add(
+        "sparse_gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
+        cols=op.params["COLS"], x=m.address(op, "x"), y=m.address(op, "y"), **op.consts,
+    )  # fmt: skip
+
+
 def pool(m: Calls, op: Op) -> None:
     m.add(
         "pool", state=state_of(m, op), **segment_fields(op), kind=POOLINGS[str(op.params["KIND"])],
@@ -116,4 +149,7 @@ def shortconv(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, pool, shortconv)
+CALLS = (
+    embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
+    altup_correct, copy_columns, sparse_gate, pool, shortconv,
+)  # fmt: skip

@@ -50,14 +50,14 @@ def block_count(header: Header) -> int:
     return value
 
 
-def per_layer(header: Header, key: str, block_count: int) -> tuple[int, ...]:
-    """Read a positive integer per layer. The metadata may hold one for all layers."""
+def per_layer(header: Header, key: str, block_count: int, least: int = 1) -> tuple[int, ...]:
+    """Read an integer of at least 1, or `least`, per layer. The metadata may hold a positive one for all layers."""
     value = header.arch(key)
     if not isinstance(value, list):
         return (dimension(header, key),) * block_count
     most = header.largest_dimension
-    if len(value) < block_count or not all(type(n) is int and 0 < n <= most for n in value[:block_count]):
-        raise _bad(header, key, value, f"a positive whole number for each of {block_count} layers")
+    if len(value) < block_count or not all(type(n) is int and least <= n <= most for n in value[:block_count]):
+        raise _bad(header, key, value, f"a whole number, at least {least}, for each of {block_count} layers")
     return tuple(value[:block_count])
 
 

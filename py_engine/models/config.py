@@ -20,6 +20,7 @@ from py_engine.models.common import (
     vocabulary,
 )
 from py_engine.models.recurrent import StateSpace
+from py_engine.plan.attention import Temperature
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
@@ -30,10 +31,21 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
-NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
+NORMALISED |= {
+    "lfm2moe",
+    "ernie4_5-moe",
+    "hunyuan-moe",
+    "minimax-m2",
+    "phimoe",
+    "dbrx",
+    "smallthinker",
+    "arctic",
+    "grok",
+}
+NORMALISED |= {"mimo2"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
-SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe"}
+SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
@@ -50,6 +62,7 @@ class Mixture:
     scale: float = 1.0  # factor of the weights
     groups: int = 0  # of experts; 0: none
     groups_used: int = 0
+    weighs_inputs: bool = False  # the weights apply to the experts' inputs
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -69,6 +82,7 @@ class Mixture:
             gating,
             optional_number(header, "expert_weights_scale") or 1.0,
             *_expert_groups(header),
+            name == "llama4",
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
@@ -114,6 +128,11 @@ class Config:
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
     plain_norms: bool = False  # the layer norms have no weights
+    value_dim: int = 0  # dimensions of a value head, if not a key head's
+    value_scale: float = 1.0  # factor of attention's result, where value_dim is given
+    unit_qk_norm: bool = False  # queries and keys are normalised without weights
+    temperature: Temperature | None = None  # of queries
+    chunked: bool = False  # windows are chunks that do not overlap
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
@@ -177,7 +196,7 @@ class Config:
     @property
     def attention_cols(self) -> int:
         """Columns of attention's result."""
-        return self.head_count * (self.latent.value if self.latent else self.head_dim)
+        return self.head_count * (self.latent.value if self.latent else self.value_dim or self.head_dim)
 
     def layer(self: C, i: int) -> C:
         """The hyperparameters of layer i."""

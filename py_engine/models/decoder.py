@@ -13,6 +13,7 @@ from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
+from py_engine.plan.attention import temper
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import gate
@@ -20,6 +21,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import norm_into
 from py_engine.plan.shortconv import shortconv
+from py_engine.plan.unequal import padded_values, unpadded
 from py_engine.plan.weights import Weights
 
 SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
@@ -116,12 +118,13 @@ class Layer:
         """
         cfg, w, b = self.cfg, self.w, self.b
         q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
+        value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
         values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
-        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, kv_rows)]
+        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]
         if cfg.shares_kv:
             rows = rows[:1]
         elif b + "attn_qkv.weight" in w:
-            rows = [(b + "attn_qkv", q_rows + 2 * kv_rows)]
+            rows = [(b + "attn_qkv", q_rows + kv_rows + value_rows)]
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         if cfg.latent:
             return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
@@ -137,14 +140,23 @@ class Layer:
             stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
-        q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
+        if cfg.value_dim:
+            stacked = padded_values(self.ops, self.ops.normed_stack("qkv", h, projection), cfg.heads, cfg.value_dim)
+            q = self.ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
+            self.ops.quantize_cache(cache, kv_rows)
+        else:
+            q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
+        if cfg.temperature:
+            temper(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
-            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole
+            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked
         )
         attn = self.ops.attention(q, cache, cfg.heads, options)
+        if cfg.value_dim:
+            attn = unpadded(self.ops, attn, cfg.heads, cfg.value_dim, cfg.value_scale)
         if b + "attn_gate.weight" in w:
             opened = Projection([w.matrix(b + "attn_gate.weight", q_rows, cfg.embedding_length)], None, norm, cfg.eps)
             gates = self.ops.normed_stack("attn_gate", h, opened)
@@ -165,6 +177,8 @@ class Layer:
         """
         n_head, n_head_kv, head_dim = self.cfg.heads
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
+        if self.cfg.unit_qk_norm:
+            return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim))
         if q + ".weight" not in self.w:
             return None
         if self.cfg.shares_kv:

@@ -25,9 +25,10 @@ from py_engine.models.common import (
     windows,
 )
 from py_engine.models.decoder import Layer
+from py_engine.models.per_layer import layer_inputs, layer_output
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
-from py_engine.plan.per_layer import gate, group_norm, scale_by
+from py_engine.plan.per_layer import scale_by
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, RopeSpec
 from py_engine.plan.weights import Weights
@@ -118,41 +119,18 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     """Append the layers; return the last hidden state (n, n_embd)."""
     n_embd = cfg.embedding_length
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n_embd), cfg.embedding_scale)
-    inputs = _per_layer_inputs(cfg, w, ops, x) if cfg.embedding_length_per_layer else None
+    extra = cfg.embedding_length_per_layer
+    inputs = layer_inputs(cfg, extra, w, ops, x) if extra else None
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         layer.add_attention(layer.attention(x, caches[i]), x)
         layer.add_feed_forward(layer.feed_forward(x), x)
         if inputs:
-            _add_per_layer(cfg, layer, i, x, inputs)
+            ops.add_norm(*layer_output(layer, i, extra, x, inputs), x, cfg.eps)
         if layer.b + "layer_output_scale.weight" in w:
             scale_by(ops, x, w.vector((layer.b + "layer_output_scale.weight", 1)))
         ops.end_layer(x)
     return x
-
-
-def _per_layer_inputs(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Buffer:
-    """The inputs of all layers (n, n_layer * n_per_layer): the token's per-layer embeddings and a projection of x."""
-    n, n_embd = cfg.embedding_length_per_layer, cfg.embedding_length
-    table = w.matrix("per_layer_token_embd.weight", cfg.vocab, n * cfg.block_count)
-    inputs = ops.embed(table, (n / 2) ** 0.5, name="per_layer", media_row="first")
-    projection = w.matrix("per_layer_model_proj.weight", n * cfg.block_count, n_embd)
-    projected = ops.project("per_layer_projected", x, projection, None)
-    norm = w.vector(("per_layer_proj_norm.weight", n))
-    # llama.cpp divides the projection by sqrt(n_embd); for a norm that only scales epsilon
-    normed = group_norm(ops, projected, norm, cfg.block_count, cfg.eps * n_embd)
-    ops.add_scaled(normed, 0.5**0.5, inputs)
-    return inputs
-
-
-def _add_per_layer(cfg: Config, layer: Layer, i: int, x: Buffer, inputs: Buffer) -> None:
-    """x += norm(proj(activation(gate(x)) * layer i's input))."""
-    w, ops, b = layer.w, layer.ops, layer.b
-    n, n_embd = cfg.embedding_length_per_layer, cfg.embedding_length
-    gate_rows = ops.project("per_layer_gate", x, w.matrix(b + "inp_gate.weight", n, n_embd), None)
-    gated = gate(ops, gate_rows, inputs, i * n, n, cfg.activation)
-    norm = w.vector((b + "post_norm.weight", n_embd))
-    ops.add_norm(ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, n), None), norm, x, cfg.eps)
 
 
 output = decoder.output

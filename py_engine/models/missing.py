@@ -8,7 +8,6 @@ from __future__ import annotations
 RECURRENT = "layers with another recurrent state than Mamba's and gated delta nets'"
 DIFFUSION = "generation by diffusion, which fills in tokens in any order"
 ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
-UNEQUAL = "keys and values of different lengths"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
@@ -16,17 +15,11 @@ NEEDS: dict[str, str] = {
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
-    "arctic": "a dense network beside the experts in every layer",
-    "deci": "other numbers of heads in every layer, and layers without attention",
     "eurobert": "an encoder with RoPE and RMS norms before its blocks",
-    "gemma3n": "several residual streams (AltUp) and low-rank residuals (Laurel)",
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "grok": "experts with a norm after them and no shared expert",
     "grovemoe": "a second set of experts, shared by groups of the first",
     "llama-embed": "a bidirectional llama",
-    "llama4": "experts whose inputs are weighted, and attention in chunks",
-    "mimo2": UNEQUAL,
     "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
     "plamo": "attention and feed-forward network in parallel on shuffled heads",
     "plamo3": "norm weights that are offsets from 1",

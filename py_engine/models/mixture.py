@@ -9,7 +9,7 @@ from py_engine.models.config import Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.weights import Weights
+from py_engine.plan.weights import ExpertMatrices, Weights
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,31 @@ class ExpertLayer:
 
     def add(self, x: Buffer, h: Buffer, norm: Weight | None, logits: Buffer | None = None) -> None:
         """x += the mixture's output for h (normalised with `norm`, if given). `logits`: the router's, if not for h."""
-        cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
-        n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
+        cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
+        n_embd = cfg.embedding_length
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        logits = logits or self.router(h, norm)
+        hidden, down = self.hidden(h, norm, logits)
+        n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
+        if cfg.post_norms[1] and post_norm in w:
+            if not n_ff_shared:
+                raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
+            out = self._shared(h, norm, n_ff_shared, "experts_out")
+            experts.combine(ops, hidden, down, out)
+            ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
+            return
+        if n_ff_shared:
+            gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
+            opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
+            ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
+        experts.combine(ops, hidden, down, x)
+
+    def hidden(
+        self, h: Buffer, norm: Weight | None, logits: Buffer | None = None
+    ) -> tuple[experts.Hidden, ExpertMatrices]:
+        """The chosen experts' hidden layers for h (normalised with `norm`, if given), and the matrices after them."""
+        cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
+        n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
         routing = experts.Routing(
             n,
             moe.expert_used_count,
@@ -56,21 +76,10 @@ class ExpertLayer:
             gated,
             norm,
             cfg.eps,
+            moe.weighs_inputs,
         )
-        hidden = experts.hidden(ops, experts.route(ops, logits, routing), h, network)
-        n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
-        if cfg.post_norms[1] and post_norm in w:
-            if not n_ff_shared:
-                raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
-            out = self._shared(h, norm, n_ff_shared, "experts_out")
-            experts.combine(ops, hidden, network.down, out)
-            ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
-            return
-        if n_ff_shared:
-            gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
-            opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
-            ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
-        experts.combine(ops, hidden, network.down, x)
+        route = experts.route(ops, logits or self.router(h, norm), routing)
+        return experts.hidden(ops, route, h, network), network.down
 
     def _shared(self, h: Buffer, norm: Weight | None, n_ff: int, name: str) -> Buffer:
         """The shared expert's output for h (normalised), without its own gate if it has one."""

@@ -44,6 +44,12 @@ class AttentionOptions:
     causal: bool = True  # else the batch is the whole sequence, and a window reaches half its size to either side
     slopes: Buffer | None = None  # (n_head): ALiBi, scores fall by slope * distance
     whole_media: bool = False  # a token of a picture attends to all of the picture
+    chunked: bool = False  # the window is of chunks that do not overlap: a token attends to its own up to itself
+
+    @property
+    def window_params(self) -> dict[str, int]:
+        """The #params that say how far a token sees."""
+        return {"WINDOW": self.window} | ({"CHUNKED": 1} if self.window and self.chunked else {})
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Call:
             "HEAD_DIM": self.heads[2],
             "G": self.group,
             **({"SHARE": self.share} if self.share > 1 else {}),
-            "WINDOW": self.options.window,
+            **self.options.window_params,
             "SOFT_CAP": float(self.options.soft_cap),
             **self.cache.layout,
         }
@@ -143,6 +149,26 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         | dict(epilogue.bindings)
         | ({"bias": norm.bias} if norm.bias else {}),
         heads,
+        PerToken(),
+    )
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """A factor of queries that grows with their position: 1 + scale * log(1 + floor((position + 1) / length))."""
+
+    length: int
+    scale: float
+
+
+def temper(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -> None:
+    """Multiply the first `cols` columns of q by the temperature of each token's position."""
+    ops.add(
+        "temper",
+        {"COLS": cols} | ops.state_params,
+        {"scale": temperature.scale, "length": temperature.length, "stride": q.shape[1]},
+        {"state": ops.state, "y": q},
+        -(-cols // THREADS),
         PerToken(),
     )
 
@@ -222,7 +248,8 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(
         "attention_combine",
-        {"HEAD_DIM": head_dim, "WINDOW": call.options.window, "LANES": lanes, "SINKS": int(sinks is not None)}
+        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None)}
+        | call.options.window_params
         | split_params
         | {"FRESH": int(store)}
         | ({"COLS": n_head_kv * head_dim} | cache.paging if store else {})

@@ -55,6 +55,7 @@ class ExpertNetwork:
     """Every expert's feed-forward network: down(activation(gate) * up), or down(activation(up)).
 
     `inputs`: the gate's matrices and the up's, as one stack or two; or the up's alone. `norm`: the RMS norm of x.
+    `weighs_inputs`: the router's weights apply to x, not to the result.
     """
 
     inputs: list[ExpertMatrices]
@@ -64,6 +65,7 @@ class ExpertNetwork:
     gated: bool
     norm: Weight | None = None
     eps: float = 0.0
+    weighs_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route)
     y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
-    if network.gated and len(network.inputs) == 1 and groups is None:
+    if network.gated and len(network.inputs) == 1 and groups is None and not network.weighs_inputs:
         epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         _small_product(ops, route, product)
@@ -120,7 +122,9 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
-    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used)
+    # A weighted x weighs the gate and the up's rows. The latter may as well be weighted after the product with down.
+    factors = route.weights if network.weighs_inputs else None
+    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used, factors=factors)
     return Hidden(route, y, groups)
 
 

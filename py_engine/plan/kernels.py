@@ -50,6 +50,8 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
         "GROUPS",
         "NOPE",
         "CACHED",
+        "CHUNKED",
+        "WEIGHTED",
     ),
     0,
 )

@@ -233,15 +233,17 @@ def scales(ops: OpList) -> Buffer:
 
 
 def add_direction(ops: OpList, x: Buffer, direction: Direction) -> None:
-    """x += scale * a control vector's direction."""
+    """x += scale * a control vector's direction, for each of the residual streams in x (n, streams * padded width)."""
+    width = quants.groups(direction.width) * quants.GROUP
     vector = _weight(ops.plan, direction.tensor, Q.F32, 1, direction.width, ((direction.tensor, 0, 1),))
     ops.add(
         "add_direction",
-        {"VECS": x.shape[1] // 4, "ADAPTERS": ops.adapters.count} | ops.state_params,
+        {"VECS": width // 4, "ADAPTERS": ops.adapters.count} | ops.state_params,
         {"adapter": direction.adapter},
         {"state": ops.state, "direction": vector, "scales": scales(ops), "x": x},
-        -(-x.shape[1] // (4 * THREADS)),
+        -(-width // (4 * THREADS)),
         PerToken(),
+        x.shape[1] // width,
     )
 
 

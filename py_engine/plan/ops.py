@@ -301,15 +301,20 @@ class Ops(OpList):
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 
     def activate(
-        self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, repeat: int = 1
-    ) -> Buffer:
-        """y = activation(x), or, gated, activation(gate) * up of stacked rows. `repeat`: rows per token."""
-        name, factors = ("xielu", asdict(activation)) if isinstance(activation, Xielu) else (activation, {})
+        self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, repeat: int = 1,
+        factors: Buffer | None = None,
+    ) -> Buffer:  # fmt: skip
+        """y = activation(x), or, gated, activation(gate) * up of stacked rows. `repeat`: rows per token.
+
+        `factors` (n, repeat): each row's gate is multiplied by its factor first.
+        """
+        name, terms = ("xielu", asdict(activation)) if isinstance(activation, Xielu) else (activation, {})
         self.add(
             "activate",
-            {"COLS": cols, "ACTIVATION": name, "GATED": int(gated), "Y16": int(y.dtype == "f16")},
-            {"x_stride": x.shape[1], "y_stride": y.shape[1]} | factors,
-            {"state": self.state, "x": x, "y": y},
+            {"COLS": cols, "ACTIVATION": name, "GATED": int(gated), "Y16": int(y.dtype == "f16")}
+            | ({"WEIGHTED": 1} if factors else {}),
+            {"x_stride": x.shape[1], "y_stride": y.shape[1]} | terms,
+            {"state": self.state, "x": x, "y": y} | ({"factors": factors} if factors else {}),
             -(-cols // THREADS),
             PerToken(),
             repeat,

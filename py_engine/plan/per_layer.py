@@ -39,7 +39,7 @@ def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str
     return y
 
 
-def scale_by(ops: Ops, x: Buffer, factor: Weight) -> None:
+def scale_by(ops: Ops, x: Buffer, factor: Weight | Buffer) -> None:
     """x *= factor, a single number."""
     ops.add(
         "scale_by",

@@ -5,7 +5,7 @@ Taps are pairs of u32, (n, taps, 2): a row's index, and the bits of its f32 weig
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
@@ -144,6 +144,51 @@ def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
     """x / rms(x), row by row, for products."""
     y = ops.rows("plain_norm", cols, ops.input_dtype)
     norm_into(ops, x, ops.constant(f"ones.{cols}", [1.0] * cols), y, cols, eps)
+    return y
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`count` parts of a row, each `step` columns after the one before."""
+
+    first: int = 0
+    step: int = 0
+    count: int = 1
+
+
+def copy_columns(
+    ops: OpList, x: Buffer, y: Buffer, cols: int, source: Parts, target: Parts, *,
+    scale: float = 1.0, add: bool = False, like: Buffer | None = None,
+) -> None:  # fmt: skip
+    """y = scale * x for the `target`'s parts of y and the `source`'s of x, of `cols` columns. `add`: y += ...
+
+    `like`: every part gets the length of its row (n, padded cols), times `scale`.
+    """
+    ops.add(
+        "copy_columns",
+        {"COLS": cols, "ADD": int(add), "LIKE": int(like is not None), "WG": norm_threads(ops.device, cols)}
+        | {"X16": int(x.dtype == "f16")},
+        {"scale": scale, "x_stride": x.shape[1], "x_first": source.first, "x_step": source.step}
+        | {"y_stride": y.shape[1], "y_first": target.first, "y_step": target.step},
+        {"x": x, "y": y} | ({"like": like} if like else {}),
+        PerToken(),
+        target.count,
+    )
+
+
+def sparse_gate(ops: OpList, x: Buffer, cols: int, activation: str, deviations: float) -> Buffer:
+    """activation(gate) * up of stacked rows, for products: (n, cols).
+
+    Gates count from their mean plus `deviations` standard deviations on: gate = max(0, gate - that).
+    """
+    y = ops.rows("hidden", cols, ops.input_dtype)
+    ops.add(
+        "sparse_gate",
+        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16"), "WG": norm_threads(ops.device, cols)},
+        {"deviations": deviations, "x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"x": x, "y": y},
+        PerToken(),
+    )
     return y
 
 

@@ -24,9 +24,12 @@ IN_PLACE = (
     "add_direction",
     "add_low_rank",
     "add_scaled",
+    "altup_correct",
+    "altup_predict",
     "rope_append",
     "scale_by",
     "soft_cap",
+    "temper",
     "weighted_sum",
 )  # they read y, or x, before they write it
 

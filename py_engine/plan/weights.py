@@ -81,6 +81,12 @@ class Weights:
             for group in groups
         ]
 
+    def slices(self, tensor: str, n: int, rows: int, cols: int) -> list[Weight]:
+        """The n matrices (rows, cols) of a tensor (n, rows, cols)."""
+        type = self._tensor(tensor, n, rows, cols).type
+        parts = (Weight(f"{tensor}.{i}", type, rows, cols, ((tensor, i * rows, rows),)) for i in range(n))
+        return [self._add(part) for part in parts]
+
     def _stacked(self, tensors: list[str], *shape: int) -> Weight:
         """Tensors of one shape and type as one matrix, end to end."""
         rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape).type

@@ -9,9 +9,11 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import alibi
+from py_engine.plan.attention import Temperature, temper
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
@@ -154,6 +156,40 @@ def test_attention_through_a_window(bench: Bench, heads: tuple[int, int, int], n
         y = ops.attention(q, cache, heads, options)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@in_turn("heads, n, pos, chunk", [((4, 2, 32), 33, 60, 31), ((2, 1, 64), 40, 0, 33)], BOTH_ADAPTERS)
+def test_attention_in_chunks(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, chunk: int) -> None:
+    """A token sees its own chunk up to itself. Positions before every query's chunk are poisoned."""
+    n_head, n_kv, dim = heads
+    for batch, at in ((1, pos + 1), (n, pos), (1, 2 * chunk), (1, 2 * chunk - 1)):  # also at a chunk's ends
+        ops = bench.begin(Setup(batch=batch, n=batch, pos=at, n_ctx=192))
+        q = ops.rows("q", n_head * dim)
+        bench.fill(q)
+        cache = bench.cache(n_kv * dim, "f32")
+        for b in (cache.k, cache.v):
+            bench.data[b.name][bench.cache_rows(range(at // chunk * chunk))] = 1e4
+        y = ops.attention(q, cache, heads, AttentionOptions(0.3, window=chunk, chunked=True))
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+        assert np.abs(host[y.name][:batch, : n_head * dim]).max() < 100
+
+
+PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (62, 3))  # (position, sequence)
+
+
+@in_pairs(("n, cols, places", [(1, 1, ()), (3, 31, ()), (5, 33, PLACES), (4, 257, ())]))
+def test_queries_with_a_temperature(bench: Bench, n: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else n + 1, n=n, pos=30, places=places))
+    q = ops.rows("q", cols + 5)
+    before = bench.fill(q).copy()
+    temper(ops, q, cols, Temperature(16, 0.7))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name], host[q.name], 1e-12)
+    changed = host[q.name] != before
+    assert changed[n - 1, :cols].all()
+    assert not changed[:, cols:].any()
+    assert not changed[n:].any()
 
 
 @in_turn("heads, n, window", [((3, 1, 16), 19, 0), ((3, 1, 16), 40, 10)], BOTH_ADAPTERS)

@@ -36,6 +36,7 @@ class Shape:
     biased: bool = False
     normed: bool = False
     activation: str = "silu"
+    weighs_inputs: bool = False
 
 
 def _matrices(bench: Bench, shape: Shape, name: str, rows: int, cols: int, stack: int = 1) -> ExpertMatrices:
@@ -65,6 +66,7 @@ def _network(bench: Bench, shape: Shape) -> experts.ExpertNetwork:
         True,
         bench.vector("norm", shape.cols) if shape.normed else None,
         EPS,
+        shape.weighs_inputs,
     )
 
 
@@ -137,6 +139,7 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
     [
         (Shape(5, 2, 33, 7), 1 << 27, None, 1),
         (Shape(5, 2, 33, 7), 1 << 27, None, 257),
+        (Shape(5, 2, 33, 31, weighs_inputs=True), 1 << 27, None, 33),
         (Shape(5, 2, 33, 7, stacked=False, biased=True), 1 << 27, 3, 31),
         (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
         (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
@@ -191,6 +194,7 @@ def test_many_tokens_with_matrices(
     [
         (Shape(5, 2, 33, 7), 1 << 27, ()),
         (Shape(5, 2, 33, 7), 1 << 27, PLACES),
+        (Shape(5, 3, 33, 31, weighs_inputs=True), 1 << 27, PLACES),
         (Shape(5, 2, 33, 7, stacked=False, biased=True, normed=True), 1 << 27, ()),
         (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, ()),
         (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, PLACES),

@@ -19,7 +19,9 @@ from py_engine.options import AdapterOptions
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ADAPTED, DECODE, LAST_LOGITS, PREFILL, SMALL_BATCH, adapted, plain
 from py_engine.plan.sampling import Sampling
+from tests.golden.make import reference_gemma3n
 from tests.golden.make.adapters import write_adapter, write_control_vector
+from tests.golden.make.reference import Reference
 from tests.support import cpu_models, wasm_engines
 from tests.support.cpu_models import GOLDEN
 from tests.support.model_files import ModelFiles
@@ -173,6 +175,25 @@ async def test_logits_of_a_request_without_adapters_do_not_depend_on_the_lists()
             found.append(cpu.buffers["logits"].copy())
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[2], found[3])
+
+
+@pytest.mark.parametrize("load", [on_numpy, on_wasm])
+async def test_a_control_vector_changes_every_residual_stream(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemma 3n's layers have several; the reference adds the direction to all."""
+    path, vector = GOLDEN / "gemma" / "gemma3n.F16.gguf", tmp_path / "control.gguf"
+    direction = np.random.default_rng(3).standard_normal(16).astype(np.float32)
+    write_control_vector(vector, "gemma3n", {5: direction})
+    one_layer = reference_gemma3n.one_layer
+
+    def controlled(model: Reference, streams: np.ndarray, layer: int, *rest: Any) -> np.ndarray:
+        return one_layer(model, streams, layer, *rest) + (layer == 5) * direction
+
+    monkeypatch.setattr(reference_gemma3n, "one_layer", controlled)
+    prompt = [5, 9, 13, 40, 41, 7, 9, 13]
+    logits, _ = await (await load(path, [vector])).evaluate(prompt)
+    assert_close(Reference(path).logits(prompt).astype(np.float32), logits, "f32")
 
 
 async def test_prefixes_are_shared_with_equal_scales_only() -> None:

@@ -64,6 +64,31 @@ def test_metadata_beyond_the_tensors_or_of_the_wrong_type(changes: dict[str, Any
         tracemalloc.stop()
 
 
+OF_ARCHITECTURES: list[tuple[str, dict[str, Any]]] = [
+    ("gemma/gemma3n", {"altup.active_idx": 1}), ("gemma/gemma3n", {"altup.num_inputs": 9}),
+    ("gemma/gemma3n", {"altup.num_inputs": 3}),
+    ("gemma/gemma3n", {"attention.sliding_window_pattern": [False] * 20 + [True] * 2}),
+    ("gemma/gemma3n", {"embedding_length_per_layer_input": 1 << 20}), ("gemma/gemma3n", {"rope.freq_base_swa": NAN}),
+    ("experts/llama4", {"attention.sliding_window": 0}), ("experts/llama4", {"expert_count": 0}),
+    ("dense/deci", {"attention.head_count": [3, 4, 0, 0, 2]}),
+    ("dense/deci", {"attention.head_count": [0, 4, 0, 0, 2]}),
+    ("dense/deci", {"feed_forward_length": [0, 64, 40, 0, 80]}), ("dense/deci", {"attention.head_count_kv": [2, 0]}),
+    ("dense/deci", {"attention.head_count_kv": [2, 0, -1, 0, 1]}), ("experts/arctic", {"expert_count": 0}),
+    ("experts/grok", {"expert_count": 0}), ("experts/grok", {"logit_scale": NAN}),
+    ("experts/mimo2", {"attention.value_length": 28}), ("experts/mimo2", {"attention.value_length": 1 << 20}),
+    ("experts/mimo2", {"attention.head_count_kv": [1, 3, 2, 1]}), ("experts/mimo2", {"attention.value_scale": "x"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("golden", "changes"), OF_ARCHITECTURES, ids=str)
+def test_metadata_that_an_architecture_cannot_run(golden: str, changes: dict[str, Any]) -> None:
+    found = parse((LLAMA.parents[1] / f"{golden}.F16.gguf").read_bytes(), None)
+    found.metadata.update({f"{found.architecture}.{name}": value for name, value in changes.items()})
+    with pytest.raises(WispError) as error:
+        plan(found)
+    assert error.value.code in ("corrupt_header", "unsupported_architecture", "bad_tensor_shape")
+
+
 @pytest.mark.parametrize("name", ["rope.dimension_count", "rope.dimension_count_swa"])
 def test_gemma4_rotates_no_more_than_a_head(name: str) -> None:
     found = parse(GEMMA4.read_bytes(), None)

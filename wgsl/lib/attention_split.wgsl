@@ -2,10 +2,14 @@
 
 // Number of positions that the last of `length` tokens sees, itself included. They are the sequence's last ones.
 fn visible_positions(length: u32) -> u32 {
+#if CHUNKED
+  return (length - 1u) % WINDOW + 1u;
+#else
 #if WINDOW
   return min(length, WINDOW);
 #else
   return length;
+#endif
 #endif
 }
 

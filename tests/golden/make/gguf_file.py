@@ -32,6 +32,7 @@ class GgufFile:
         self.metadata: list[tuple[str, Value]] = []
         self.tensors: dict[str, np.ndarray] = {}
         self.float32: set[str] = set()  # tensors that are never quantized
+        self.kinds: dict[str, str] = {}  # types of single tensors, in place of the file's
         self.omit = omit
 
     def add(self, key: str, value: Value | None) -> None:
@@ -64,7 +65,7 @@ class GgufFile:
 
     def write(self, path: Path, kind: str, layout: Layout, library: Library | None) -> None:
         """Write the tensors as `kind`; what gguf-py cannot quantize is quantized by ggml, from `library`."""
-        quantizer = Quantizer(kind, self.float32, self.seed, library)
+        quantizer = Quantizer(kind, self.float32, self.kinds, self.seed, library)
         writer = gguf.GGUFWriter(str(path), self.architecture, split_max_tensors=layout.split)
         if layout.align:
             writer.add_custom_alignment(layout.align)

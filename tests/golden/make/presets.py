@@ -70,6 +70,11 @@ PRESETS: dict[str, Settings] = {
         **{"tok": "spm", "n_layer": 3, "tied": True, "rope_base": 1e6},
         **{"window": 9, "final_cap": 30.0, "pl": 0, "shared": 0},
     },
+    "gemma3n": {
+        "arch": "gemma3n",
+        **{"n_embd": 16, "n_layer": 22, "n_head": 3, "n_kv": 1, "head_dim": 8, "n_ff": 36, "vocab": 104},
+        **{"tok": "wpm", "tied": True, "rope_base": 1e6, "window": 9, "eps": 1e-3, "logit_std": 1.5},
+    },
     "phi3": {"arch": "phi3", "tok": "spm", "n_kv": 4, "eps": 1e-5},
     "phi3-longrope-short": {"arch": "phi3", "tok": "spm", "rope": "longrope", "orig_ctx": 1024, "ctx": 4096},
     "phi3-longrope-long": {

@@ -10,6 +10,12 @@ SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for archit
 TINY = {"n_embd": 32, "n_head": 2, "n_kv": 2, "head_dim": 16, "n_ff": 32, "vocab": 304}
 
 DENSE: dict[str, dict[str, Any]] = {
+    # Attention and network; a matrix in place of attention; a network alone; nothing; other heads.
+    "deci": {
+        "arch": "deci",
+        **SMALL,
+        **{"n_layer": 5, "head_arr": [4, 4, 0, 0, 2], "kv_arr": [2, 0, 0, 0, 1], "ff_arr": [104, 64, 40, 0, 80]},
+    },
     # llama.cpp tells Baichuan's models by the number of their layers: 7B rotates, 13B has ALiBi. So many narrow layers
     # amplify float16's rounding: the logits spread less.
     "baichuan": {"arch": "baichuan", **TINY, "n_layer": 32, "logit_std": 1.5},

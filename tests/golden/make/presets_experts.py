@@ -1,7 +1,7 @@
 """Presets of mixtures of experts: leading dense layers, shared experts, routing by sigmoids, biases and groups.
 
-`n_ff` is an expert's width, `n_ff_dense` a dense layer's, `lead` the number of leading dense layers, `gating` 1 softmax
-or 2 sigmoid.
+`n_ff` is an expert's width, `n_ff_dense` a dense layer's, `lead` the number of leading dense layers; the last of `step`
+layers has experts. `gating` is 1 for softmax, 2 for sigmoid.
 """
 
 from typing import Any
@@ -51,6 +51,38 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "arch": "smallthinker",
         **SMALL,
         **{"n_layer": 5, "window": 4096, "n_ff_dense": 40, "gating": 2},
+    },
+    "llama4": {
+        "arch": "llama4",
+        **SMALL,
+        **{"n_layer": 4, "n_ff_dense": 104, "n_ff_shexp": 40, "step": 2, "rope": "llama3", "rope_base": 500000.0},
+    },
+    "arctic": {
+        "arch": "arctic",
+        **SQUARE,
+        "ff_key": 40,
+        "n_ff_dense": 80,
+    },  # beside a dense network as wide as the model
+    # The first one's files have no scales, which readers must know. The second has a dense network beside the experts.
+    "grok": {
+        "arch": "grok",
+        **SQUARE,
+        **{"ff_key": 40, "embedding_scale": 78.38367176906169, "logit_scale": 0.5773502691896257},
+        "omit": ["embedding_scale", "logit_scale", "expert_feed_forward_length"],
+    },
+    "grok-2": {
+        "arch": "grok",
+        **SQUARE,
+        **{"ff_key": 104, "n_ff_dense": 104, "embedding_scale": 6.0, "logit_scale": 0.8, "attn_out_scale": 0.3},
+        **{"attn_cap": 5.0, "final_cap": 9.0, "rope": "yarn", "ctx": 512},
+    },
+    # `value_dim`: dimensions of a value head. Layers with a window have other key/value heads than those without.
+    "mimo2": {
+        "arch": "mimo2",
+        **SMALL,
+        **{"n_layer": 4, "value_dim": 16, "kv_arr": [1, 2, 2, 1], "pattern": [False, True, True, False], "window": 9},
+        **{"rope_dim": 8, "rope_base": 1e6, "rope_base_swa": 10000.0, "value_scale": 0.7, "lead": 2},
+        **{"n_ff_dense": 104, "probs_bias": True},
     },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

@@ -40,8 +40,8 @@ def fits(shape: tuple[int, ...], kind: str) -> bool:
 class Quantizer:
     """The types and bytes of a model's tensors."""
 
-    def __init__(self, kind: str, float32: set[str], seed: int, library: Library | None) -> None:
-        self.kind, self.float32, self.library = kind, float32, library
+    def __init__(self, kind: str, float32: set[str], kinds: dict[str, str], seed: int, library: Library | None) -> None:
+        self.kind, self.float32, self.kinds, self.library = kind, float32, kinds, library
         self.random = np.random.default_rng(seed)
         self.layers = 0
         if kind not in GGUF_PY and library is None:
@@ -74,7 +74,7 @@ class Quantizer:
 
     def type_of(self, name: str, shape: tuple[int, ...], tied: bool) -> str:
         """A matrix's type; F16 where no block size fits."""
-        kind = self.kind
+        kind = self.kinds.get(name, self.kind)
         if kind in MIXES:
             layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
             kind = mixed_type(kind, name, shape, tied, layer, self.layers)

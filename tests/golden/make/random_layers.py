@@ -26,8 +26,23 @@ from tests.golden.make.presets import (
     Settings,
 )
 
+BOTH_NETWORKS = {"arctic", "grok-2"}  # presets with a dense network beside the experts
 SHARP = 1.4  # gain of queries and keys: spreads the attention's scores
 DOWN = 1.5  # gain of what leads out of the feed forward
+
+
+def add_uneven_layer(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
+    """A layer of Deci, which may lack attention, or its network, or have a matrix in place of attention."""
+    width = c["n_embd"]
+    if c["n_head"]:
+        file.norm(prefix + "attn_norm", width)
+    if kv_heads:
+        add_attention(file, c, prefix, kv_heads)
+    elif c["n_head"]:
+        file.matrix(prefix + "attn_output.weight", width, width)
+    if c["n_ff"]:
+        file.norm(prefix + "ffn_norm", width)
+        add_feed_forward(file, c, prefix, 0)
 
 
 def add_layer(file: GgufFile, c: Settings, i: int) -> None:
@@ -36,6 +51,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
     bias = arch in NORM_BIAS
+    if arch == "deci":
+        add_uneven_layer(file, c, prefix, c["kv_arr"][i])
+        return
     if arch not in ENCODERS | NO_NORM_BEFORE | NO_NORM_WEIGHTS and not (arch == "modern-bert" and i == 0):
         file.norm(prefix + "attn_norm", width, bias=bias)
     if c["preset"] == "falcon-40b":
@@ -76,6 +94,11 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if arch == "glm4":
         file.norm(prefix + "post_ffw_norm", width)
+    if arch == "arctic":
+        file.norm(prefix + "ffn_norm_exps", width)
+    if arch == "grok":
+        file.norm(prefix + "attn_output_norm", width)
+        file.norm(prefix + ("layer_output_norm" if c["preset"] == "grok" else "post_ffw_norm"), width)
     without = ENCODERS | ONE_NORM | GATED_ATTENTION | NO_NORM_BEFORE | NORM_AS_POST | NO_NORM_WEIGHTS | {"dbrx"}
     if arch == "falcon-h1":
         file.vector(prefix + "ffn_norm", width, mean=1.0, std=0.15)
@@ -90,7 +113,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
 
 def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
     arch, width, heads, head_dim = c["arch"], c["n_embd"], c["n_head"], c["head_dim"]
-    n_q, n_kv = heads * head_dim, kv_heads * head_dim
+    value_dim = c.get("value_dim") or head_dim
+    n_q, n_kv, n_v = heads * head_dim, kv_heads * head_dim, kv_heads * value_dim
     bias = arch in QKV_BIAS or c.get("qkv_bias") or c.get("attn_bias")
     if arch in FUSED_QKV:
         file.matrix(prefix + "attn_qkv.weight", n_q + 2 * n_kv, width, gain=SHARP)
@@ -98,11 +122,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
             file.vector(prefix + "attn_qkv.bias", n_q + 2 * n_kv, std=0.5)
     else:
         n_gated = 2 * n_q if arch in GATED_ATTENTION else n_q
-        for name, rows, gain in (("q", n_gated, SHARP), ("k", n_kv, SHARP), ("v", n_kv, 1.0)):
+        for name, rows, gain in (("q", n_gated, SHARP), ("k", n_kv, SHARP), ("v", n_v, 1.0)):
             file.matrix(prefix + f"attn_{name}.weight", rows, width, gain=gain)
             if bias:
                 file.vector(prefix + f"attn_{name}.bias", rows, std=0.5)
-    file.matrix(prefix + "attn_output.weight", width, n_q)
+    file.matrix(prefix + "attn_output.weight", width, heads * value_dim)
     if arch in OUTPUT_BIAS or c.get("attn_bias"):
         file.vector(prefix + "attn_output.bias", width, std=0.05)
     if arch in QK_NORM or c.get("qk_norm"):
@@ -114,7 +138,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
         file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
-    if arch == "gpt-oss":
+    if arch in ("gpt-oss", "mimo2"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
         file.matrix(prefix + "attn_gate.weight", n_q, width)
@@ -124,9 +148,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
 
 def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
     arch, width = c["arch"], c["n_embd"]
-    if c.get("n_expert") and i >= c.get("lead", 0) and not (arch == "nomic-bert-moe" and i % 2 == 0):
+    routed = bool(c.get("n_expert")) and i >= c.get("lead", 0) and (i + 1) % c.get("step", 1) == 0
+    if routed and not (arch == "nomic-bert-moe" and i % 2 == 0):
         add_experts(file, c, prefix)
-        return
+        if c["preset"] not in BOTH_NETWORKS:
+            return
     n_ff = c["n_ff_dense"] if "n_ff_dense" in c else c["n_ff"]
     fused = arch in FUSED_GATE_UP
     if not fused and arch not in UNGATED:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma4, random_latent, random_recurrent, toy_vocabularies
+from tests.golden.make import random_gemma3n, random_gemma4, random_latent, random_recurrent, toy_vocabularies
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -45,6 +45,9 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     if c["arch"] == "gemma4":
         random_gemma4.add_metadata(file, c)
         random_gemma4.add_tensors(file, c)
+    elif c["arch"] == "gemma3n":
+        random_gemma3n.add_metadata(file, c)
+        random_gemma3n.add_tensors(file, c)
     else:
         add_metadata(file, c)
         add_tensors(file, c)
@@ -79,7 +82,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         random_latent.add_metadata(file, c)
     elif c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
         file.add("%s.attention.key_length", c["head_dim"])
-        file.add("%s.attention.value_length", c["head_dim"])
+        file.add("%s.attention.value_length", g("value_dim", c["head_dim"]))
+        file.add("%s.attention.value_scale", g("value_scale"))
     if arch not in NO_ROPE:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
@@ -120,6 +124,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.residual_scale", g("residual_scale"))
     file.add("%s.embedding_scale", g("embedding_scale"))
     file.add("%s.attention.scale", g("attn_scale"))
+    file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     if arch == "gptneox":
         file.add("%s.use_parallel_residual", bool(g("parallel")))
@@ -161,7 +166,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r"):
+    if arch in ("cohere2", "command-r", "grok"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:

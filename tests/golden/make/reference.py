@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.golden.make import reference_gemma3n
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward
 from tests.golden.make.reference_latent import latent_attention
@@ -30,8 +31,8 @@ class Reference(ReferenceModel):
         y = self.linear(self.hidden(ids), output)
         scale = self.key("logit_scale")
         if scale:
-            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3") else y / scale
-        cap = self.key("final_logit_softcapping")
+            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3", "grok") else y / scale
+        cap = self.key("final_logit_softcapping", 30.0 if self.architecture == "gemma3n" else None)
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
     def embedding(self, ids: Sequence[int], pooling: str) -> np.ndarray:
@@ -60,6 +61,9 @@ class Reference(ReferenceModel):
         if self.architecture == "modern-bert":
             x = self.norm(x, "token_embd_norm")
         extra = self.per_layer_inputs(ids, x)
+        if self.architecture == "gemma3n":
+            assert extra is not None
+            return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
         shared: dict[int, KeysValues] = {}
         for layer in range(self.n_layer):
             x = self.layer(x, layer, shared)
@@ -72,6 +76,10 @@ class Reference(ReferenceModel):
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         prefix, arch, start = f"blk.{layer}.", self.architecture, x
+        if arch == "deci":
+            return self.uneven_layer(x, layer, shared)
+        if arch in ("arctic", "grok"):
+            return self.layer_of_two_networks(x, layer, shared)
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
@@ -102,6 +110,32 @@ class Reference(ReferenceModel):
         read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
+
+    def uneven_layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """Deci's, which may lack attention, or its network, or have a matrix in place of attention."""
+        prefix = f"blk.{layer}."
+        if self.kv_heads[layer]:
+            x = x + attention(self, self.norm(x, prefix + "attn_norm"), layer, shared)
+        elif self.layer_heads[layer]:
+            x = x + self.linear(self.norm(x, prefix + "attn_norm"), prefix + "attn_output")
+        if prefix + "ffn_norm.weight" in self.tensors:
+            x = x + feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer)
+        return x
+
+    def layer_of_two_networks(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """Experts, and for Arctic and Grok 2 a dense network. Arctic's experts read the layer's input."""
+        prefix, start = f"blk.{layer}.", x
+        mixed = attention(self, self.norm(x, prefix + "attn_norm"), layer, shared)
+        x = x + self.optional_norm(mixed, prefix + "attn_output_norm")
+        h = self.norm(x, prefix + "ffn_norm")
+        if self.architecture == "arctic":
+            out = feed_forward(self, self.norm(start, prefix + "ffn_norm_exps"), layer)
+            return np.asarray(x + feed_forward(self, h, layer, routed=False) + out)
+        out = feed_forward(self, h, layer)
+        if prefix + "ffn_up.weight" in self.tensors:
+            out = (out + feed_forward(self, h, layer, routed=False)) / math.sqrt(2)
+        norms = [name for name in ("layer_output_norm", "post_ffw_norm") if f"{prefix}{name}.weight" in self.tensors]
+        return np.asarray(x + self.norm(out, prefix + norms[0]))
 
     def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:
         """The output of a layer that is either attention, a state or a feed-forward network."""

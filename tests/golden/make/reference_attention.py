@@ -20,13 +20,15 @@ ADJACENT_PAIRS |= {
     "plm",
     "mistral4",
 }
+ADJACENT_PAIRS |= {"llama4", "deci", "arctic"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
+LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and keys
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"mimo2", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -67,7 +69,10 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
             """The dimension that turns so often within the original context."""
             return float(n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
 
-        low, high = max(0, math.floor(dimension(32.0))), min(n - 1, math.ceil(dimension(1.0)))
+        low, high = (
+            max(0, math.floor(dimension(8.0 if model.architecture == "grok" else 32.0))),
+            min(n - 1, math.ceil(dimension(1.0))),
+        )
         keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)  # 0: interpolate
         angles = angles * (1 - keep) / factor + angles * keep
         magnitude *= 1 + 0.1 * math.log(factor)
@@ -98,7 +103,7 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
     if model.architecture == "baichuan":
         return model.n_layer != BAICHUAN_13B
-    if model.architecture == "smollm3":
+    if model.architecture in ("smollm3", "llama4"):
         return (layer + 1) % 4 != 0
     if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
         return model.windowed(layer)
@@ -111,7 +116,12 @@ def mask(model: ReferenceModel, n: int, layer: int) -> np.ndarray:
     if model.causal:
         hidden = distance < 0
         # A query sees itself and the window - 1 tokens before it.
-        return hidden | (distance >= model.window) if model.windowed(layer) else hidden
+        if not model.windowed(layer):
+            return hidden
+        if model.architecture == "llama4":  # its windows are chunks that do not overlap
+            chunk = np.arange(n) // model.window
+            return hidden | (chunk[:, None] != chunk[None, :])
+        return hidden | (distance >= model.window)
     if model.windowed(layer):  # half a window to either side
         return np.abs(distance) > model.window // 2
     return np.zeros((n, n), bool)
@@ -134,6 +144,14 @@ def keys_values(model: ReferenceModel, x: np.ndarray, layer: int) -> KeysValues:
     return k, v
 
 
+def unit_heads(model: ReferenceModel, q: np.ndarray, k: np.ndarray, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Llama 4's queries and keys: normalised where they are rotated, else queries that grow with the position."""
+    if uses_rope(model, layer):
+        return (q, k) if model.experts == LLAMA4_LARGE else (model.normalize(q), model.normalize(k))
+    chunks = np.floor((np.arange(len(q)) + 1) / model.window)
+    return q * (1 + 0.1 * np.log(chunks + 1))[:, None, None], k
+
+
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
     """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
@@ -153,23 +171,27 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q, k, v = (np.clip(a, -limit, limit) for a in (q, k, v))
     if arch in WIDE_QK_NORM:
         q, k = model.norm(q, prefix + "attn_q_norm"), model.norm(k, prefix + "attn_k_norm")
-    q, k, v = (a.reshape(n, -1, size) for a in (q, k, v))
+    q, k = q.reshape(n, -1, size), k.reshape(n, -1, size)
+    v = v.reshape(n, k.shape[1], -1)  # its heads may be shorter
     if turned and arch in ROTATED_FIRST:
         q, k, turned = rotate(model, q, turned), rotate(model, k, turned), None
     if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
         q = model.norm(q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
         k = model.norm(k, prefix + "attn_k_norm")
-    if arch == "gemma4":
+    if arch in ("gemma3n", "gemma4"):
         v = model.normalize(v)
     if turned:
         q, k = rotate(model, q, turned), rotate(model, k, turned)
+    if arch == "llama4":
+        q, k = unit_heads(model, q, k, layer)
     own = model.n_layer - model.key("attention.shared_kv_layers", 0)
     if layer < own:
         shared[layer] = k, v
     else:  # the last layer with keys of its own and the same kind of window
         k, v = shared[own - 2 if model.windowed(layer) else own - 1]
-    scale = model.key("attention.scale") or {"gemma4": 1.0, "jais": 1 / size}.get(arch, 1 / math.sqrt(size))
+    own_scales = {"gemma3n": 1.0, "gemma4": 1.0, "jais": 1 / size, "grok": model.key("attention.output_scale")}
+    scale = model.key("attention.scale") or own_scales.get(arch, 1 / math.sqrt(size))
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale
     bias = model.key("attention.max_alibi_bias", ALIBI.get(arch))
@@ -187,6 +209,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     else:
         weights = softmax(scores)
     mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(n, -1)
+    mixed = mixed * model.key("attention.value_scale", 1.0)
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:

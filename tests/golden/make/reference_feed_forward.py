@@ -8,13 +8,14 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
-GELU |= {"jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
+GELU |= {"grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
 SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "plm"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
-NORMALIZED_EXPERTS |= {"qwen3next"}  # the chosen experts' weights sum to 1
+NORMALIZED_EXPERTS |= {"qwen3next", "arctic", "grok", "mimo2"}  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
+SIGMOID_ROUTERS = {"llama4", "mimo2"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -27,10 +28,12 @@ def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
     return gelu if model.architecture in GELU else silu
 
 
-def feed_forward(model: ReferenceModel, x: np.ndarray, layer: int, start: np.ndarray | None = None) -> np.ndarray:
-    """`start`: the layer's input, which SmallThinker's router reads."""
+def feed_forward(
+    model: ReferenceModel, x: np.ndarray, layer: int, start: np.ndarray | None = None, *, routed: bool = True
+) -> np.ndarray:
+    """`start`: the layer's input, which SmallThinker's router reads. Not `routed`: the network beside the experts."""
     prefix, act = f"blk.{layer}.", activation(model)
-    if model.experts and prefix + "ffn_gate_inp.weight" in model.tensors:
+    if routed and model.experts and prefix + "ffn_gate_inp.weight" in model.tensors:
         return mixture(model, x, prefix, x if start is None or model.architecture != "smallthinker" else start)
     up = model.linear(x, prefix + "ffn_up")
     if model.architecture in FUSED_GATE_UP:
@@ -58,7 +61,7 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads."""
     gpt_oss = model.architecture == "gpt-oss"
     logits = model.linear(routed, prefix + "ffn_gate_inp")
-    sigmoid = model.key("expert_gating_func") == SIGMOID
+    sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
     bias = model.tensors.get(prefix + "exp_probs_b.bias")
     if bias is not None:
@@ -78,7 +81,10 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     out = np.zeros_like(x)
     for i, row in enumerate(x):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
-            out[i] += weight * expert_output(model, row, prefix, int(expert))
+            if model.architecture == "llama4":  # weights its inputs
+                out[i] += expert_output(model, weight * row, prefix, int(expert))
+            else:
+                out[i] += weight * expert_output(model, row, prefix, int(expert))
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
     return out
@@ -98,6 +104,12 @@ def without_lost_groups(model: ReferenceModel, scores: np.ndarray) -> np.ndarray
     return np.where(ranks[:, :, None] < used, grouped, -np.inf).reshape(scores.shape)
 
 
+def expert_activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
+    if model.architecture == "smallthinker":
+        return lambda x: np.asarray(np.maximum(x, 0))
+    return gelu if model.architecture == "grok" else silu
+
+
 def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int) -> np.ndarray:
     """One expert's output for one token (width)."""
 
@@ -113,7 +125,7 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if model.architecture == "gpt-oss":
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
-    return project("down", (np.maximum(gate, 0) if model.architecture == "smallthinker" else silu(gate)) * up)
+    return project("down", expert_activation(model)(gate) * up)
 
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:

@@ -22,16 +22,36 @@ KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "m
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
+KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
+WINDOW_PERIOD |= {
+    "modern-bert": 3,
+    "gemma4": 6,
+    "gemma3n": 5,
+    "exaone-moe": 4,
+    "afmoe": 4,
+    "smallthinker": 4,
+    "llama4": 4,
+}
+WINDOW_PERIOD |= {"mimo2": 0}  # its metadata says it for each layer
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
     "embedding_scale": lambda layers, width: 12.0,
     "residual_scale": lambda layers, width: 1.4 / math.sqrt(layers),
     "logit_scale": lambda layers, width: 256 / width,
+}
+
+
+LLAMA4_CHUNK = 8192  # positions of a chunk of attention; the layers without chunks have a temperature from there on
+
+
+# Grok's where the metadata has none.
+GROK = {
+    **{"embedding_scale": 78.38367176906169, "logit_scale": 0.5773502691896257},
+    **{"attention.output_scale": 0.08838834764831845, "attn_logit_softcapping": 30.0},
 }
 
 
@@ -95,6 +115,8 @@ class ReferenceModel:
         self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"
         # llama.cpp ignores Phi-3's window.
         self.window: int = 0 if self.architecture == "phi3" else self.key("attention.sliding_window", 0)
+        if self.architecture == "llama4":
+            self.window = LLAMA4_CHUNK
         self.experts: int = self.key("expert_count", 0)
         self.experts_used: int = self.key("expert_used_count", 0)
 
@@ -102,6 +124,8 @@ class ReferenceModel:
         """Metadata of this architecture."""
         if self.architecture in ("minicpm", "minicpm3") and name in MINICPM:
             default = MINICPM[name](self.n_layer, self.width)
+        if self.architecture == "grok":
+            default = GROK.get(name, default)
         return self.metadata.get(f"{self.architecture}.{name}", default)
 
     def windowed(self, layer: int) -> bool:

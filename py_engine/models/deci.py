@@ -1,0 +1,70 @@
+"""Deci (Llama-3.1-Nemotron-51B and others): a llama whose layers differ.
+
+A layer may lack attention or the feed-forward network, or have a matrix in place of attention.
+Source: llama.cpp's `deci` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import block_count, per_layer
+from py_engine.models.decoder import Layer
+from py_engine.plan.cache import Cache
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope
+from py_engine.plan.weights import Weights
+
+NEOX = False
+KEYS = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters. Where layers differ: the largest."""
+
+    layers: tuple[tuple[int, int, int], ...] = ()  # of every layer: heads, key/value heads, width of the network
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        blocks = block_count(header)
+        layers = tuple(zip(*(per_layer(header, key, blocks, 0) for key in KEYS), strict=True))
+        if any(kv and (not heads or heads % kv) for heads, kv, _ in layers):
+            raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        if any(heads and not width for heads, _, width in layers):  # llama.cpp ignores such a layer
+            raise WispError("Attention without a feed-forward network is not supported.", "unsupported_architecture")
+        most = {f"{header.architecture}.{key}": max(layer[i] for layer in layers) for i, key in enumerate(KEYS)}
+        most[f"{header.architecture}.attention.head_count_kv"] = 1
+        base = super().from_gguf(replace(header, metadata=header.metadata | most))
+        attending = tuple(kv > 0 for _, kv, _ in layers)
+        return replace(base, layers=layers, head_count_kv=max(kv for _, kv, _ in layers), attending=attending)
+
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        heads, kv_heads, width = self.layers[i]
+        return replace(self, head_count=heads, head_count_kv=kv_heads, feed_forward_length=width)
+
+
+def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
+    """Append the layers; return the last hidden state (n, n_embd)."""
+    n = cfg.embedding_length
+    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))
+    for i, (heads, kv_heads, width) in enumerate(cfg.layers):
+        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], 0)
+        if kv_heads:
+            layer.add_attention(layer.attention(x, caches[i]), x)
+        elif heads:
+            h = ops.rms_norm("linear_normed", x, w.vector((layer.b + "attn_norm.weight", n)), cfg.eps, ops.input_dtype)
+            ops.linear(h, w.matrix(layer.b + "attn_output.weight", n, n), None, x)
+        if width:
+            layer.add_feed_forward(layer.feed_forward(x), x)
+        ops.end_layer(x)
+    return x
+
+
+output = decoder.output

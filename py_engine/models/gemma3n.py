@@ -1,0 +1,162 @@
+"""Gemma 3n: several residual streams (AltUp), low-rank residuals (Laurel), sparse activations, per-layer embeddings.
+
+A layer computes with the first stream, as it predicts it, and corrects all streams by the result. The last layers read
+the caches of earlier ones. Source: llama.cpp's `gemma3n` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import block_count, count, dimension, natural, number, per_layer, rope_base, windows
+from py_engine.models.decoder import Layer
+from py_engine.models.per_layer import layer_inputs, layer_output
+from py_engine.plan.altup import correct, predict
+from py_engine.plan.cache import Cache
+from py_engine.plan.op_list import pad
+from py_engine.plan.ops import Ops, Projection
+from py_engine.plan.per_layer import scale_by
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rows import Parts, copy_columns, sparse_gate
+from py_engine.plan.weights import Weights
+
+NEOX = True
+PERIOD = 5  # the last layer of so many has no window
+LAYERS_WITH_KV = 20  # the first ones
+SPARSE_LAYERS = 10  # the first ones
+DEVIATIONS = 1.6448533535003662  # of sparse gates: what 5 in 100 of normally distributed ones exceed
+MAX_STREAMS = 8
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters. Where layers differ: the largest."""
+
+    streams: int = 4
+    layer_feed_forward_length: tuple[int, ...] = ()
+    embedding_length_per_layer: int = 256
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        widths = per_layer(header, "feed_forward_length", block_count(header))
+        most = {f"{header.architecture}.feed_forward_length": max(widths)}
+        base = super().from_gguf(replace(header, metadata=header.metadata | most))
+        layers = windows(header, base.block_count, PERIOD)
+        local = RopeSpec(base.ropes[0].dim, rope_base(header, "rope.freq_base_swa"))
+        streams = count(header, "altup.num_inputs", 4)
+        if natural(header, "altup.active_idx") or streams > MAX_STREAMS:
+            raise WispError("Wisp cannot run these residual streams.", "unsupported_architecture")
+        shared = layers[LAYERS_WITH_KV:]
+        if any(window != layers[_cache_layer(window)] for window in shared):
+            raise WispError("Layers without keys share caches with layers of another kind.", "corrupt_header")
+        return replace(
+            base,
+            windows=layers,
+            ropes=tuple(local if window else rope for window, rope in zip(layers, base.ropes, strict=True)),
+            attention_scale=1.0,
+            value_norm=True,
+            activation="gelu",
+            final_soft_cap=number(header, "final_logit_softcapping", 30.0),
+            embedding_scale=base.embedding_length**0.5,
+            streams=streams,
+            layer_feed_forward_length=widths,
+            embedding_length_per_layer=dimension(header, "embedding_length_per_layer_input", 256),
+        )
+
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        return replace(self, feed_forward_length=self.layer_feed_forward_length[i], shares_kv=i >= LAYERS_WITH_KV)
+
+    def cache_layer(self, i: int) -> int:
+        """The layer whose cache layer i reads: its own, or the last one of its kind that has keys and values."""
+        return i if i < LAYERS_WITH_KV else _cache_layer(self.windows[i])
+
+
+def _cache_layer(window: int) -> int:
+    return LAYERS_WITH_KV - (2 if window else 1)
+
+
+def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
+    """Append the layers; return the last hidden state (n, n_embd)."""
+    n, extra = cfg.embedding_length, cfg.embedding_length_per_layer
+    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n), cfg.embedding_scale)
+    inputs = layer_inputs(cfg, extra, w, ops, x)
+    streams = _begin(cfg, w, ops, x)
+    for i in range(cfg.block_count):
+        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
+        altup = layer.b + "altup_"
+        factors = w.vector((altup + "predict_coef.weight", cfg.streams**3))
+        predict(ops, streams, x, _router(layer, cfg.streams, x), factors, cfg.streams, 1 / n)
+        _add_layer(layer, x, caches[i], sparse=i < SPARSE_LAYERS)
+        factors = w.vector((altup + "correct_coef.weight", cfg.streams**2))
+        scale = w.vector((altup + "correct_scale.weight", n))
+        scaled = correct(ops, streams, x, _router(layer, cfg.streams, x), factors, scale, cfg.streams, 1 / n)
+        out, norm = layer_output(layer, i, extra, scaled, inputs)
+        others = Parts(pad(n), pad(n), cfg.streams - 1)
+        copy_columns(ops, ops.rms_norm("per_layer_out", out, norm, cfg.eps), streams, n, Parts(), others, add=True)
+        ops.end_layer(streams)
+        if i in ops.adapters.directions:  # a control vector has changed the streams
+            copy_columns(ops, streams, x, n, Parts(), Parts())
+    return _end(cfg, w, ops, x, streams)
+
+
+def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Buffer:
+    """The streams (n, streams * padded n_embd): x, and projections of it with its length."""
+    n, width = cfg.embedding_length, pad(cfg.embedding_length)
+    streams = ops.rows("streams", cfg.streams * width)
+    copy_columns(ops, x, streams, n, Parts(), Parts())
+    for i, matrix in enumerate(w.slices("altup_proj.weight", cfg.streams - 1, n, n), start=1):
+        copy_columns(ops, ops.project("out", x, matrix, None), streams, n, Parts(), Parts(i * width), like=x)
+    return streams
+
+
+def _end(cfg: Config, w: Weights, ops: Ops, x: Buffer, streams: Buffer) -> Buffer:
+    """The mean of x and of projections of the other streams with its length."""
+    n, width, share = cfg.embedding_length, pad(cfg.embedding_length), 1 / cfg.streams
+    mean = ops.buffer(f"{ops.name}.merged", x.shape)
+    copy_columns(ops, x, mean, n, Parts(), Parts(), scale=share)
+    stream = ops.buffer(f"{ops.name}.stream", x.shape)
+    for i, matrix in enumerate(w.slices("altup_unembd_proj.weight", cfg.streams - 1, n, n), start=1):
+        copy_columns(ops, streams, stream, n, Parts(i * width), Parts())
+        out = ops.project("out", stream, matrix, None)
+        copy_columns(ops, out, mean, n, Parts(), Parts(), scale=share, add=True, like=x)
+    return mean
+
+
+def _router(layer: Layer, streams: int, x: Buffer) -> Buffer:
+    """The router's logits (n, padded streams) for the first stream, x."""
+    cfg, w, n = layer.cfg, layer.w, layer.cfg.embedding_length
+    matrix = w.matrix(layer.b + "altup_router.weight", streams, n)
+    norm = w.vector((layer.b + "altup_router_norm.weight", n))
+    return layer.ops.normed_stack("altup_router", x, Projection([matrix], None, norm, cfg.eps))
+
+
+def _add_layer(layer: Layer, x: Buffer, cache: Cache, *, sparse: bool) -> None:
+    """x = the layer's output: attention beside a low-rank residual, then the feed-forward network."""
+    cfg, w, ops, b, n = layer.cfg, layer.w, layer.ops, layer.b, layer.cfg.embedding_length
+    h = ops.rms_norm("attn_normed", x, w.vector((b + "attn_norm.weight", n)), cfg.eps)
+    layer.add_attention(layer.attention(x, cache), x)
+    rank = w.rows(b + "laurel_l.weight")
+    low = ops.project("laurel", h, w.matrix(b + "laurel_l.weight", rank, n), None)
+    norm = w.vector((b + "laurel_post_norm.weight", n))
+    ops.add_norm(ops.project("out", low, w.matrix(b + "laurel_r.weight", n, rank), None), norm, x, cfg.eps)
+    ops.add_scaled(h, 1.0, x)
+    scale_by(ops, x, ops.constant("half_root", [0.5**0.5]))
+    layer.add_feed_forward(_sparse_feed_forward(layer, x) if sparse else layer.feed_forward(x), x)
+
+
+def _sparse_feed_forward(layer: Layer, x: Buffer) -> Buffer:
+    """The hidden layer of a network most of whose gates are closed: (n, n_ff)."""
+    cfg, w, ops, b = layer.cfg, layer.w, layer.ops, layer.b
+    n, n_ff = cfg.embedding_length, cfg.feed_forward_length
+    stack = w.stack([(b + "ffn_gate.weight", n_ff), (b + "ffn_up.weight", n_ff)], n)
+    projection = Projection(stack, None, w.vector((b + "ffn_norm.weight", n)), cfg.eps)
+    return sparse_gate(ops, ops.normed_stack("gate_up", x, projection), n_ff, cfg.activation, DEVIATIONS)
+
+
+output = decoder.output

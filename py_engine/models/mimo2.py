@@ -1,0 +1,60 @@
+"""MiMo V2: value heads shorter than key heads, attention sinks, and other heads in layers with a window.
+
+Source: llama.cpp's `mimo2` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import block_count, dimension, natural, number, per_layer, rope_base, windows
+
+NEOX = True
+KEYS = ("attention.head_count", "attention.head_count_kv")
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters. Where layers differ: the largest."""
+
+    layers: tuple[tuple[int, int], ...] = ()  # of every layer: heads, key/value heads
+
+    @classmethod
+    def value_length(cls, header: Header, head_dim: int) -> int:
+        """Values may be shorter."""
+        return head_dim
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        blocks = block_count(header) - natural(header, "nextn_predict_layers")
+        layers = tuple(zip(*(per_layer(header, key, blocks) for key in KEYS), strict=True))
+        most = {f"{header.architecture}.{KEYS[0]}": max(n for n, _ in layers), f"{header.architecture}.{KEYS[1]}": 1}
+        base = super().from_gguf(replace(header, metadata=header.metadata | most))
+        kv_heads = max(kv for _, kv in layers)
+        value_dim = dimension(header, "attention.value_length", base.head_dim, kv_heads)
+        if any(heads % kv for heads, kv in layers) or value_dim > base.head_dim:
+            raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        rope, local = base.ropes[0], replace(base.ropes[0], base=rope_base(header, "rope.freq_base_swa"))
+        found = windows(header, blocks, 1)
+        return replace(
+            base,
+            layers=layers,
+            head_count_kv=kv_heads,
+            value_dim=value_dim,
+            value_scale=number(header, "attention.value_scale", 1.0),
+            windows=found,
+            ropes=tuple(local if window else rope for window in found),
+        )
+
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        heads, kv_heads = self.layers[i]
+        return replace(self, head_count=heads, head_count_kv=kv_heads)
+
+
+build = decoder.build
+output = decoder.output

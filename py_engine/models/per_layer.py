@@ -1,0 +1,33 @@
+"""The inputs that every layer of Gemma 3n and Gemma 4 gets in addition to the residual stream."""
+
+from __future__ import annotations
+
+from py_engine.models.config import Config
+from py_engine.models.decoder import Layer
+from py_engine.plan.ops import Ops
+from py_engine.plan.per_layer import gate, group_norm
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.weights import Weights
+
+
+def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Buffer:
+    """The inputs of all layers (n, n_layer * width): the token's per-layer embeddings and a projection of x."""
+    n_embd = cfg.embedding_length
+    table = w.matrix("per_layer_token_embd.weight", cfg.vocab, width * cfg.block_count)
+    inputs = ops.embed(table, (width / 2) ** 0.5, name="per_layer", media_row="first")
+    projection = w.matrix("per_layer_model_proj.weight", width * cfg.block_count, n_embd)
+    projected = ops.project("per_layer_projected", x, projection, None)
+    norm = w.vector(("per_layer_proj_norm.weight", width))
+    # llama.cpp divides the projection by sqrt(n_embd); for a norm that only scales epsilon
+    normed = group_norm(ops, projected, norm, cfg.block_count, cfg.eps * n_embd)
+    ops.add_scaled(normed, 0.5**0.5, inputs)
+    return inputs
+
+
+def layer_output(layer: Layer, i: int, width: int, x: Buffer, inputs: Buffer) -> tuple[Buffer, Weight]:
+    """proj(activation(gate(x)) * layer i's input) (n, n_embd), and the norm to apply to it."""
+    w, ops, b, n_embd = layer.w, layer.ops, layer.b, layer.cfg.embedding_length
+    gate_rows = ops.project("per_layer_gate", x, w.matrix(b + "inp_gate.weight", width, n_embd), None)
+    gated = gate(ops, gate_rows, inputs, i * width, width, layer.cfg.activation)
+    out = ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, width), None)
+    return out, w.vector((b + "post_norm.weight", n_embd))

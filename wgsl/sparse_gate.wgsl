@@ -1,0 +1,36 @@
+// y[m] = activation(gate) * up of rows that stack gate and up, where a gate counts by how far it is above the row's mean
+// plus some standard deviations, else not at all. Grid (tokens), a workgroup for each.
+#param COLS // columns of y, at least 2
+#param ACTIVATION // see activation.wgsl
+#param Y16 // 1: y is f16
+#param WG
+#param SG
+
+struct Params {
+  deviations: f32,
+  x_stride: u32,
+  y_stride: u32,
+}
+@bind var<uniform> p: Params;
+@bind var<storage, read> x: array<f32>;
+#include "lib/result.wgsl"
+#include "lib/activation.wgsl"
+#include "lib/reduce.wgsl"
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let x0 = wid.x * p.x_stride;
+  var sum = 0.0;
+  for (var i = t; i < COLS; i += WG) {
+    sum += x[x0 + i];
+  }
+  let mean = workgroup_sum(sum, t) / f32(COLS);
+  var squares = 0.0;
+  for (var i = t; i < COLS; i += WG) {
+    squares += (x[x0 + i] - mean) * (x[x0 + i] - mean);
+  }
+  let least = mean + p.deviations * sqrt(workgroup_sum(squares, t) / f32(COLS - 1u));
+  for (var i = t; i < COLS; i += WG) {
+    y[wid.x * p.y_stride + i] = Value(gated(max(x[x0 + i] - least, 0.0), x[x0 + COLS + i]));
+  }
+}
