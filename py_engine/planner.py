@@ -45,6 +45,7 @@ from py_engine.models import (
     cohere,
     deepseek2,
     embedding,
+    eurobert,
     exaone,
     falcon,
     falcon_h1,
@@ -57,6 +58,7 @@ from py_engine.models import (
     jamba,
     lfm2,
     llama,
+    llama_embed,
     mamba,
     minicpm3,
     modern_bert,
@@ -193,9 +195,12 @@ DECODERS: dict[str, Decoder[Any]] = {
 }
 ENCODERS: dict[str, Architecture[Any]] = {
     "bert": bert,
+    "eurobert": eurobert,
     "jina-bert-v2": bert,
     "jina-bert-v3": bert,
+    "llama-embed": llama_embed,
     "modern-bert": modern_bert,
+    "neo-bert": llama_embed,
     "nomic-bert": bert,
     "nomic-bert-moe": bert,
 }

@@ -49,4 +49,7 @@ DENSE: dict[str, dict[str, Any]] = {
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "jina-bert-v3": {"arch": "jina-bert-v3", **SQUARE, "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1},
+    "eurobert": {"arch": "eurobert", **SQUARE, "rope_base": 250000.0, "pooling": 1, "tied": True},
+    "neo-bert": {"arch": "neo-bert", **SQUARE, "n_kv": 4, "tok": "wpm", "pooling": 2, "tied": True},
+    "llama-embed": {"arch": "llama-embed", **SMALL, "rope_base": 500000.0, "pooling": 1, "tied": True},
 }

@@ -128,7 +128,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
     if arch == "nomic-bert-moe":
         file.add("%s.moe_every_n_layers", 2)
-    if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"):
+    if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "eurobert", "neo-bert", "llama-embed"):
         file.add("%s.attention.causal", False)
     if g("dense"):  # EmbeddingGemma's two linear layers after pooling
         file.add("%s.dense_2_feat_in", c["n_embd"])
@@ -183,6 +183,8 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         if arch == "bloom":
             file.norm("token_embd_norm", width, bias=True)
         name = "token_embd_norm" if arch in SHORT_CONVOLUTIONS else "output_norm"
+        if arch == "neo-bert":
+            name = "enc.output_norm"
         if arch not in NO_NORM_WEIGHTS:
             file.norm(name, width, mean=norm_mean, bias=arch in NORM_BIAS)
         if not c["tied"]:

@@ -19,6 +19,8 @@ ADJACENT_PAIRS |= {
     "deepseek2",
     "plm",
     "mistral4",
+    "neo-bert",
+    "llama-embed",
 }
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
