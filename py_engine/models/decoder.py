@@ -94,7 +94,7 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
 
 
 def _norm_tensor(w: Weights, name: str) -> str:
-    """The tensor of a norm's weights. Falcon-H1's files have one without the usual ending."""
+    """The tensor of a norm's weights. Falcon-H1's and PLaMo's files have some without the usual ending."""
     return name if name in w else name + ".weight"
 
 
@@ -252,8 +252,8 @@ class Layer:
         weight, bias = self._matrix(name, cols)
         if name in SUB_NORMS:
             y = self._sub_normed(y, SUB_NORMS[name])
-        if post_norm and f"{b}{post_norm}.weight" in w:
-            norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
+        if post_norm and (norm_tensor := _norm_tensor(w, b + post_norm)) in w:
+            norm = w.vector((norm_tensor, cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
         elif cfg.residual_scale != 1:
             ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)

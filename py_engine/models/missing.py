@@ -25,8 +25,6 @@ NEEDS: dict[str, str] = {
     "grovemoe": "a second set of experts, shared by groups of the first",
     "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
-    "plamo": "attention and feed-forward network in parallel on shuffled heads",
-    "plamo3": "norm weights that are offsets from 1",
     "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

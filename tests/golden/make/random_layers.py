@@ -4,6 +4,7 @@ from tests.golden.make import random_latent, random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
     ATTENTION_GATES,
+    BARE_POST_NORMS,
     DOWN_BIAS,
     ENCODERS,
     FUSED_GATE_UP,
@@ -68,7 +69,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if arch == "dbrx":
         file.norm(prefix + "attn_output_norm", width)  # the norm before its feed forward
     if arch in POST_NORMS | NORM_AS_POST | GATED_ATTENTION:  # of some, the norm before the feed forward
-        file.norm(prefix + "post_attention_norm", width)
+        add_post_norm(file, c, prefix + "post_attention_norm")
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
     late = c["preset"] in ("bert", "nomic-bert")  # the oldest goldens have this norm's numbers after the feed forward's
@@ -83,9 +84,16 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "ffn_norm", width, bias=bias)
     add_feed_forward(file, c, prefix, i)
     if arch in POST_NORMS and arch != "glm4":
-        file.norm(prefix + "post_ffw_norm", width)
+        add_post_norm(file, c, prefix + "post_ffw_norm")
     if late:
         file.norm(prefix + "layer_output_norm", width, bias=True)
+
+
+def add_post_norm(file: GgufFile, c: Settings, name: str) -> None:
+    if c["arch"] in BARE_POST_NORMS:
+        file.vector(name, c["n_embd"], mean=1.0, std=0.15)
+    else:
+        file.norm(name, c["n_embd"])
 
 
 def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:

@@ -28,7 +28,7 @@ NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"gemma3", "gemma4", "gemma-embedding", "modern-bert", "plamo3"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]

@@ -21,12 +21,12 @@ KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
-KNOWN |= {"eurobert", "neo-bert", "llama-embed"}
+KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {"modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
+WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "exaone-moe": 4, "afmoe": 4, "smallthinker": 4}
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
