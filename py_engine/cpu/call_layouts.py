@@ -68,7 +68,8 @@ FIELDS: dict[str, list[str]] = {
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window size split soft_cap:f"
         " scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window size split sinks parts y y_stride",
-        "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
+        "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias chosen"
+        " weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,

@@ -30,7 +30,17 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
-NORMALISED |= {"llama-embed", "lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
+NORMALISED |= {
+    "grovemoe",
+    "llama-embed",
+    "lfm2moe",
+    "ernie4_5-moe",
+    "hunyuan-moe",
+    "minimax-m2",
+    "phimoe",
+    "dbrx",
+    "smallthinker",
+}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
 SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe"}
@@ -50,6 +60,9 @@ class Mixture:
     scale: float = 1.0  # factor of the weights
     groups: int = 0  # of experts; 0: none
     groups_used: int = 0
+    sharing: int = 1  # neighbouring experts that also share a second network
+    shared_length: int = 0  # the second network's feed_forward_length
+    shared_scale: float = 1.0  # factor of its output
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:

@@ -22,7 +22,6 @@ NEEDS: dict[str, str] = {
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "grok": "experts with a norm after them and no shared expert",
-    "grovemoe": "a second set of experts, shared by groups of the first",
     "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
     "step35": "other numbers of heads in every layer, and a gate for each",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
 from py_engine.models.config import Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.rows import clamp
 from py_engine.plan.weights import Weights
 
 
@@ -46,17 +47,7 @@ class ExpertLayer:
             moe.groups,
             moe.groups_used,
         )
-        gated, limit = b + "ffn_gate_exps.weight" in w, ops.device.max_binding
-        inputs = [b + "ffn_gate_exps", b + "ffn_up_exps"] if gated else [b + "ffn_up_exps"]
-        network = experts.ExpertNetwork(
-            w.experts(inputs, n, n_ff, n_embd, limit),
-            w.experts([b + "ffn_down_exps"], n, n_embd, n_ff, limit)[0],
-            n_ff,
-            cfg.activation,
-            gated,
-            norm,
-            cfg.eps,
-        )
+        network = self._network("exps", n, n_ff, norm)
         hidden = experts.hidden(ops, experts.route(ops, logits, routing), h, network)
         n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
         if cfg.post_norms[1] and post_norm in w:
@@ -70,7 +61,37 @@ class ExpertLayer:
             gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
             opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
             ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
+        if moe.sharing > 1:
+            out = self._add_output(x, hidden, network)
+            shared = replace(routing, sharing=moe.sharing, scale=moe.shared_scale)
+            shared = replace(shared, used=min(shared.used, shared.networks))
+            network = self._network("chexps", shared.networks, moe.shared_length, None)
+            hidden = experts.hidden(ops, experts.route(ops, logits, shared), out, network)
         experts.combine(ops, hidden, network.down, x)
+
+    def _add_output(self, x: Buffer, hidden: experts.Hidden, network: experts.ExpertNetwork) -> Buffer:
+        """x += the mixture's output, which is returned: (n, n_embd)."""
+        ops, n_embd = self.ops, self.cfg.embedding_length
+        out = ops.rows("experts_out", n_embd)
+        clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, n_embd)  # to zeros
+        experts.combine(ops, hidden, network.down, out)
+        ops.add_scaled(out, 1.0, x)
+        return out
+
+    def _network(self, kind: str, n: int, n_ff: int, norm: Weight | None) -> experts.ExpertNetwork:
+        """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
+        cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
+        gated, n_embd = f"{b}ffn_gate_{kind}.weight" in w, cfg.embedding_length
+        inputs = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
+        return experts.ExpertNetwork(
+            w.experts(inputs, n, n_ff, n_embd, limit),
+            w.experts([f"{b}ffn_down_{kind}"], n, n_embd, n_ff, limit)[0],
+            n_ff,
+            cfg.activation,
+            gated,
+            norm,
+            cfg.eps,
+        )
 
     def _shared(self, h: Buffer, norm: Weight | None, n_ff: int, name: str) -> Buffer:
         """The shared expert's output for h (normalised), without its own gate if it has one."""

@@ -48,6 +48,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
         "AFTER",
         "X16",
         "GROUPS",
+        "SHARING",
         "NOPE",
         "CACHED",
     ),

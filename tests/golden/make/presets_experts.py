@@ -52,5 +52,10 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **SMALL,
         **{"n_layer": 5, "window": 4096, "n_ff_dense": 40, "gating": 2},
     },
+    "grovemoe": {
+        "arch": "grovemoe",
+        **SMALL,
+        **{"n_ff_dense": 104, "n_used": 3, "experts_per_group": 2, "n_ff_chunk": 24, "group_scale": 0.6},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

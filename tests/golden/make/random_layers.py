@@ -175,3 +175,8 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
     if c.get("probs_bias"):
         file.vector(prefix + "exp_probs_b.bias", experts)
+    if c.get("experts_per_group"):  # networks that neighbouring experts share
+        networks, n_chunk = experts // c["experts_per_group"], c["n_ff_chunk"]
+        file.matrix(prefix + "ffn_gate_chexps.weight", networks, n_chunk, width)
+        file.matrix(prefix + "ffn_up_chexps.weight", networks, n_chunk, width)
+        file.matrix(prefix + "ffn_down_chexps.weight", networks, width, n_chunk, gain=DOWN)
