@@ -52,9 +52,9 @@ FIELDS: dict[str, list[str]] = {
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
-        "ssm_scan": f"{_CACHE} rule tiled heads groups rows cols rates matrices x x_stride values k k_stride keys"
-        " q q_stride queries gates g_stride dt beta eps:f y y_stride",
-        "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
+        "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
+        " keys q q_stride queries gates g_stride dt beta eps:f y y_stride",
+        "gated_norm": "state cols groups norms gate_first sigmoid eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"

@@ -30,17 +30,8 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
-NORMALISED |= {
-    "grovemoe",
-    "llama-embed",
-    "lfm2moe",
-    "ernie4_5-moe",
-    "hunyuan-moe",
-    "minimax-m2",
-    "phimoe",
-    "dbrx",
-    "smallthinker",
-}
+NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
+NORMALISED |= {"grovemoe", "kimi-linear", "llama-embed"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
 SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe"}

@@ -212,7 +212,8 @@ class Layer:
     def add_recurrent(self, y: Buffer, x: Buffer) -> None:
         """x += y times a recurrent layer's output matrix."""
         assert self.cfg.state_space is not None
-        self._add(y, "ssm_out", self.cfg.state_space.inner_size, "", x)
+        name = "ssm_out" if self.b + "ssm_out.weight" in self.w else "attn_output"  # Kimi's
+        self._add(y, name, self.cfg.state_space.inner_size, "", x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""

@@ -12,7 +12,7 @@ UNEQUAL = "keys and values of different lengths"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("plamo2", "kimi-linear", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
+    **dict.fromkeys(("plamo2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),

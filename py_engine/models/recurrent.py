@@ -1,6 +1,6 @@
 """Layers with a state in place of attention.
 
-Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024).
+Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024), Kimi's (Kimi Team 2025).
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class StateSpace:
     def from_gguf(cls, header: Header) -> StateSpace:
         """Read and check the metadata. WispError missing_metadata or corrupt_header."""
         sizes = {name: dimension(header, f"ssm.{name}") for name in SIZES}
-        self = cls(**sizes, group_count=natural(header, "ssm.group_count"))
+        return cls(**sizes, group_count=natural(header, "ssm.group_count")).checked()
+
+    def checked(self) -> StateSpace:
+        """The sizes themselves. WispError corrupt_header if no kernel can have them."""
         fits = self.group_count == 0 or (
             self.inner_size % self.time_step_rank == 0 and self.time_step_rank % self.group_count == 0
         )
@@ -76,6 +79,8 @@ class RecurrentLayer:
         if self.ssm.group_count == 0:
             return self.mamba(x, norm, n_embd, states)
         layer = self.mamba2 if self.b + "ssm_d" in self.w else self.delta_net
+        if self.b + "ssm_f_a.weight" in self.w:
+            layer = self.kimi_delta_net
         return layer(x, norm, n_embd, states)
 
     def mamba(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
@@ -129,6 +134,32 @@ class RecurrentLayer:
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
         return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
 
+    def kimi_delta_net(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of a gated delta net in which each dimension of a key has a decay of its own."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, heads, size = ssm.inner_size, ssm.time_step_rank, ssm.state_size
+        if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
+            x, norm = ops.normed_input(x, norm, self.eps), None
+        stack = w.stack([(f"{b}attn_{part}.weight", inner) for part in "qkv"], n_embd)
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
+        mixed = self._convolution(rows, 0, states)
+
+        def low_rank(part: str) -> tuple[Buffer, Projection]:
+            first = Projection([w.matrix(f"{b}ssm_{part}_a.weight", size, n_embd)], None, norm, self.eps)
+            low = ops.normed_stack(f"ssm_{part}_low", x, first)
+            return low, Projection([w.matrix(f"{b}ssm_{part}_b.weight", inner, size)])
+
+        beta = Projection([w.matrix(b + "ssm_beta.weight", heads, n_embd)], None, norm, self.eps)
+        gates = ops.side_by_side("ssm_gates", [low_rank("f"), (x, beta)])
+        rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
+        q, k, v = (Columns(mixed, i * inner) for i in range(3))
+        y = ssm_scan(
+            ops, Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True), ssm.shape, states
+        )
+        z = ops.normed_stack("ssm_z", *low_rank("g"))
+        weight = w.vector((b + "ssm_norm.weight", inner // heads))
+        return gated_norm(ops, y, z, 0, inner, GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=True))
+
     def _queries_to_gate(self, n_embd: int) -> list[Weight]:
         """The matrices of queries, keys, values and z."""
         ssm, w, b = self.ssm, self.w, self.b
@@ -165,6 +196,8 @@ class RecurrentLayer:
     def _convolution(self, x: Buffer, first: int, states: States) -> Buffer:
         """The convolution of the channels in x's columns from `first` on."""
         ssm, w, b = self.ssm, self.w, self.b
-        weights = w.vector((b + "ssm_conv1d.weight", ssm.channels * ssm.conv_kernel))
+        parts = [""] if b + "ssm_conv1d.weight" in w else ["_q", "_k", "_v"]
+        values = ssm.channels * ssm.conv_kernel // len(parts)
+        weights = w.vector(*((f"{b}ssm_conv1d{part}.weight", values) for part in parts))
         bias = w.optional_vector((b + "ssm_conv1d.bias", ssm.channels))
         return ssm_conv(self.ops, x, first, weights, bias, ssm.shape, states)

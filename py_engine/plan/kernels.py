@@ -49,6 +49,8 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
         "X16",
         "GROUPS",
         "SHARING",
+        "PER_KEY",
+        "SIGMOID",
         "NOPE",
         "CACHED",
     ),

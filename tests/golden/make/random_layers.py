@@ -45,7 +45,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "layers" in c and c["layers"][i] == "-":
         add_feed_forward(file, c, prefix, i)
         return
-    if "kv_rank" in c:
+    if "kv_rank" in c and kv_heads:
         random_latent.add_attention(file, c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
@@ -60,6 +60,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
             return
     elif kv_heads:
         pass
+    elif "kda_dim" in c:
+        random_recurrent.add_kda(file, c, prefix)
     elif arch in random_recurrent.DELTA:
         random_recurrent.add_delta(file, c, prefix)
     else:

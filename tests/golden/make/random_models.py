@@ -75,6 +75,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
+    if "kda_dim" in c:
+        file.add("%s.kda.head_dim", c["kda_dim"])
+        file.add("%s.ssm.conv_kernel", c["d_conv"])
     if "kv_rank" in c:
         random_latent.add_metadata(file, c)
     elif c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):

@@ -83,6 +83,23 @@ def add_delta(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "ssm_out.weight", width, inner)
 
 
+def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Kimi's gated delta net, with a decay for each dimension of a key."""
+    width, heads, size = c["n_embd"], c["n_head"], c["kda_dim"]
+    inner = heads * size
+    for part in "qkv":
+        file.matrix(f"{prefix}attn_{part}.weight", inner, width)
+        file.matrix(f"{prefix}ssm_conv1d_{part}.weight", inner, 1, c["d_conv"], float32=True)
+    for part in "fg":
+        file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
+        file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
+    file.matrix(prefix + "ssm_beta.weight", heads, width)
+    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal((heads, 1)) * 0.8))
+    file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
+    file.norm(prefix + "ssm_norm", size)
+    file.matrix(prefix + "attn_output.weight", width, inner)
+
+
 def add_rates(file: GgufFile, prefix: str, *shape: int) -> None:
     """How fast each head forgets: A, below 0, and the bias of its time step."""
     file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))

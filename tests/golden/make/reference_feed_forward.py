@@ -14,7 +14,7 @@ FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # ga
 FUSED_GATE_UP |= {"neo-bert", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
-NORMALIZED_EXPERTS |= {"qwen3next", "grovemoe"}  # the chosen experts' weights sum to 1
+NORMALIZED_EXPERTS |= {"qwen3next", "grovemoe", "kimi-linear"}  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
 
 

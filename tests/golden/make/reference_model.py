@@ -21,7 +21,7 @@ KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
-KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe"}
+KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -90,7 +90,7 @@ class ReferenceModel:
         rms = self.key("attention.layer_norm_rms_epsilon")
         self.subtracts_mean = rms is None
         self.epsilon: float = rms if rms is not None else self.key("attention.layer_norm_epsilon")
-        if self.key("full_attention_interval") or "blk.0.ssm_beta.weight" in self.tensors:
+        if self.key("full_attention_interval") or "blk.0.ssm_alpha.weight" in self.tensors:
             every = self.key("full_attention_interval", 4)
             self.kv_heads = [n if (i + 1) % every == 0 else 0 for i, n in enumerate(self.kv_heads)]
         self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"
