@@ -12,7 +12,7 @@ UNEQUAL = "keys and values of different lengths"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("plamo2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
+    **dict.fromkeys(("rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
@@ -24,6 +24,7 @@ NEEDS: dict[str, str] = {
     "grok": "experts with a norm after them and no shared expert",
     "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
+    "plamo2": "a tokenizer of its own, and Mamba-2's states with Mamba's projections",
     "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }
