@@ -213,7 +213,7 @@ class Layer:
         """x += y times a recurrent layer's output matrix."""
         assert self.cfg.state_space is not None
         name = "ssm_out" if self.b + "ssm_out.weight" in self.w else "attn_output"  # Kimi's
-        self._add(y, name, self.cfg.state_space.inner_size, "", x)
+        self._add(y, name, self.cfg.state_space.inner_size, self.cfg.post_norms[0], x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""

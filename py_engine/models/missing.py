@@ -24,7 +24,6 @@ NEEDS: dict[str, str] = {
     "grok": "experts with a norm after them and no shared expert",
     "llama4": "experts whose inputs are weighted, and attention in chunks",
     "mimo2": UNEQUAL,
-    "plamo2": "a tokenizer of its own, and Mamba-2's states with Mamba's projections",
     "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

@@ -60,6 +60,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
             return
     elif kv_heads:
         pass
+    elif arch == "plamo2":
+        random_recurrent.add_plamo2(file, c, prefix)
     elif "kda_dim" in c:
         random_recurrent.add_kda(file, c, prefix)
     elif arch in random_recurrent.DELTA:
@@ -115,7 +117,10 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     file.matrix(prefix + "attn_output.weight", width, n_q)
     if arch in OUTPUT_BIAS or c.get("attn_bias"):
         file.vector(prefix + "attn_output.bias", width, std=0.05)
-    if arch in QK_NORM or c.get("qk_norm"):
+    if arch == "plamo2":  # each head has weights
+        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
+        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch in QK_NORM or c.get("qk_norm"):
         file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)
     elif arch in WIDE_QK_NORM:

@@ -61,7 +61,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.block_count", c["n_layer"])
     lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
     file.add("%s.feed_forward_length", g("ff_arr") or lengths or g("ff_key", g("n_ff_dense", c["n_ff"])))
-    file.add("%s.attention.head_count", g("head_arr", c["n_head"]))
+    heads = g("head_arr", c["n_head"])
+    if arch == "plamo2":
+        heads = [c["n_head"] if n else 0 for n in random_recurrent.kv_heads(c)]
+    file.add("%s.attention.head_count", heads)
     kv_heads = g("kv_arr", c["n_kv"])
     if arch in SHORT_CONVOLUTIONS:  # no key and value heads: a layer with a short convolution
         layers = c["n_layer"]

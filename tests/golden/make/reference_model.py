@@ -21,7 +21,7 @@ KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
-KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear"}
+KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear", "plamo2"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -84,7 +84,7 @@ class ReferenceModel:
         self.width: int = self.key("embedding_length")
         heads = self.key("attention.head_count")
         self.layer_heads: list[int] = heads if isinstance(heads, list) else [heads] * self.n_layer
-        self.heads = self.layer_heads[0]
+        self.heads = max(self.layer_heads)
         kv_heads = self.key("attention.head_count_kv", self.heads)
         self.kv_heads: list[int] = kv_heads if isinstance(kv_heads, list) else [kv_heads] * self.n_layer
         rms = self.key("attention.layer_norm_rms_epsilon")

@@ -11,7 +11,7 @@ def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     if f"blk.{layer}.ssm_f_a.weight" in model.tensors:
         return kda(model, x, layer)
     if f"blk.{layer}.ssm_x.weight" in model.tensors:
-        return mamba(model, x, layer)
+        return plamo2(model, x, layer) if model.architecture == "plamo2" else mamba(model, x, layer)
     if f"blk.{layer}.ssm_in.weight" in model.tensors:
         return mamba2(model, x, layer)
     if f"blk.{layer}.ssm_conv1d.weight" in model.tensors:
@@ -60,6 +60,25 @@ def mamba(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
         state = state + (dt[t] * values[t])[:, None] * keys[t]
         out[t] = state @ queries[t] + model.tensors[prefix + "ssm_d"] * values[t]
     return model.linear(out * silu(z), prefix + "ssm_out")
+
+
+def plamo2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of PLaMo 2's Mamba layer for x (n, width), normalised: Mamba-2's scan of what Mamba projects."""
+    prefix, key, n = f"blk.{layer}.", model.key, len(x)
+    inner, size, heads = (key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank"))
+    z, values = np.split(model.linear(x, prefix + "ssm_in").reshape(n, heads, -1), 2, axis=2)  # of each head
+    mixed = convolution(model, values.reshape(n, inner), prefix)
+    keys, queries, dt = np.split(model.linear(mixed, prefix + "ssm_x"), [size, 2 * size], axis=1)
+    parts = ((keys, "b"), (queries, "c"), (dt, "dt"))
+    keys, queries, dt = (model.norm(part, f"{prefix}ssm_{name}_norm") for part, name in parts)
+    dt = softplus(model.linear(dt, prefix + "ssm_dt"))
+    rate, skip = model.tensors[prefix + "ssm_a"].reshape(-1), model.tensors[prefix + "ssm_d"].reshape(-1, 1)
+    values = mixed.reshape(n, heads, -1)
+    state, out = np.zeros((heads, inner // heads, size)), np.zeros_like(values)
+    for t in range(n):
+        state = state * np.exp(dt[t] * rate)[:, None, None] + (dt[t][:, None] * values[t])[..., None] * keys[t]
+        out[t] = state @ queries[t] + skip * values[t]
+    return model.linear((out * silu(z)).reshape(n, inner), prefix + "ssm_out")
 
 
 def mamba2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
