@@ -5,9 +5,8 @@ from pathlib import Path
 from tools.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
-# Folders with vocabularies, with shards, with models for media, with adapters, and of the architecture that
-# docs/python.md adds
-OTHERS = ("vocab", "split", "vision", "lora", "plamo")
+# Folders with vocabularies, with shards, with models for media, and with adapters
+OTHERS = ("vocab", "split", "vision", "lora")
 
 
 def text_models_with_media() -> list[Path]:

@@ -45,7 +45,7 @@ void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       u32 best = 0;
       for (u32 e = 1; e < experts; e++)
         if (order[e] > order[best]) best = e;
-      chosen[i] = best, weights[i] = weight[best], total += weight[best];
+      chosen[i] = best / r->sharing, weights[i] = weight[chosen[i]], total += weights[i];
       order[best] = -__builtin_inff();
     }
     const f32 scale = r->normalised ? r->scale / MAX(total, 6.1035e-5f) : r->scale;

@@ -20,6 +20,7 @@ INLINE u32 half_after(u32 state, u32 table, u32 pages, u32 seq, u32 pos) {
   half_after(r->state, r->table, r->pages, sequence(r->state, r->per_token, m),                                        \
              position(r->state, r->per_token, m) - (back))
 
+INLINE f32 sigmoid(f32 x) { return 1 / (1 + exp1(-x)); }
 INLINE f32 silu(f32 x) { return x / (1 + exp1(-x)); }
 INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
 
@@ -98,6 +99,13 @@ INLINE void update_row(f32 *s, f32 decay, f32 u, const f32 *k, u32 size) {
   for (; i < size; i++) s[i] = s[i] * decay + u * k[i];
 }
 
+// s *= decays
+INLINE void fade_row(f32 *s, const f32 *decays, u32 size) {
+  u32 i = 0;
+  for (; i + 4 <= size; i += 4) wasm_v128_store(s + i, wasm_f32x4_mul(wasm_v128_load(s + i), wasm_v128_load(decays + i)));
+  for (; i < size; i++) s[i] *= decays[i];
+}
+
 INLINE f32 inverse_length(const f32 *x, u32 size, f32 least) {
   return 1 / MAX(__builtin_sqrtf(dot_row(x, x, size)), least);
 }
@@ -123,7 +131,7 @@ static void scan_row(const ssm_scan_call *r, u32 m, u32 row, f32 *s) {
   ROW(r->y, r->y_stride, m)[row] = sum;
 }
 
-// One token of a head, whose matrix `s` is (rows, cols).
+// One token of a head, whose matrix `s` is (rows, cols). The scratch memory after it is for the decay of each column.
 static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
   const u32 group = r->tiled ? head % r->groups : head / (r->heads / r->groups), cols = r->cols;
   const f32 *gates = ROW(r->gates, r->g_stride, m), *rates = AT(f32, r->rates);
@@ -131,7 +139,14 @@ static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
   const f32 *q = ROW(r->q, r->q_stride, m) + r->queries + group * cols;
   const f32 *v = ROW(r->x, r->x_stride, m) + r->values + head * r->rows;
   f32 *y = ROW(r->y, r->y_stride, m) + head * r->rows;
-  const f32 dt = softplus(gates[r->dt + head] + rates[r->heads + head]), decay = exp1(dt * rates[head]);
+  f32 dt = 0, decay = 1, *decays = s + r->rows * cols;
+  if (r->per_key) {
+    const u32 first = head * cols;
+    for (u32 c = first; c < first + cols; c++)
+      decays[c - first] = exp1(rates[head] * softplus(gates[r->dt + c] + rates[r->heads + c]));
+  } else {
+    dt = softplus(gates[r->dt + head] + rates[r->heads + head]), decay = exp1(dt * rates[head]);
+  }
   if (r->rule == RULE_SSD) {
     for (u32 i = 0; i < r->rows; i++, s += cols) {
       update_row(s, decay, dt * v[i], k, cols);
@@ -142,6 +157,7 @@ static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
   const f32 beta = 1 / (1 + exp1(-gates[r->beta + head])), of_k = inverse_length(k, cols, r->eps);
   const f32 of_q = inverse_length(q, cols, r->eps) / __builtin_sqrtf(cols);
   for (u32 i = 0; i < r->rows; i++, s += cols) {
+    if (r->per_key) fade_row(s, decays, cols);
     update_row(s, decay, beta * (v[i] - decay * dot_row(s, k, cols) * of_k) * of_k, k, cols);
     y[i] = dot_row(s, q, cols) * of_q;
   }
@@ -177,7 +193,7 @@ void gated_norm_work(const gated_norm_call *r, u32 chunk, u32 chunks, u8 *scratc
     const f32 *x = ROW(r->x, r->x_stride, m) + at, *z = ROW(r->z, r->z_stride, m) + r->first + at;
     const f32 *norm = r->norms ? AT(f32, r->norm) + at % (r->norms * cols) : 0;
     f32 *y = ROW(r->y, r->y_stride, m) + at;
-    for (u32 k = 0; k < cols; k++) y[k] = x[k] * silu(z[k]);
+    for (u32 k = 0; k < cols; k++) y[k] = x[k] * (r->sigmoid ? sigmoid(z[k]) : silu(z[k]));
     if (!norm) continue;
     const f32 scale = inverse_rms(r->gate_first ? y : x, cols, r->eps);
     for (u32 k = 0; k < cols; k++) y[k] *= scale * norm[k];

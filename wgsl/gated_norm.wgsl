@@ -1,8 +1,9 @@
-// y[m] = norm(x[m]) gated by silu(z[m]), where norm is the RMS norm of each group of columns.
+// y[m] = norm(x[m]) gated by silu(z[m]), where norm is the RMS norm of each group of columns. SIGMOID: by sigmoid(z[m]).
 // GATE_FIRST: norm(x * silu(z)); else norm(x) * silu(z). Grid (tokens, groups), a workgroup for each.
 #param COLS // columns of a group
 #param NORM // groups that the norm's weights are of: all, or 1 for the same in every group; 0: no norm
 #param GATE_FIRST
+#param SIGMOID
 #param WG
 #param SG
 #param Y16 // 1: y is f16
@@ -30,8 +31,12 @@ struct Params {
 #endif
 #include "lib/reduce.wgsl"
 
-fn silu(v: f32) -> f32 {
+fn gate(v: f32) -> f32 {
+#if SIGMOID
+  return 1.0 / (1.0 + exp(-v));
+#else
   return v / (1.0 + exp(-v));
+#endif
 }
 
 @compute @workgroup_size(WG)
@@ -47,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var gate${i} = 1.0;
   if (t + ${i}u * WG < COLS) {
     v${i} = x[x0 + t + ${i}u * WG];
-    gate${i} = silu(z[z0 + t + ${i}u * WG]);
+    gate${i} = gate(z[z0 + t + ${i}u * WG]);
   }
 #if GATE_FIRST
   v${i} *= gate${i};

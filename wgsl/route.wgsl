@@ -9,6 +9,7 @@
 #if GROUPS
 #param GROUPS_USED
 #endif
+#param SHARING // neighbouring experts that share a network, which is chosen, with the gate of its own number; 0: none do
 #param WG
 #param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 
@@ -120,8 +121,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
 #for c in 4
     if (place[${c}] < USED && e[${c}] < EXPERTS) {
-      chosen[m * USED + place[${c}]] = e[${c}];
-      chosen_gates[place[${c}]] = gates[i][${c}] / all;
+#if SHARING
+      let network = e[${c}] / SHARING;
+#else
+      let network = e[${c}];
+#endif
+      chosen[m * USED + place[${c}]] = network;
+      chosen_gates[place[${c}]] = gates[network / 4u][network % 4u] / all;
     }
 #endfor
   }

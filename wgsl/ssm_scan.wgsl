@@ -1,7 +1,7 @@
 // y[m] = S[m] q[m] for each head, where every token changes the state matrix S (ROWS, COLS):
 //   RULE "ssd"     S[m] = exp(dt A) S[m-1] + dt v k^T, and y[m] += skip v. Mamba-2 (Dao and Gu 2024).
 //   RULE "delta"   S' = exp(dt A) S[m-1], S[m] = S' + beta (v - S' k) k^T. The gated delta rule (Yang et al. 2024); k and q
-//                  have length 1, and q is divided by sqrt(COLS).
+//                  have length 1, and q is divided by sqrt(COLS). PER_KEY: each column of S has a dt (Kimi Team 2025).
 //   RULE "s6"      as "ssd", but each row has a dt, and each element an A. Mamba (Gu and Dao 2023).
 // dt = softplus(input + bias). Grid (heads * ceil(ROWS / rows of a workgroup), runs). LANES threads share R rows of S, which
 // stay in registers for a run of tokens. Inputs are read in chunks of tokens, for all threads; while one chunk is computed,
@@ -12,6 +12,7 @@
 #param ROWS // values of a head
 #param COLS // values of a key
 #param TILED // 1: head h has the keys of group h % GROUPS; 0: neighbouring heads share a group
+#param PER_KEY // of "delta"
 #param LANES // a power of two
 #param VECTORS // of four columns that a lane has of each of its rows
 #param R
@@ -58,6 +59,9 @@ var<workgroup> gains: array<f32, CHUNK>; // dt, or beta
 #endif
 #if RULE == "delta"
 var<workgroup> lengths: array<vec3f, CHUNK>; // 1 / |k|, 1 / |q|, k q
+#endif
+#if PER_KEY
+var<workgroup> fades: array<vec4f, CHUNK * PITCH>; // the decay of each column
 #endif
 #if RULE == "delta"
 alias Sums = vec2f;
@@ -113,6 +117,17 @@ fn query(m: u32, group: u32, col: u32) -> vec4f {
   return select(vec4f(0), vec4f(q[c], q[c + 1u], q[c + 2u], q[c + 3u]), col < COLS);
 #endif
 }
+
+#if PER_KEY
+fn fade(m: u32, head: u32, col: u32) -> vec4f { // the decay of four columns; zero at a sequence's first token
+  let c = head * COLS + min(col + vec4u(0, 1, 2, 3), vec4u(COLS - 1u));
+  var exponent = vec4f(0);
+  for (var i = 0u; i < 4u; i++) {
+    exponent[i] = rates[head] * softplus(gates[m * p.g_stride + p.dt + c[i]] + rates[HEADS + c[i]]);
+  }
+  return select(exp(exponent), vec4f(0), offset_of(m) == 0u);
+}
+#endif
 
 fn save(at: u32, col: u32, v: vec4f) {
 #for i in 4
@@ -172,6 +187,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for i in (CHUNK * VECTORS * LANES + WG - 1) // WG
   var key${i}: vec4f;
   var query${i}: vec4f;
+#if PER_KEY
+  var fade${i}: vec4f;
+#endif
 #endfor
 #for i in (CHUNK * R + LANES - 1) // LANES
   var value${i}: f32;
@@ -186,6 +204,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     if (t + ${i}u * WG < CHUNK * PITCH) {
       keys[t + ${i}u * WG] = key${i};
       queries[t + ${i}u * WG] = query${i};
+#if PER_KEY
+      fades[t + ${i}u * WG] = fade${i};
+#endif
     }
 #endfor
 #for i in (CHUNK * R + LANES - 1) // LANES
@@ -200,11 +221,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
 #endif
     if (t < n) {
+#if PER_KEY
+      var decay = 1.0;
+#else
       var decay = select(1.0, 0.0, offset_of(chunk + t) == 0u);
+#endif
 #if RULE != "s6"
       let at = (chunk + t) * p.g_stride + head;
+#if not PER_KEY
       let dt = softplus(gates[at + p.dt] + rates[HEADS + head]);
       decay *= exp(dt * rates[head]);
+#endif
 #if RULE == "ssd"
       gains[t] = dt;
 #else
@@ -245,6 +272,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for j in VECTORS
       let k${j} = keys[c * PITCH + lane + ${j}u * LANES];
       let q${j} = queries[c * PITCH + lane + ${j}u * LANES];
+#if PER_KEY
+      let fade${j} = fades[c * PITCH + lane + ${j}u * LANES];
+#for r in R
+      s${r}_${j} *= fade${j};
+#endfor
+#endif
 #endfor
 #for r in R
       let v${r} = values[c * BLOCK + ${r}u * GROUP_ROWS + t / LANES];

@@ -58,9 +58,9 @@ FIELDS: dict[str, list[str]] = {
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
-        "ssm_scan": f"{_CACHE} rule tiled heads groups rows cols rates matrices x x_stride values k k_stride keys"
-        " q q_stride queries gates g_stride dt beta eps:f y y_stride",
-        "gated_norm": "state cols groups norms gate_first eps:f norm x x_stride z z_stride first y y_stride",
+        "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
+        " keys q q_stride queries gates g_stride dt beta eps:f y y_stride",
+        "gated_norm": "state cols groups norms gate_first sigmoid eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
@@ -74,7 +74,8 @@ FIELDS: dict[str, list[str]] = {
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked size split"
         " soft_cap:f scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window chunked size split sinks parts y y_stride",
-        "route": "state experts used normalised sigmoid groups groups_used scale:f logits stride bias chosen weights",
+        "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias chosen"
+        " weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,

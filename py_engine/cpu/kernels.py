@@ -322,7 +322,7 @@ def route(c: Call) -> None:
         sums = np.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
         ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
         order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
-    chosen = np.argsort(-order, axis=1, kind="stable")[:, :used]
+    chosen = np.argsort(-order, axis=1, kind="stable")[:, :used] // (c.params.get("SHARING", 0) or 1)
     weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:
         weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.float32(6.1035e-5))

@@ -123,6 +123,7 @@ def route(m: Calls, op: Op) -> None:
         "route", state=state_of(m, op), experts=op.params["EXPERTS"], used=op.params["USED"],
         normalised=op.params["NORMALISED"], sigmoid=int(op.params["GATING"] == "sigmoid"), scale=op.consts["scale"],
         groups=op.params.get("GROUPS", 0), groups_used=op.params.get("GROUPS_USED", 0),
+        sharing=op.params.get("SHARING", 1),
         logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),
         chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
     )  # fmt: skip

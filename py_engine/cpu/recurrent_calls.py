@@ -31,7 +31,8 @@ def ssm_scan(m: Calls, op: Op) -> None:
     columns = [*("x_stride", "values", "k_stride", "keys", "q_stride", "queries", "g_stride"), "dt", "beta", "eps"]
     m.add(
         "ssm_scan", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
-        rule=RULES[str(op.params["RULE"])], tiled=op.params["TILED"], heads=op.params["HEADS"],
+        rule=RULES[str(op.params["RULE"])], tiled=op.params["TILED"], per_key=op.params.get("PER_KEY", 0),
+        heads=op.params["HEADS"],
         groups=op.params["GROUPS"], rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
         matrices=m.address(op, "matrices"), x=m.address(op, "x"), gates=m.address(op, "gates"),
         k=m.address(op, "k"), q=m.address(op, "q"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
@@ -44,7 +45,8 @@ def gated_norm(m: Calls, op: Op) -> None:
     assert isinstance(groups, int)
     m.add(
         "gated_norm", state=state_of(m, op), cols=op.params["COLS"], groups=groups, norms=op.params["NORM"],
-        gate_first=op.params["GATE_FIRST"], eps=op.consts["eps"], norm=m.address(op, "norm"), x=m.address(op, "x"),
+        gate_first=op.params["GATE_FIRST"], sigmoid=op.params.get("SIGMOID", 0),
+        eps=op.consts["eps"], norm=m.address(op, "norm"), x=m.address(op, "x"),
         x_stride=stride_of(op, "x"), z=m.address(op, "z"), z_stride=stride_of(op, "z"), first=op.consts["first"],
         y=m.address(op, "y"), y_stride=stride_of(op, "y"),
     )  # fmt: skip

@@ -67,7 +67,10 @@ def ssm_scan(c: Call) -> None:
     group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
     gates, rates = c["gates"], c["rates"].reshape(-1)
     shape = (1, rows, cols) if per_row else (heads, 1, 1)
-    a, (bias, *skip) = rates[: np.prod(shape)].reshape(shape), rates[np.prod(shape) :].reshape(-1, *shape[:2], 1)
+    per_key, steps = c.params.get("PER_KEY", 0), (*shape[:2], 1)
+    if per_key:  # each column has a dt
+        steps = (heads, 1, cols)
+    a, (bias, *skip) = rates[: np.prod(shape)].reshape(shape), rates[np.prod(shape) :].reshape(-1, *steps)
 
     def part(m: int, buffer: str, name: str, size: int, width: int) -> Array:
         found: Array = c[buffer][m, c.consts[name] : c.consts[name] + size * width].reshape(size, width)
@@ -82,7 +85,7 @@ def ssm_scan(c: Call) -> None:
                 s[:] = _half_after(c, c["matrices"], c.positions[m] - 1, m).reshape(s.shape)
             v = part(m, "x", "values", heads, rows)
             k, q = part(m, "k", "keys", groups, cols)[group], part(m, "q", "queries", groups, cols)[group]
-            u = part(m, "gates", "dt", *shape[:2])[..., None] + bias
+            u = part(m, "gates", "dt", 1, bias.size).reshape(steps) + bias
             dt = np.where(u > SOFTPLUS_LINEAR, u, np.log1p(np.exp(np.minimum(u, SOFTPLUS_LINEAR))))
             s *= np.exp(dt * a)
             if delta:
@@ -109,7 +112,9 @@ def gated_norm(c: Call) -> None:
     size, groups, norms, first = c.params["COLS"], c.grid[1], c.params["NORM"], c.consts["first"]
     shape = c.n, groups, size
     x = c["x"][: c.n, : groups * size].reshape(shape)
-    gate = ACTIVATIONS["silu"](c["z"][: c.n, first : first + groups * size].reshape(shape))
+    gate = ACTIVATIONS["sigmoid" if c.params.get("SIGMOID", 0) else "silu"](
+        c["z"][: c.n, first : first + groups * size].reshape(shape)
+    )
     out = x * gate
     if norms:
         out = out * inverse_rms(out if c.params["GATE_FIRST"] else x, c.consts["eps"]) * c["norm"].reshape(norms, size)

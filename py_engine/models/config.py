@@ -31,18 +31,8 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
-NORMALISED |= {
-    "lfm2moe",
-    "ernie4_5-moe",
-    "hunyuan-moe",
-    "minimax-m2",
-    "phimoe",
-    "dbrx",
-    "smallthinker",
-    "arctic",
-    "grok",
-}
-NORMALISED |= {"mimo2"}
+NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
+NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
 SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
@@ -63,6 +53,9 @@ class Mixture:
     groups: int = 0  # of experts; 0: none
     groups_used: int = 0
     weighs_inputs: bool = False  # the weights apply to the experts' inputs
+    sharing: int = 1  # neighbouring experts that also share a second network
+    shared_length: int = 0  # the second network's feed_forward_length
+    shared_scale: float = 1.0  # factor of its output
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:

@@ -96,7 +96,7 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
 
 
 def _norm_tensor(w: Weights, name: str) -> str:
-    """The tensor of a norm's weights. Falcon-H1's files have one without the usual ending."""
+    """The tensor of a norm's weights. Falcon-H1's and PLaMo's files have some without the usual ending."""
     return name if name in w else name + ".weight"
 
 
@@ -226,7 +226,8 @@ class Layer:
     def add_recurrent(self, y: Buffer, x: Buffer) -> None:
         """x += y times a recurrent layer's output matrix."""
         assert self.cfg.state_space is not None
-        self._add(y, "ssm_out", self.cfg.state_space.inner_size, "", x)
+        name = "ssm_out" if self.b + "ssm_out.weight" in self.w else "attn_output"  # Kimi's
+        self._add(y, name, self.cfg.state_space.inner_size, self.cfg.post_norms[0], x)
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""
@@ -266,8 +267,8 @@ class Layer:
         weight, bias = self._matrix(name, cols)
         if name in SUB_NORMS:
             y = self._sub_normed(y, SUB_NORMS[name])
-        if post_norm and f"{b}{post_norm}.weight" in w:
-            norm = w.vector((f"{b}{post_norm}.weight", cfg.embedding_length))
+        if post_norm and (norm_tensor := _norm_tensor(w, b + post_norm)) in w:
+            norm = w.vector((norm_tensor, cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
         elif cfg.residual_scale != 1:
             ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)

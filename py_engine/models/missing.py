@@ -11,18 +11,12 @@ ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("plamo2", "kimi-linear", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
+    **dict.fromkeys(("rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
     **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
-    "eurobert": "an encoder with RoPE and RMS norms before its blocks",
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "grovemoe": "a second set of experts, shared by groups of the first",
-    "llama-embed": "a bidirectional llama",
-    "neo-bert": "an encoder with RoPE and RMS norms before its blocks",
-    "plamo": "attention and feed-forward network in parallel on shuffled heads",
-    "plamo3": "norm weights that are offsets from 1",
     "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

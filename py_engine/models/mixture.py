@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
 from py_engine.models.config import Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.rows import clamp
 from py_engine.plan.weights import ExpertMatrices, Weights
 
 
@@ -31,10 +32,11 @@ class ExpertLayer:
 
     def add(self, x: Buffer, h: Buffer, norm: Weight | None, logits: Buffer | None = None) -> None:
         """x += the mixture's output for h (normalised with `norm`, if given). `logits`: the router's, if not for h."""
-        cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
+        cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
         n_embd = cfg.embedding_length
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             h, norm = ops.normed_input(h, norm, cfg.eps), None
+        logits = logits or self.router(h, norm)
         hidden, down = self.hidden(h, norm, logits)
         n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
         if cfg.post_norms[1] and post_norm in w:
@@ -48,38 +50,63 @@ class ExpertLayer:
             gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
             opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
             ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
+        if moe.sharing > 1:
+            hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
         experts.combine(ops, hidden, down, x)
 
     def hidden(
         self, h: Buffer, norm: Weight | None, logits: Buffer | None = None
     ) -> tuple[experts.Hidden, ExpertMatrices]:
         """The chosen experts' hidden layers for h (normalised with `norm`, if given), and the matrices after them."""
-        cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
-        n_embd, n_ff, n = cfg.embedding_length, moe.feed_forward_length, moe.expert_count
-        routing = experts.Routing(
-            n,
+        network = self._network("exps", self.moe.expert_count, self.moe.feed_forward_length, norm)
+        route = experts.route(self.ops, logits or self.router(h, norm), self._routing())
+        return experts.hidden(self.ops, route, h, network), network.down
+
+    def _second_hidden(self, x: Buffer, logits: Buffer) -> tuple[experts.Hidden, ExpertMatrices]:
+        """As hidden(), of the second networks, which neighbouring experts share."""
+        moe = self.moe
+        routing = replace(self._routing(), sharing=moe.sharing, scale=moe.shared_scale)
+        routing = replace(routing, used=min(routing.used, routing.networks))
+        network = self._network("chexps", routing.networks, moe.shared_length, None)
+        return experts.hidden(self.ops, experts.route(self.ops, logits, routing), x, network), network.down
+
+    def _routing(self) -> experts.Routing:
+        moe = self.moe
+        return experts.Routing(
+            moe.expert_count,
             moe.expert_used_count,
             moe.normalised,
-            cfg.residual_scale * moe.scale,
+            self.cfg.residual_scale * moe.scale,
             moe.gating,
-            w.optional_vector((b + "exp_probs_b.bias", n)),
+            self.w.optional_vector((self.b + "exp_probs_b.bias", moe.expert_count)),
             moe.groups,
             moe.groups_used,
         )
-        gated, limit = b + "ffn_gate_exps.weight" in w, ops.device.max_binding
-        inputs = [b + "ffn_gate_exps", b + "ffn_up_exps"] if gated else [b + "ffn_up_exps"]
-        network = experts.ExpertNetwork(
+
+    def _add_output(self, x: Buffer, hidden: experts.Hidden, down: ExpertMatrices) -> Buffer:
+        """x += the mixture's output, which is returned: (n, n_embd)."""
+        ops, n_embd = self.ops, self.cfg.embedding_length
+        out = ops.rows("experts_out", n_embd)
+        clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, n_embd)  # to zeros
+        experts.combine(ops, hidden, down, out)
+        ops.add_scaled(out, 1.0, x)
+        return out
+
+    def _network(self, kind: str, n: int, n_ff: int, norm: Weight | None) -> experts.ExpertNetwork:
+        """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
+        cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
+        gated, n_embd = f"{b}ffn_gate_{kind}.weight" in w, cfg.embedding_length
+        inputs = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
+        return experts.ExpertNetwork(
             w.experts(inputs, n, n_ff, n_embd, limit),
-            w.experts([b + "ffn_down_exps"], n, n_embd, n_ff, limit)[0],
+            w.experts([f"{b}ffn_down_{kind}"], n, n_embd, n_ff, limit)[0],
             n_ff,
             cfg.activation,
             gated,
             norm,
             cfg.eps,
-            moe.weighs_inputs,
+            self.moe.weighs_inputs,
         )
-        route = experts.route(ops, logits or self.router(h, norm), routing)
-        return experts.hidden(ops, route, h, network), network.down
 
     def _shared(self, h: Buffer, norm: Weight | None, n_ff: int, name: str) -> Buffer:
         """The shared expert's output for h (normalised), without its own gate if it has one."""

@@ -1,6 +1,6 @@
 """Layers with a state in place of attention.
 
-Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024).
+Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al. 2024), Kimi's (Kimi Team 2025).
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ class StateSpace:
     state_size: int
     time_step_rank: int
     group_count: int
+    convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
 
     @classmethod
     def from_gguf(cls, header: Header) -> StateSpace:
         """Read and check the metadata. WispError missing_metadata or corrupt_header."""
-        sizes = {name: dimension(header, f"ssm.{name}") for name in SIZES}
-        self = cls(**sizes, group_count=natural(header, "ssm.group_count"))
+        conv_kernel, inner_size, state_size, rank = (dimension(header, f"ssm.{name}") for name in SIZES)
+        return cls(conv_kernel, inner_size, state_size, rank, natural(header, "ssm.group_count")).checked()
+
+    def checked(self) -> StateSpace:
+        """The sizes themselves. WispError corrupt_header if no kernel can have them."""
         fits = self.group_count == 0 or (
             self.inner_size % self.time_step_rank == 0 and self.time_step_rank % self.group_count == 0
         )
@@ -51,8 +55,8 @@ class StateSpace:
 
     @property
     def channels(self) -> int:
-        """Channels of the convolution: values, keys and queries."""
-        return self.inner_size + 2 * self.group_count * self.state_size
+        """Channels of the convolution."""
+        return self.inner_size + (2 * self.group_count * self.state_size if self.convolves_keys else 0)
 
     @property
     def shape(self) -> StateShape:
@@ -76,6 +80,10 @@ class RecurrentLayer:
         if self.ssm.group_count == 0:
             return self.mamba(x, norm, n_embd, states)
         layer = self.mamba2 if self.b + "ssm_d" in self.w else self.delta_net
+        if self.b + "ssm_f_a.weight" in self.w:
+            layer = self.kimi_delta_net
+        elif self.b + "ssm_x.weight" in self.w:
+            layer = self.plamo2
         return layer(x, norm, n_embd, states)
 
     def mamba(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
@@ -85,19 +93,43 @@ class RecurrentLayer:
         stack = w.stack([(b + "ssm_in.weight", 2 * inner)], n_embd)
         rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))  # values, z
         mixed = self._convolution(rows, 0, states)
+        steps, k, q = self._projected(mixed, {"dt": rank, "b": size, "c": size})
+        dt = ops.project("ssm_steps", steps, w.matrix(b + "ssm_dt.weight", inner, rank), None)
+        rates = w.vector((b + "ssm_a", size * inner), (b + "ssm_dt.bias", inner), (b + "ssm_d", inner))
+        scan = Scan("s6", Columns(mixed), Columns(k), Columns(q), 1, Columns(dt), rates)
+        y = ssm_scan(ops, scan, ssm.shape, states)
+        return gated_norm(ops, y, rows, inner, inner, GatedNorm(1, None, self.eps, gate_first=True))
+
+    def plamo2(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of PLaMo 2: Mamba-2's scan, of what Mamba's projections give."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, size, heads = ssm.inner_size, ssm.state_size, ssm.time_step_rank
+        tensor, each = b + "ssm_in.weight", inner // heads  # its rows are each head's z, then its values
+        z, values = ([((2 * head + half) * each, each) for head in range(heads)] for half in (0, 1))
+        parts = [(values, tensor + ".values"), (z, tensor + ".z")]
+        stack = w.joined([w.part(tensor, 2 * inner, n_embd, ranges, name) for ranges, name in parts])
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
+        mixed = self._convolution(rows, 0, states)
+        rank = w.rows(b + "ssm_x.weight") - 2 * size
+        k, q, steps = self._projected(mixed, {"b": size, "c": size, "dt": rank})
+        dt = ops.project("ssm_steps", steps, w.matrix(b + "ssm_dt.weight", heads, rank), None)
+        rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", heads), (b + "ssm_d", heads))
+        scan = Scan("ssd", Columns(mixed), Columns(k), Columns(q), 1, Columns(dt), rates)
+        y = ssm_scan(ops, scan, ssm.shape, states)
+        return gated_norm(ops, y, rows, inner, inner, GatedNorm(1, None, self.eps, gate_first=True))
+
+    def _projected(self, mixed: Buffer, sizes: dict[str, int]) -> list[Buffer]:
+        """ssm_x times the convolution's result in parts of these sizes, each with its norm if the file has one."""
+        w, ops, b, tensor = self.w, self.ops, self.b, f"{self.b}ssm_x.weight"
         parts, first = [], 0
-        for name, count in (("dt", rank), ("b", size), ("c", size)):
-            tensor = f"{b}ssm_x.weight"
-            part = w.part(tensor, rank + 2 * size, inner, [(first, count)], f"{tensor}.{name}")
+        for name, count in sizes.items():
+            part = w.part(tensor, sum(sizes.values()), self.ssm.inner_size, [(first, count)], f"{tensor}.{name}")
             y = ops.normed_stack(f"ssm_{name}", mixed, Projection(w.joined([part])))
-            weight = w.optional_vector((f"{b}ssm_{name}_norm.weight", count))
+            own = f"{b}ssm_{name}_norm"  # PLaMo 2's have no ending
+            weight = w.optional_vector((own if own in w else own + ".weight", count))
             parts.append(ops.rms_norm(f"ssm_{name}_normed", y, weight, self.eps) if weight else y)
             first += count
-        dt = ops.project("ssm_steps", parts[0], w.matrix(b + "ssm_dt.weight", inner, rank), None)
-        rates = w.vector((b + "ssm_a", size * inner), (b + "ssm_dt.bias", inner), (b + "ssm_d", inner))
-        v, k, q = Columns(mixed), Columns(parts[1]), Columns(parts[2])
-        y = ssm_scan(ops, Scan("s6", v, k, q, 1, Columns(dt), rates), ssm.shape, states)
-        return gated_norm(ops, y, rows, inner, inner, GatedNorm(1, None, self.eps, gate_first=True))
+        return parts
 
     def mamba2(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
         """mixed() of Mamba-2."""
@@ -128,6 +160,32 @@ class RecurrentLayer:
         y = ssm_scan(ops, scan, ssm.shape, states)
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
         return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
+
+    def kimi_delta_net(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
+        """mixed() of a gated delta net in which each dimension of a key has a decay of its own."""
+        ssm, w, ops, b = self.ssm, self.w, self.ops, self.b
+        inner, heads, size = ssm.inner_size, ssm.time_step_rank, ssm.state_size
+        if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
+            x, norm = ops.normed_input(x, norm, self.eps), None
+        stack = w.stack([(f"{b}attn_{part}.weight", inner) for part in "qkv"], n_embd)
+        rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
+        mixed = self._convolution(rows, 0, states)
+
+        def low_rank(part: str) -> tuple[Buffer, Projection]:
+            first = Projection([w.matrix(f"{b}ssm_{part}_a.weight", size, n_embd)], None, norm, self.eps)
+            low = ops.normed_stack(f"ssm_{part}_low", x, first)
+            return low, Projection([w.matrix(f"{b}ssm_{part}_b.weight", inner, size)])
+
+        beta = Projection([w.matrix(b + "ssm_beta.weight", heads, n_embd)], None, norm, self.eps)
+        gates = ops.side_by_side("ssm_gates", [low_rank("f"), (x, beta)])
+        rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
+        q, k, v = (Columns(mixed, i * inner) for i in range(3))
+        y = ssm_scan(
+            ops, Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True), ssm.shape, states
+        )
+        z = ops.normed_stack("ssm_z", *low_rank("g"))
+        weight = w.vector((b + "ssm_norm.weight", inner // heads))
+        return gated_norm(ops, y, z, 0, inner, GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=True))
 
     def _queries_to_gate(self, n_embd: int) -> list[Weight]:
         """The matrices of queries, keys, values and z."""
@@ -165,6 +223,8 @@ class RecurrentLayer:
     def _convolution(self, x: Buffer, first: int, states: States) -> Buffer:
         """The convolution of the channels in x's columns from `first` on."""
         ssm, w, b = self.ssm, self.w, self.b
-        weights = w.vector((b + "ssm_conv1d.weight", ssm.channels * ssm.conv_kernel))
+        parts = [""] if b + "ssm_conv1d.weight" in w else ["_q", "_k", "_v"]
+        values = ssm.channels * ssm.conv_kernel // len(parts)
+        weights = w.vector(*((f"{b}ssm_conv1d{part}.weight", values) for part in parts))
         bias = w.optional_vector((b + "ssm_conv1d.bias", ssm.channels))
         return ssm_conv(self.ops, x, first, weights, bias, ssm.shape, states)

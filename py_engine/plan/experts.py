@@ -34,11 +34,22 @@ class Routing:
     bias: Weight | None = None
     groups: int = 0  # of neighbouring experts; 0: none
     groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
+    sharing: int = 1  # neighbouring experts that share a network
+
+    @property
+    def networks(self) -> int:
+        """Networks that the experts have."""
+        return self.experts // self.sharing
+
+    @property
+    def suffix(self) -> str:
+        """What ends the names of buffers: a layer may have networks of both kinds."""
+        return ".shared" if self.sharing > 1 else ""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The router's result: `chosen` (n, used) experts and their `weights` (n, used)."""
+    """The router's result: the networks of the `chosen` (n, used) experts, and their `weights` (n, used)."""
 
     routing: Routing
     chosen: Buffer
@@ -90,14 +101,15 @@ class Hidden:
 
 def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
     """Choose the `used` most probable experts from each row of logits (n, experts)."""
-    chosen = ops.buffer(f"{ops.name}.chosen", (ops.batch, routing.used), "u32")
-    weights = ops.buffer(f"{ops.name}.weights", (ops.batch, routing.used))
+    chosen = ops.buffer(f"{ops.name}.chosen{routing.suffix}", (ops.batch, routing.used), "u32")
+    weights = ops.buffer(f"{ops.name}.weights{routing.suffix}", (ops.batch, routing.used))
     bias, threads = routing.bias, min(MAX_ROUTE_THREADS, -(-routing.experts // 4))
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
          "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads}
-        | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {}),
+        | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {})
+        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}),
         {"scale": routing.scale, "stride": logits.shape[1]},
         {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
         PerToken(),
@@ -112,13 +124,16 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route)
-    y = ops.buffer(f"{ops.name}.expert_hidden", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
+    y = ops.buffer(
+        f"{ops.name}.expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype
+    )
     if network.gated and len(network.inputs) == 1 and groups is None and not network.weighs_inputs:
         epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         _small_product(ops, route, product)
         return Hidden(route, y)
-    name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}"  # layers of one model may differ
+    # layers of one model may differ
+    name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}{route.routing.suffix}"
     rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
@@ -130,11 +145,11 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
 
 def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> None:
     """add_to += the weighted sum of the chosen experts' outputs."""
-    route, rows = hidden.route, down[0].rows // hidden.route.routing.experts
+    route, rows = hidden.route, down[0].rows // hidden.route.routing.networks
     if hidden.groups is None:
         _small_product(ops, route, _Product(hidden.rows, down, add_to, rows, ADD, sum=True))
         return
-    y = ops.buffer(f"{ops.name}.expert_out", (ops.batch * route.used, add_to.shape[1]))
+    y = ops.buffer(f"{ops.name}.expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
     _grouped_product(ops, route, hidden.groups, _Product(hidden.rows, down, y, rows))
     ops.add(
         "weighted_sum",
@@ -182,7 +197,7 @@ def _append(ops: Ops, route: Route, groups: Groups | None, p: _Product) -> None:
 def _small_product(ops: Ops, route: Route, p: _Product) -> None:
     """Append a product of experts.wgsl."""
     (weight, bias), routing = p.matrices, route.routing
-    rows = weight.rows // routing.experts  # of an expert
+    rows = weight.rows // routing.networks  # of an expert
     # as one matrix times one vector: the experts' rows, or in a sum, their columns end to end
     shape = replace(
         weight,
@@ -196,7 +211,7 @@ def _small_product(ops: Ops, route: Route, p: _Product) -> None:
         "experts",
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(p.norm is not None),
          "BIAS": int(bias is not None), "EPILOGUE": epilogue.name, "DOT8": int(dot8), "LAST": 0,
-         "EXPERTS": routing.experts, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
+         "EXPERTS": routing.networks, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
         | ({"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {})
         | tile | ops.state_params | dict(epilogue.params),
         {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if p.norm else {}),
@@ -214,7 +229,7 @@ def _small_product(ops: Ops, route: Route, p: _Product) -> None:
 
 def group(ops: Ops, route: Route) -> Groups:
     """Append the sorting of the batch by expert."""
-    experts, used = route.routing.experts, route.used
+    experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
     kernel, tile = tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts))
     count = PerToken(max(1, tile["TM"] // used), experts)  # the most tiles that n tokens can have
@@ -222,8 +237,8 @@ def group(ops: Ops, route: Route) -> Groups:
         kernel,
         tile,
         count,
-        ops.buffer(f"{ops.name}.slots", (pairs,), "u32"),
-        ops.buffer(f"{ops.name}.tiles", (count.count(ops.batch), 4), "u32"),
+        ops.buffer(f"{ops.name}.slots{route.routing.suffix}", (pairs,), "u32"),
+        ops.buffer(f"{ops.name}.tiles{route.routing.suffix}", (count.count(ops.batch), 4), "u32"),
     )
     ops.add(
         "group_experts",
@@ -237,7 +252,7 @@ def group(ops: Ops, route: Route) -> Groups:
 
 def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> None:
     """Append a product for every slot, in as many parts as the binding limit requires."""
-    (weight, bias), experts = p.matrices, route.routing.experts
+    (weight, bias), experts = p.matrices, route.routing.networks
     rows = weight.rows // experts  # of an expert
     for first, part in weight.split(ops.device.max_binding):
         ops.add(

@@ -245,6 +245,18 @@ class Ops(OpList):
         """The projection of x: (n, padded rows)."""
         return self._stack(name, *self._normed(x, projection))
 
+    def side_by_side(self, name: str, parts: list[tuple[Buffer, Projection]]) -> Buffer:
+        """Projections of several inputs, which follow each other in a row: (n, padded rows). None has a bias."""
+        y, row0 = self.rows(name, sum(projection.rows for _, projection in parts)), 0
+        for given in parts:
+            x, projection = self._normed(*given)
+            for weight in projection.stack:
+                low_rank.append(
+                    self, [Product(x, weight, y, None, row0=row0, norm=projection.norm, eps=projection.eps)]
+                )
+                row0 += weight.rows
+        return y
+
     def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
         """The input of products, and their projection: without its norm if they cannot normalise the input."""
         if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):

@@ -51,6 +51,7 @@ class RopeSpec:
     attn_factor: float = 1.0
     use_factors: bool = True  # divide by the file's frequency factors, if it has them
     sections: tuple[int, ...] = ()  # M-RoPE: pairs rotated by the position in time, down and across, and not at all
+    still: bool = False  # the dimensions that would rotate do not
     interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
 
     @property
@@ -60,6 +61,8 @@ class RopeSpec:
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
+        if self.still:
+            return [0.0] * (self.dim // 2)
         plain = frequencies(self.dim, self.base, factors if self.use_factors else None)
         if self.sections:
             plain = [f if axis < NO_AXIS else 0.0 for f, axis in zip(plain, self.axes, strict=True)]

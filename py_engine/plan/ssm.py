@@ -58,7 +58,7 @@ class Scan:
     """What ssm_scan.wgsl reads.
 
     `rates`: A, the bias of dt, and, but for "delta", the skip: of each head, or, of "s6", of each row; its A is
-    (rows, cols).
+    (rows, cols). `per_key`, of "delta": each column of the matrix has a dt and a bias of its own.
     """
 
     rule: str  # "ssd", "delta" or "s6"
@@ -71,6 +71,7 @@ class Scan:
     beta: int = 0  # column of beta in dt's buffer ("delta")
     eps: float = 0.0  # of the L2 norms ("delta")
     tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
+    per_key: bool = False
 
 
 def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
@@ -82,6 +83,7 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         "ssm_scan",
         {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
         | {"TILED": int(scan.tiled)}
+        | ({"PER_KEY": 1} if scan.per_key else {})
         | tile
         | states.paging
         | ops.state_params,
@@ -127,10 +129,11 @@ class GatedNorm:
     norm: Weight | None
     eps: float
     gate_first: bool  # norm(x * silu(z)); else norm(x) * silu(z)
+    sigmoid: bool = False  # in place of silu
 
 
 def gated_norm(ops: Ops, x: Buffer, z: Buffer, first: int, cols: int, how: GatedNorm) -> Buffer:
-    """The RMS norm of each group of x's columns, gated by silu(z[:, first : first + cols]): (n, cols)."""
+    """The RMS norm of each group of x's columns, gated by silu or sigmoid of z[:, first : first + cols]: (n, cols)."""
     y = ops.rows("gated_norm", cols, ops.input_dtype)
     size, threads = cols // how.groups, THREADS
     while threads < min(size, ops.device.max_threads):
@@ -138,7 +141,8 @@ def gated_norm(ops: Ops, x: Buffer, z: Buffer, first: int, cols: int, how: Gated
     ops.add(
         "gated_norm",
         {"COLS": size, "NORM": 0 if how.norm is None else how.norm.cols // size, "GATE_FIRST": int(how.gate_first)}
-        | {"WG": threads, "Y16": int(y.dtype == "f16")},
+        | {"WG": threads, "Y16": int(y.dtype == "f16")}
+        | ({"SIGMOID": 1} if how.sigmoid else {}),
         {"x_stride": x.shape[1], "z_stride": z.shape[1], "first": first, "y_stride": y.shape[1], "eps": how.eps},
         {"x": x, "z": z, "y": y} | ({"norm": how.norm} if how.norm else {}),
         PerToken(),

@@ -47,7 +47,7 @@ class Weights:
                 "missing_tensor",
             )
         got = tuple(reversed(info.shape))
-        if got != shape and (1,) * (len(got) - len(shape)) + shape != got:
+        if [n for n in got if n != 1] != [n for n in shape if n != 1]:
             raise WispError(
                 f"Tensor {tensor} is {' x '.join(map(str, got))}; the metadata requires {' x '.join(map(str, shape))}.",
                 "bad_tensor_shape",
@@ -128,7 +128,8 @@ class Weights:
 
         Vectors are F32 in every GGUF.
         """
-        rows = {tensor: self.rows(tensor) or 1 for tensor, _ in tensors_lengths}
+        shapes = {tensor: self.header.tensors[tensor].shape for tensor, _ in tensors_lengths if tensor in self}
+        rows = {tensor: prod(shapes.get(tensor, ())[1:]) for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
             info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
             if info.type != Q.F32:

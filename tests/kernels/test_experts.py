@@ -94,10 +94,11 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
         (300, 8, "sigmoid", 0, 0),
         (30, 4, "sigmoid", 1, 1),
         (256, 8, "sigmoid", 1, 0),
+        (34, 4, "softmax", 1, 0),
     ],
 )
 def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
-    """The choice, with two equal logits, and the weights. From all experts, or from groups of ten or 32."""
+    """The choice, with two equal logits, and the weights. From all experts, groups of ten or 32, or pairs."""
     groups, groups_used = {30: (3, 2), 256: (8, 4)}.get(n, (0, 0))
     ops = bench.begin(Setup(batch=9, n=7))
     logits = ops.rows("router", n)
@@ -106,7 +107,7 @@ def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, bi
     values[2, n // 2] = values[2, n - 1] = 8
     bias = bench.vector("bias", n) if biased else None
     route = experts.route(
-        ops, logits, experts.Routing(n, used, bool(normalised), 2.5, gating, bias, groups, groups_used)
+        ops, logits, experts.Routing(n, used, bool(normalised), 2.5, gating, bias, groups, groups_used, 1 + (n == 34))
     )
     gpu, host = bench.run(ops)
     assert (gpu[route.chosen.name][:7] == host[route.chosen.name][:7]).all()

@@ -24,6 +24,7 @@ BATCHES = [
 CONVOLUTIONS = [(70, 3, True), (33, 1, False)]
 # rule, heads, groups, rows, cols; the last two of usual sizes
 SCANS = [("ssd", 4, 2, 9, 12), ("delta", 3, 3, 5, 7), ("delta", 4, 2, 64, 128), ("ssd", 3, 1, 64, 256)]
+SCANS_PER_KEY = [(3, 5, 7), (2, 33, 31), (2, 64, 128), (1, 1, 1), (2, 3, 255)]  # heads, rows, cols
 
 
 def states(bench: Bench, shape: StateShape, setup: Setup) -> States:
@@ -95,6 +96,30 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, ro
     compare(bench, found, y.name, heads * rows, gpu, host)
 
 
+@in_turn(
+    "setup, heads, rows, cols",
+    [(setup, *SCANS_PER_KEY[i % len(SCANS_PER_KEY)]) for i, setup in enumerate(BATCHES)],
+    BOTH_ADAPTERS,
+)
+def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: int) -> None:
+    """Each dimension of a key has its own dt."""
+    ops = bench.begin(setup)
+    shape = StateShape(heads, rows, cols, 1, 1)
+    found = states(bench, shape, setup)
+    keys = heads * rows
+    x, gates = ops.rows("x", keys + 2 * heads * cols), ops.rows("gates", heads * cols + heads + 1)
+    bench.fill(x)
+    bench.fill(gates)[0, 1] = 30  # where softplus is linear
+    v, k, q = (Columns(x, at) for at in (0, keys, keys + heads * cols))
+    weight = bench.vector("rates", heads + heads * cols)
+    values = bench.raw["rates"].view(np.float32)
+    values[:heads] = -np.abs(values[:heads])
+    scan = Scan("delta", v, k, q, heads, Columns(gates, 1), weight, 1 + heads * cols, EPS, per_key=True)
+    y = ssm_scan(ops, scan, shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, heads * rows, gpu, host)
+
+
 @in_turn("setup, rows, cols", [(BATCHES[0], 70, 16), (BATCHES[3], 9, 5)], BOTH_ADAPTERS)
 def test_scan_of_rows(bench: Bench, setup: Setup, rows: int, cols: int) -> None:
     """Each row has its own dt, and each element its own A; keys and queries are in buffers of their own."""
@@ -125,7 +150,7 @@ def test_gated_norm(bench: Bench, groups: int, size: int, shared: bool | None, g
     bench.fill(x)
     bench.fill(z)
     norm = None if shared is None else bench.vector("norm", size if shared else cols)
-    y = gated_norm(ops, x, z, 7, cols, GatedNorm(groups, norm, EPS, gate_first))
+    y = gated_norm(ops, x, z, 7, cols, GatedNorm(groups, norm, EPS, gate_first, sigmoid=groups == 4))
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:3, :cols], host[y.name][:3, :cols])
     assert np.isnan(gpu[y.name][3:]).all()

@@ -98,6 +98,38 @@ def test_gemma4_rotates_no_more_than_a_head(name: str) -> None:
         plan(found)
 
 
+@pytest.mark.parametrize(
+    ("golden", "key", "value"),
+    [
+        ("grovemoe", "experts_per_group", 4),
+        ("grovemoe", "experts_per_group", 1),
+        ("grovemoe", "expert_chunk_feed_forward_length", 2**31 - 1),
+        ("grovemoe", "expert_group_scale", NAN),
+        ("plamo2", "attention.head_count", [4, 0, 2]),
+        ("plamo2", "attention.head_count", [[4], 0, 4]),
+        ("plamo2", "ssm.time_step_rank", 5),
+        ("kimi-linear", "kda.head_dim", 2**31 - 1),
+        ("kimi-linear", "ssm.conv_kernel", 1),
+        ("kimi-linear", "ssm.conv_kernel", 64),
+    ],
+)
+def test_sizes_of_layers_that_cannot_be(golden: str, key: str, value: float) -> None:
+    path = next(Path(__file__).parents[1].glob(f"golden/*/{golden}.F16.gguf"))
+    found = parse(path.read_bytes(), None)
+    found.metadata[f"{golden}.{key}"] = value
+    with pytest.raises(WispError) as error:
+        plan(found)
+    assert error.value.code == "corrupt_header"
+
+
+def test_a_later_model_of_kimi_s_is_refused() -> None:
+    found = parse(next(Path(__file__).parents[1].glob("golden/*/kimi-linear.F16.gguf")).read_bytes(), None)
+    found.tensors["blk.0.attn_gate.weight"] = found.tensors["blk.0.attn_q.weight"]
+    with pytest.raises(WispError) as error:
+        plan(found)
+    assert error.value.code == "unsupported_architecture"
+
+
 def test_layers_of_experts_with_and_without_gates_are_planned() -> None:
     found = parse(MIXTRAL.read_bytes(), None)
     del found.tensors["blk.1.ffn_gate_exps.weight"]

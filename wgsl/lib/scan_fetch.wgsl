@@ -5,6 +5,9 @@
         let m = min(m0 + e / PITCH, end - 1u);
         key${i} = key(m, group, 4u * (e % PITCH));
         query${i} = query(m, group, 4u * (e % PITCH));
+#if PER_KEY
+        fade${i} = fade(m, head, 4u * (e % PITCH));
+#endif
       }
 #endfor
 #for i in (CHUNK * R + LANES - 1) // LANES

@@ -150,6 +150,12 @@ PRESETS: dict[str, Settings] = {
         "arch": "jamba",
         **{"d_conv": 4, "d_inner": 128, "d_state": 12, "ssm_heads": 10, "ssm_groups": 0, "n_layer": 3, "n_ff": 128},
     },
+    # Layers without attention have 0 heads in the metadata. llama.cpp b11549 does not return if the first one has none.
+    "plamo2": {
+        "arch": "plamo2",
+        **{"d_conv": 4, "d_inner": 96, "d_state": 12, "ssm_heads": 4, "ssm_groups": 0, "n_layer": 3, "n_ff": 96},
+        **{"attention_layers": [0, 2], "tied": True},
+    },
     "nemotron_h": {
         "arch": "nemotron_h",
         **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2, "n_ff": 96},
@@ -213,7 +219,7 @@ LAYERNORM_BIAS |= {"bloom", "jais", "jais2"}
 LAYERNORM |= LAYERNORM_BIAS | {"mpt", "olmo"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 FUSED_QKV |= {"chatglm", "qwen", "starcoder", "codeshell", "bloom", "mpt", "jais"}
-FUSED_GATE_UP |= {"chatglm"}
+FUSED_GATE_UP |= {"chatglm", "neo-bert", "plamo2", "plamo3"}
 UNGATED |= {"plm"}
 UNGATED |= {"nemotron", "starcoder", "codeshell", "apertus", "bloom", "mpt", "jais2"}
 QKV_BIAS |= {"starcoder", "codeshell", "qwen2vl", "bloom", "jais", "jais2"}
@@ -224,17 +230,18 @@ DOWN_BIAS |= UP_BIAS
 QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "maincoder", "apertus"}
 SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
 NO_NORM_WEIGHTS = {"olmo"}
-POST_NORMS |= {"exaone4"}
+POST_NORMS |= {"exaone4", "plamo2", "plamo3"}
+BARE_POST_NORMS = {"plamo2", "plamo3"}  # whose names have no ending
 ENCODERS |= {"jina-bert-v3"}
 LAYERNORM_BIAS |= {"jina-bert-v3"}
 LAYERNORM |= LAYERNORM_BIAS
-FUSED_QKV |= {"jina-bert-v3", "openelm"}
+FUSED_QKV |= {"jina-bert-v3", "openelm", "neo-bert", "plamo2", "plamo3"}
 QKV_BIAS |= {"jina-bert-v3"}
 OUTPUT_BIAS |= {"jina-bert-v3"}
 UNGATED |= {"jina-bert-v3"}
 UP_BIAS |= {"jina-bert-v3"}
 DOWN_BIAS |= UP_BIAS
-QK_NORM |= {"openelm"}
+QK_NORM |= {"openelm", "plamo3"}
 NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
 NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
 POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
@@ -242,7 +249,7 @@ LAYERNORM |= {"dbrx"}
 NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
 SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 FUSED_QKV |= {"bailingmoe2", "dbrx"}
-QK_NORM |= {"bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe"}
+QK_NORM |= {"bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe", "grovemoe"}
 WIDE_QK_NORM |= {"minimax-m2"}
 POST_NORMS |= {"afmoe"}
 NORM_AS_POST |= {"glm4moe"}

@@ -50,9 +50,17 @@ DENSE: dict[str, dict[str, Any]] = {
         **{"n_embd": 80, "head_dim": 24, "vocab": 304, "n_layer": 3, "tied": True, "n_head": 6, "n_kv": 2, "n_ff": 112},
         **{"head_arr": [4, 6, 6], "kv_arr": [1, 2, 3], "ff_arr": [64, 112, 96]},
     },
+    "plamo3": {
+        "arch": "plamo3",
+        **SMALL,
+        **{"n_layer": 4, "window": 16, "pattern": 2, "rope_base": 1e6, "rope_base_swa": 1e4, "tied": True},
+    },
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
 }
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "jina-bert-v3": {"arch": "jina-bert-v3", **SQUARE, "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1},
+    "eurobert": {"arch": "eurobert", **SQUARE, "rope_base": 250000.0, "pooling": 1, "tied": True},
+    "neo-bert": {"arch": "neo-bert", **SQUARE, "n_kv": 4, "tok": "wpm", "pooling": 2, "tied": True},
+    "llama-embed": {"arch": "llama-embed", **SMALL, "rope_base": 500000.0, "pooling": 1, "tied": True},
 }

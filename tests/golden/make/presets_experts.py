@@ -84,5 +84,10 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"rope_dim": 8, "rope_base": 1e6, "rope_base_swa": 10000.0, "value_scale": 0.7, "lead": 2},
         **{"n_ff_dense": 104, "probs_bias": True},
     },
+    "grovemoe": {
+        "arch": "grovemoe",
+        **SMALL,
+        **{"n_ff_dense": 104, "n_used": 3, "experts_per_group": 2, "n_ff_chunk": 24, "group_scale": 0.6},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

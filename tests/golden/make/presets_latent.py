@@ -36,6 +36,20 @@ LATENT: dict[str, dict[str, Any]] = {
     },
     "plm": {**DENSE_LATENT, "arch": "plm", "tied": True},
     "minicpm3": {**DENSE_LATENT, "arch": "minicpm3", "q_rank": 44, "tied": True, "rope": "longrope", "orig_ctx": 64},
+    # Kimi's gated delta nets, with heads of `kda_dim`, are in layers without key/value heads. Attention is not rotated.
+    "kimi-linear": {
+        **LATENT_ATTENTION,
+        **{
+            "arch": "kimi-linear",
+            "n_layer": 3,
+            "lead": 2,
+            "kv_arr": [0, 1, 0],
+            "kda_dim": 24,
+            "d_conv": 4,
+            "n_head": 4,
+        },
+        **{"gating": 2, "weights_scale": 2.4, "probs_bias": True, "n_ff_dense": 64},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

@@ -4,6 +4,7 @@ from tests.golden.make import random_latent, random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
     ATTENTION_GATES,
+    BARE_POST_NORMS,
     DOWN_BIAS,
     ENCODERS,
     FUSED_GATE_UP,
@@ -62,7 +63,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "layers" in c and c["layers"][i] == "-":
         add_feed_forward(file, c, prefix, i)
         return
-    if "kv_rank" in c:
+    if "kv_rank" in c and kv_heads:
         random_latent.add_attention(file, c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
@@ -77,6 +78,10 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
             return
     elif kv_heads:
         pass
+    elif arch == "plamo2":
+        random_recurrent.add_plamo2(file, c, prefix)
+    elif "kda_dim" in c:
+        random_recurrent.add_kda(file, c, prefix)
     elif arch in random_recurrent.DELTA:
         random_recurrent.add_delta(file, c, prefix)
     else:
@@ -86,7 +91,7 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if arch == "dbrx":
         file.norm(prefix + "attn_output_norm", width)  # the norm before its feed forward
     if arch in POST_NORMS | NORM_AS_POST | GATED_ATTENTION:  # of some, the norm before the feed forward
-        file.norm(prefix + "post_attention_norm", width)
+        add_post_norm(file, c, prefix + "post_attention_norm")
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
     late = c["preset"] in ("bert", "nomic-bert")  # the oldest goldens have this norm's numbers after the feed forward's
@@ -106,9 +111,16 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "ffn_norm", width, bias=bias)
     add_feed_forward(file, c, prefix, i)
     if arch in POST_NORMS and arch != "glm4":
-        file.norm(prefix + "post_ffw_norm", width)
+        add_post_norm(file, c, prefix + "post_ffw_norm")
     if late:
         file.norm(prefix + "layer_output_norm", width, bias=True)
+
+
+def add_post_norm(file: GgufFile, c: Settings, name: str) -> None:
+    if c["arch"] in BARE_POST_NORMS:
+        file.vector(name, c["n_embd"], mean=1.0, std=0.15)
+    else:
+        file.norm(name, c["n_embd"])
 
 
 def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> None:
@@ -129,7 +141,10 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     file.matrix(prefix + "attn_output.weight", width, heads * value_dim)
     if arch in OUTPUT_BIAS or c.get("attn_bias"):
         file.vector(prefix + "attn_output.bias", width, std=0.05)
-    if arch in QK_NORM or c.get("qk_norm"):
+    if arch == "plamo2":  # each head has weights
+        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
+        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch in QK_NORM or c.get("qk_norm"):
         file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)
     elif arch in WIDE_QK_NORM:
@@ -193,3 +208,8 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
     if c.get("probs_bias"):
         file.vector(prefix + "exp_probs_b.bias", experts)
+    if c.get("experts_per_group"):  # networks that neighbouring experts share
+        networks, n_chunk = experts // c["experts_per_group"], c["n_ff_chunk"]
+        file.matrix(prefix + "ffn_gate_chexps.weight", networks, n_chunk, width)
+        file.matrix(prefix + "ffn_up_chexps.weight", networks, n_chunk, width)
+        file.matrix(prefix + "ffn_down_chexps.weight", networks, width, n_chunk, gain=DOWN)

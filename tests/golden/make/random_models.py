@@ -64,7 +64,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.block_count", c["n_layer"])
     lengths = [c["n_ff"] if kind == "-" else 0 for kind in c.get("layers", "")]
     file.add("%s.feed_forward_length", g("ff_arr") or lengths or g("ff_key", g("n_ff_dense", c["n_ff"])))
-    file.add("%s.attention.head_count", g("head_arr", c["n_head"]))
+    heads = g("head_arr", c["n_head"])
+    if arch == "plamo2":
+        heads = [c["n_head"] if n else 0 for n in random_recurrent.kv_heads(c)]
+    file.add("%s.attention.head_count", heads)
     kv_heads = g("kv_arr", c["n_kv"])
     if arch in SHORT_CONVOLUTIONS:  # no key and value heads: a layer with a short convolution
         layers = c["n_layer"]
@@ -78,6 +81,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.head_count_kv", kv_heads)
     epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
+    if "kda_dim" in c:
+        file.add("%s.kda.head_dim", c["kda_dim"])
+        file.add("%s.ssm.conv_kernel", c["d_conv"])
     if "kv_rank" in c:
         random_latent.add_metadata(file, c)
     elif c["head_dim"] * c["n_head"] != c["n_embd"] or arch.startswith(("qwen3", "gemma")):
@@ -115,6 +121,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.expert_weights_norm", g("weights_norm"))
         file.add("%s.expert_weights_scale", g("weights_scale"))
         file.add("%s.expert_group_count", g("groups"))
+        file.add("%s.experts_per_group", g("experts_per_group"))
+        file.add("%s.expert_chunk_feed_forward_length", g("n_ff_chunk"))
+        file.add("%s.expert_group_scale", g("group_scale"))
         file.add("%s.expert_group_used_count", g("groups_used"))
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
@@ -133,7 +142,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
     if arch == "nomic-bert-moe":
         file.add("%s.moe_every_n_layers", 2)
-    if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"):
+    if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "eurobert", "neo-bert", "llama-embed"):
         file.add("%s.attention.causal", False)
     if g("dense"):  # EmbeddingGemma's two linear layers after pooling
         file.add("%s.dense_2_feat_in", c["n_embd"])
@@ -188,6 +197,8 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         if arch == "bloom":
             file.norm("token_embd_norm", width, bias=True)
         name = "token_embd_norm" if arch in SHORT_CONVOLUTIONS else "output_norm"
+        if arch == "neo-bert":
+            name = "enc.output_norm"
         if arch not in NO_NORM_WEIGHTS:
             file.norm(name, width, mean=norm_mean, bias=arch in NORM_BIAS)
         if not c["tied"]:

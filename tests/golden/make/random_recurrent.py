@@ -7,6 +7,7 @@ from tests.golden.make.presets import Settings
 
 MAMBA2 = {"granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"}
 MAMBA = {"mamba", "jamba"}
+PLAMO2_RANK = 64  # columns that PLaMo 2's time steps are made of
 DELTA = {"qwen35", "qwen35moe", "qwen3next"}
 
 
@@ -16,7 +17,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.ssm.inner_size", c["d_inner"])
     file.add("%s.ssm.state_size", c["d_state"])
     file.add("%s.ssm.time_step_rank", c["ssm_heads"])
-    file.add("%s.ssm.group_count", c["ssm_groups"] or None)
+    file.add("%s.ssm.group_count", c["ssm_groups"] if c["arch"] == "plamo2" else c["ssm_groups"] or None)
     if c["arch"].startswith("nemotron_h"):  # which llama.cpp requires, beside that of the RMS norms
         file.add("%s.attention.layer_norm_epsilon", 1e-5)
     file.add("%s.full_attention_interval", c.get("attention_every"))
@@ -54,6 +55,20 @@ def add_mamba(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "ssm_out.weight", width, inner)
 
 
+def add_plamo2(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Mamba-2's scan, with dt, keys and queries made as Mamba makes them."""
+    width, inner, size, heads = c["n_embd"], c["d_inner"], c["d_state"], c["ssm_heads"]
+    file.matrix(prefix + "ssm_in.weight", 2 * inner, width)
+    file.matrix(prefix + "ssm_conv1d.weight", inner, c["d_conv"], float32=True)
+    file.matrix(prefix + "ssm_x.weight", PLAMO2_RANK + 2 * size, inner)
+    for name, count in (("dt", PLAMO2_RANK), ("b", size), ("c", size)):
+        file.vector(f"{prefix}ssm_{name}_norm", count, mean=1.0, std=0.15)
+    file.matrix(prefix + "ssm_dt.weight", heads, PLAMO2_RANK)
+    add_rates(file, prefix, heads)
+    file.vector(prefix + "ssm_d", heads, mean=1.0)
+    file.matrix(prefix + "ssm_out.weight", width, inner)
+
+
 def add_mamba2(file: GgufFile, c: Settings, prefix: str) -> None:
     width, inner, heads, groups = c["n_embd"], c["d_inner"], c["ssm_heads"], c["ssm_groups"]
     channels = inner + 2 * groups * c["d_state"]
@@ -81,6 +96,23 @@ def add_delta(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "ssm_alpha.weight", heads, width)
     file.norm(prefix + "ssm_norm", inner // heads)
     file.matrix(prefix + "ssm_out.weight", width, inner)
+
+
+def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Kimi's gated delta net, with a decay for each dimension of a key."""
+    width, heads, size = c["n_embd"], c["n_head"], c["kda_dim"]
+    inner = heads * size
+    for part in "qkv":
+        file.matrix(f"{prefix}attn_{part}.weight", inner, width)
+        file.matrix(f"{prefix}ssm_conv1d_{part}.weight", inner, 1, c["d_conv"], float32=True)
+    for part in "fg":
+        file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
+        file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
+    file.matrix(prefix + "ssm_beta.weight", heads, width)
+    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal((heads, 1)) * 0.8))
+    file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
+    file.norm(prefix + "ssm_norm", size)
+    file.matrix(prefix + "attn_output.weight", width, inner)
 
 
 def add_rates(file: GgufFile, prefix: str, *shape: int) -> None:

@@ -19,6 +19,7 @@ from tests.golden.make.reference_model import ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
+OUTPUT_NORMS = {"lfm2": "token_embd_norm", "lfm2moe": "token_embd_norm", "neo-bert": "enc.output_norm"}
 ONE_NORM = {"phi2", "cohere2", "command-r", "plamo"}  # attention and feed forward read the same norm
 
 
@@ -72,7 +73,7 @@ class Reference(ReferenceModel):
             scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
             if scale is not None:
                 x = x * scale
-        return self.norm(x, "token_embd_norm" if self.architecture in ("lfm2", "lfm2moe") else "output_norm")
+        return self.norm(x, OUTPUT_NORMS.get(self.architecture, "output_norm"))
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         prefix, arch, start = f"blk.{layer}.", self.architecture, x

@@ -19,6 +19,8 @@ ADJACENT_PAIRS |= {
     "deepseek2",
     "plm",
     "mistral4",
+    "neo-bert",
+    "llama-embed",
 }
 ADJACENT_PAIRS |= {"llama4", "deci", "arctic"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
@@ -28,7 +30,7 @@ LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and k
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"mimo2", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]

@@ -11,9 +11,17 @@ GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
 GELU |= {"grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
 SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "plm"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
+FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
-NORMALIZED_EXPERTS |= {"qwen3next", "arctic", "grok", "mimo2"}  # the chosen experts' weights sum to 1
+NORMALIZED_EXPERTS |= {
+    "qwen3next",
+    "arctic",
+    "grok",
+    "mimo2",
+    "grovemoe",
+    "kimi-linear",
+}  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2"}  # whose metadata does not say so
 
@@ -87,6 +95,27 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
+    if prefix + "ffn_up_chexps.weight" in model.tensors:
+        out = out + shared_networks(model, out, prefix, order, probabilities)
+    return out
+
+
+def shared_networks(
+    model: ReferenceModel, x: np.ndarray, prefix: str, order: np.ndarray, probabilities: np.ndarray
+) -> np.ndarray:
+    """GroveMoE's second networks, one for every few experts, for the first ones' output x.
+
+    As llama.cpp has it, a network's weight is the probability of the expert with the network's own number.
+    """
+    sharing = model.key("experts_per_group")
+    networks = order[:, : min(model.experts_used, model.experts // sharing)] // sharing
+    weights = np.take_along_axis(probabilities, networks, 1)
+    weights = weights / weights.sum(1, keepdims=True) * model.key("expert_group_scale")
+    gate, up, down = (model.tensors[f"{prefix}ffn_{name}_chexps.weight"] for name in ("gate", "up", "down"))
+    out = np.zeros_like(x)
+    for i, row in enumerate(x):
+        for network, weight in zip(networks[i], weights[i], strict=True):
+            out[i] += weight * (down[network] @ (silu(gate[network] @ row) * (up[network] @ row)))
     return out
 
 

@@ -30,7 +30,9 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     turned = rotation(model, np.arange(n), layer)
     scale, magnitude = scales(model, nope + rope)
     turned = turned[0] * magnitude, turned[1] * magnitude
-    q_rope, k_rope = (rotate(model, a, turned) for a in (q[:, :, nope:], compressed[:, None, rank:]))
+    q_rope, k_rope = q[:, :, nope:], compressed[:, None, rank:]
+    if model.architecture != "kimi-linear":
+        q_rope, k_rope = rotate(model, q_rope, turned), rotate(model, k_rope, turned)
     scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
     weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
     return model.linear(np.einsum("hqk,khv->qhv", weights, v).reshape(n, -1), prefix + "attn_output")

@@ -21,21 +21,14 @@ KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "
 KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
+KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear", "plamo2"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
-WINDOW_PERIOD |= {
-    "modern-bert": 3,
-    "gemma4": 6,
-    "gemma3n": 5,
-    "exaone-moe": 4,
-    "afmoe": 4,
-    "smallthinker": 4,
-    "llama4": 4,
-}
-WINDOW_PERIOD |= {"mimo2": 0}  # its metadata says it for each layer
+WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
+WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mimo2": 0}  # 0: the metadata says it for each layer
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
@@ -103,13 +96,13 @@ class ReferenceModel:
         self.width: int = self.key("embedding_length")
         heads = self.key("attention.head_count")
         self.layer_heads: list[int] = heads if isinstance(heads, list) else [heads] * self.n_layer
-        self.heads = self.layer_heads[0]
+        self.heads = max(self.layer_heads)
         kv_heads = self.key("attention.head_count_kv", self.heads)
         self.kv_heads: list[int] = kv_heads if isinstance(kv_heads, list) else [kv_heads] * self.n_layer
         rms = self.key("attention.layer_norm_rms_epsilon")
         self.subtracts_mean = rms is None
         self.epsilon: float = rms if rms is not None else self.key("attention.layer_norm_epsilon")
-        if self.key("full_attention_interval") or "blk.0.ssm_beta.weight" in self.tensors:
+        if self.key("full_attention_interval") or "blk.0.ssm_alpha.weight" in self.tensors:
             every = self.key("full_attention_interval", 4)
             self.kv_heads = [n if (i + 1) % every == 0 else 0 for i, n in enumerate(self.kv_heads)]
         self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"

@@ -8,8 +8,10 @@ from tests.golden.make.reference_model import ReferenceModel, silu
 
 def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     """What a layer without attention computes for x (n, width), normalised."""
+    if f"blk.{layer}.ssm_f_a.weight" in model.tensors:
+        return kda(model, x, layer)
     if f"blk.{layer}.ssm_x.weight" in model.tensors:
-        return mamba(model, x, layer)
+        return plamo2(model, x, layer) if model.architecture == "plamo2" else mamba(model, x, layer)
     if f"blk.{layer}.ssm_in.weight" in model.tensors:
         return mamba2(model, x, layer)
     if f"blk.{layer}.ssm_conv1d.weight" in model.tensors:
@@ -17,10 +19,11 @@ def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     return short_convolution(model, x, layer)
 
 
-def convolution(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
+def convolution(model: ReferenceModel, x: np.ndarray, prefix: str, part: str = "") -> np.ndarray:
     """silu of the causal convolution of each channel of x (n, channels)."""
-    kernel = model.tensors[prefix + "ssm_conv1d.weight"]
-    taps = kernel.shape[1]
+    kernel = model.tensors[f"{prefix}ssm_conv1d{part}.weight"]
+    taps = kernel.shape[-1]
+    kernel = kernel.reshape(-1, taps)
     padded = np.concatenate([np.zeros((taps - 1, x.shape[1])), x])
     y = sum(padded[j : j + len(x)] * kernel[:, j] for j in range(taps))
     return silu(np.asarray(y + model.tensors.get(prefix + "ssm_conv1d.bias", 0.0)))
@@ -57,6 +60,25 @@ def mamba(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
         state = state + (dt[t] * values[t])[:, None] * keys[t]
         out[t] = state @ queries[t] + model.tensors[prefix + "ssm_d"] * values[t]
     return model.linear(out * silu(z), prefix + "ssm_out")
+
+
+def plamo2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of PLaMo 2's Mamba layer for x (n, width), normalised: Mamba-2's scan of what Mamba projects."""
+    prefix, key, n = f"blk.{layer}.", model.key, len(x)
+    inner, size, heads = (key(f"ssm.{name}") for name in ("inner_size", "state_size", "time_step_rank"))
+    z, values = np.split(model.linear(x, prefix + "ssm_in").reshape(n, heads, -1), 2, axis=2)  # of each head
+    mixed = convolution(model, values.reshape(n, inner), prefix)
+    keys, queries, dt = np.split(model.linear(mixed, prefix + "ssm_x"), [size, 2 * size], axis=1)
+    parts = ((keys, "b"), (queries, "c"), (dt, "dt"))
+    keys, queries, dt = (model.norm(part, f"{prefix}ssm_{name}_norm") for part, name in parts)
+    dt = softplus(model.linear(dt, prefix + "ssm_dt"))
+    rate, skip = model.tensors[prefix + "ssm_a"].reshape(-1), model.tensors[prefix + "ssm_d"].reshape(-1, 1)
+    values = mixed.reshape(n, heads, -1)
+    state, out = np.zeros((heads, inner // heads, size)), np.zeros_like(values)
+    for t in range(n):
+        state = state * np.exp(dt[t] * rate)[:, None, None] + (dt[t][:, None] * values[t])[..., None] * keys[t]
+        out[t] = state @ queries[t] + skip * values[t]
+    return model.linear((out * silu(z)).reshape(n, inner), prefix + "ssm_out")
 
 
 def mamba2(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
@@ -113,6 +135,28 @@ def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     z = model.linear(x, prefix + "attn_gate").reshape(out.shape)
     y = gated(model, out, z, prefix + "ssm_norm.weight", gate_first=False)
     return model.linear(y.reshape(n, inner), prefix + "ssm_out")
+
+
+def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of Kimi's gated delta net for x (n, width), normalised: each dimension of a key has a decay."""
+    prefix, heads, size, n = f"blk.{layer}.", model.heads, model.key("kda.head_dim"), len(x)
+    parts = (convolution(model, model.linear(x, f"{prefix}attn_{part}"), prefix, f"_{part}") for part in "qkv")
+    queries, keys, values = (part.reshape(n, heads, size) for part in parts)
+    queries, keys = unit(model, queries), unit(model, keys)
+    steps = (
+        model.linear(model.linear(x, prefix + "ssm_f_a"), prefix + "ssm_f_b") + model.tensors[prefix + "ssm_dt.bias"]
+    )
+    decay = np.exp(softplus(steps).reshape(n, heads, size) * model.tensors[prefix + "ssm_a"].reshape(heads, 1))
+    beta = 1 / (1 + np.exp(-model.linear(x, prefix + "ssm_beta")))
+    state, out = np.zeros((heads, size, size)), np.zeros_like(values)
+    for t in range(n):
+        state = state * decay[t][:, None]
+        error = values[t] - (state * keys[t][:, None]).sum(-1)
+        state = state + (beta[t][:, None] * error)[..., None] * keys[t][:, None]
+        out[t] = (state * queries[t][:, None]).sum(-1) / np.sqrt(size)
+    gate = model.linear(model.linear(x, prefix + "ssm_g_a"), prefix + "ssm_g_b").reshape(out.shape)
+    y = model.norm(out, prefix + "ssm_norm") / (1 + np.exp(-gate))
+    return model.linear(y.reshape(n, -1), prefix + "attn_output")
 
 
 def unit(model: ReferenceModel, x: np.ndarray) -> np.ndarray:
