@@ -275,6 +275,8 @@ class Engine:
         runner: Any = self.runner
         names = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
         async with self._generation.sequences.acquire() as sequence:
+            self._generation.set_scales(sequence, self.scales)
+            names = runner.lists_for(names, sequence.number)
             sequence.reserve(position + n + 1)
             times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
             step = await runner.time_lists(position, n, names, sequence.number)

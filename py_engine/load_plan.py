@@ -18,6 +18,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
 from py_engine.models.common import rope_factors
+from py_engine.models.families import family
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.adapters import read_adapters
@@ -46,7 +47,7 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
     batch, media_width = min(options.batch or most, most), 0
     if options.media is not None:
         media_width = options.media.width
-        if planner.family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
+        if family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
             batch = max(batch, options.media.tokens)
     adapters = read_adapters(parts.header, parts.adapters, options.adapters)
     return planner.make_plan(
@@ -196,7 +197,7 @@ def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
 def _context(header: Header, asked: int | None, clamp: bool) -> int:
     if header.architecture == PROJECTOR:
         return 1
-    cfg = planner.family(header).Config.from_gguf(header)
+    cfg = family(header).Config.from_gguf(header)
     limit: int = cfg.context_length
     if asked is not None and asked > limit and not clamp:
         raise WispError(
@@ -209,7 +210,7 @@ def _context(header: Header, asked: int | None, clamp: bool) -> int:
 
 def default_context(header: Header) -> int:
     """The context length of a load that asks for none."""
-    cfg = planner.family(header).Config.from_gguf(header)
+    cfg = family(header).Config.from_gguf(header)
     return min(int(cfg.context_length), DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
 
 

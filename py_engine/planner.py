@@ -31,63 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
 from py_engine.files.gguf_header import Header
-from py_engine.models import (
-    afmoe,
-    apertus,
-    arctic,
-    bert,
-    bitnet,
-    bloom,
-    cohere,
-    deci,
-    deepseek2,
-    embedding,
-    eurobert,
-    exaone,
-    falcon,
-    falcon_h1,
-    gemma,
-    gemma3n,
-    gemma4,
-    glm4,
-    gpt2,
-    gpt_oss,
-    granite,
-    grok,
-    grovemoe,
-    jamba,
-    kimi_linear,
-    lfm2,
-    llama,
-    llama4,
-    llama_embed,
-    mamba,
-    mimo2,
-    minicpm3,
-    modern_bert,
-    nemotron_h,
-    olmo,
-    olmo2,
-    openelm,
-    phi3,
-    plamo,
-    plamo2,
-    qwen,
-    qwen35,
-    smallthinker,
-    smollm3,
-    stablelm,
-)
-from py_engine.models.architecture import Architecture, Decoder
+from py_engine.models import embedding
+from py_engine.models.architecture import Architecture
 from py_engine.models.common import natural
 from py_engine.models.config import Config
-from py_engine.models.missing import NEEDS
-from py_engine.models.projectors import families
+from py_engine.models.families import decoder, family
+from py_engine.models.projectors import families as projectors
 from py_engine.plan import low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
@@ -115,152 +69,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 
-DECODERS: dict[str, Decoder[Any]] = {
-    "afmoe": afmoe,
-    "apertus": apertus,
-    "arcee": llama,
-    "arctic": arctic,
-    "baichuan": llama,
-    "bailingmoe": llama,
-    "bailingmoe2": qwen,
-    "bitnet": bitnet,
-    "bloom": bloom,
-    "chatglm": glm4,
-    "codeshell": gpt2,
-    "cohere2": cohere,
-    "command-r": cohere,
-    "dbrx": gpt2,
-    "deci": deci,
-    "deepseek": llama,
-    "deepseek2": deepseek2,
-    "dots1": qwen,
-    "ernie4_5": llama,
-    "ernie4_5-moe": llama,
-    "exaone": exaone,
-    "exaone-moe": exaone,
-    "exaone4": exaone,
-    "falcon": falcon,
-    "falcon-h1": falcon_h1,
-    "gemma": gemma,
-    "gemma-embedding": gemma,
-    "gemma2": gemma,
-    "gemma3": gemma,
-    "gemma3n": gemma3n,
-    "gemma4": gemma4,
-    "glm4": glm4,
-    "glm4moe": qwen,
-    "gpt-oss": gpt_oss,
-    "gpt2": gpt2,
-    "gptneox": gpt2,
-    "granite": granite,
-    "granitehybrid": granite,
-    "granitemoe": granite,
-    "grok": grok,
-    "grovemoe": grovemoe,
-    "hunyuan-dense": qwen,
-    "hunyuan-moe": qwen,
-    "internlm2": llama,
-    "jais": bloom,
-    "jais2": gpt2,
-    "jamba": jamba,
-    "kimi-linear": kimi_linear,
-    "lfm2": lfm2,
-    "lfm2moe": lfm2,
-    "llama": llama,
-    "llama4": llama4,
-    "maincoder": llama,
-    "minicpm": granite,
-    "mamba": mamba,
-    "mamba2": mamba,
-    "mimo2": mimo2,
-    "minicpm3": minicpm3,
-    "minimax-m2": qwen,
-    "mistral3": llama,
-    "mistral4": deepseek2,
-    "mpt": bloom,
-    "nemotron": gpt2,
-    "nemotron_h": nemotron_h,
-    "nemotron_h_moe": nemotron_h,
-    "olmo": olmo,
-    "olmo2": olmo2,
-    "olmoe": qwen,
-    "openelm": openelm,
-    "orion": stablelm,
-    "pangu-embedded": qwen,
-    "phi2": gpt2,
-    "phi3": phi3,
-    "phimoe": phi3,
-    "plamo": plamo,
-    "plamo2": plamo2,
-    "plamo3": plamo,
-    "plm": deepseek2,
-    "qwen": qwen,
-    "qwen2": qwen,
-    "qwen2moe": qwen,
-    "qwen2vl": qwen,
-    "qwen3": qwen,
-    "qwen3moe": qwen,
-    "qwen3vl": qwen,
-    "qwen3vlmoe": qwen,
-    "qwen35": qwen35,
-    "qwen35moe": qwen35,
-    "qwen3next": qwen35,
-    "refact": bloom,
-    "seed_oss": qwen,
-    "smallthinker": smallthinker,
-    "smollm3": smollm3,
-    "stablelm": stablelm,
-    "starcoder": gpt2,
-    "starcoder2": gpt2,
-    "xverse": llama,
-}
-ENCODERS: dict[str, Architecture[Any]] = {
-    "bert": bert,
-    "eurobert": eurobert,
-    "jina-bert-v2": bert,
-    "jina-bert-v3": bert,
-    "llama-embed": llama_embed,
-    "modern-bert": modern_bert,
-    "neo-bert": llama_embed,
-    "nomic-bert": bert,
-    "nomic-bert-moe": bert,
-}
-FAMILIES: dict[str, Architecture[Any]] = {**DECODERS, **ENCODERS}
 ALL_LOGITS_BATCH = 16  # rows of logits read back at once
-
-
-def register_architecture(name: str, module: Architecture[Any]) -> None:
-    """Load models of an architecture with a module of the caller's, also where the name has one already.
-
-    `name`: general.architecture of their files. `module`: a Decoder of models/architecture.py, or an Architecture that
-    is none for encoders.
-    """
-    FAMILIES[name] = module
-    if hasattr(module, "output"):
-        DECODERS[name] = cast("Decoder[Any]", module)
-    else:
-        ENCODERS[name] = module
-
-
-def family(header: Header) -> Architecture[Any]:
-    """The module of the file's architecture. WispError unsupported_architecture."""
-    name = header.architecture
-    if name not in FAMILIES:
-        needs = f" It needs {NEEDS[name]}." if name in NEEDS else ""
-        raise WispError(
-            f"The architecture {name!r} is not supported yet.{needs} Supported: {', '.join(FAMILIES)}.",
-            "unsupported_architecture",
-        )
-    return FAMILIES[name]
-
-
-def _decoder(header: Header) -> Decoder[Any]:
-    if header.architecture not in DECODERS:
-        raise WispError(
-            f"The metadata says that this {header.architecture} model is causal, but the architecture is an encoder.",
-            "corrupt_header",
-        )
-    return DECODERS[header.architecture]
 
 
 @dataclass(frozen=True)
@@ -279,7 +88,7 @@ class PlanOptions:
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     """Plan the model for a device. A projector's plan has encoders only, and its sizes come from its header."""
     if header.architecture == PROJECTOR:
-        return families.make_plan(flattened(header), device)
+        return projectors.make_plan(flattened(header), device)
     model = family(header)
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
@@ -325,7 +134,7 @@ class _Parts:
 
     def output(self, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
         """Append the head of a model that generates text; return the logits."""
-        return _decoder(self.header).output(self.cfg, self.weights, ops, x, all_tokens=all_tokens)
+        return decoder(self.header).output(self.cfg, self.weights, ops, x, all_tokens=all_tokens)
 
 
 def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) -> None:
@@ -363,7 +172,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
 def _add_adapted_lists(parts: _Parts, plan: Plan, options: PlanOptions) -> None:
     """Add the lists with adapters that differ from those without.
 
-    Those that are compiled with the model are lazy only if requests have no adapters by default.
+    They are compiled with the model if requests have adapters by default; else when the first request has any.
     """
     adapters = options.adapters
     if options.media_width and adapters.of(EMBEDDINGS):

@@ -100,7 +100,7 @@ INLINE void update_row(f32 *s, f32 decay, f32 u, const f32 *k, u32 size) {
 }
 
 // s *= decays
-INLINE void fade_row(f32 *s, const f32 *decays, u32 size) {
+INLINE void decay_row(f32 *s, const f32 *decays, u32 size) {
   u32 i = 0;
   for (; i + 4 <= size; i += 4) wasm_v128_store(s + i, wasm_f32x4_mul(wasm_v128_load(s + i), wasm_v128_load(decays + i)));
   for (; i < size; i++) s[i] *= decays[i];
@@ -157,7 +157,7 @@ static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
   const f32 beta = 1 / (1 + exp1(-gates[r->beta + head])), of_k = inverse_length(k, cols, r->eps);
   const f32 of_q = inverse_length(q, cols, r->eps) / __builtin_sqrtf(cols);
   for (u32 i = 0; i < r->rows; i++, s += cols) {
-    if (r->per_key) fade_row(s, decays, cols);
+    if (r->per_key) decay_row(s, decays, cols);
     update_row(s, decay, beta * (v[i] - decay * dot_row(s, k, cols) * of_k) * of_k, k, cols);
     y[i] = dot_row(s, q, cols) * of_q;
   }

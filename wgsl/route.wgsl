@@ -9,7 +9,7 @@
 #if GROUPS
 #param GROUPS_USED
 #endif
-#param SHARING // neighbouring experts that share a network, which is chosen, with the gate of its own number; 0: none do
+#param SHARING // so many neighbouring experts share a network: networks are chosen, each with the gate of its number; 0: none
 #param WG
 #param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 

@@ -1,5 +1,5 @@
-// y[m] = activation(gate) * up of rows that stack gate and up, where a gate counts by how far it is above the row's mean
-// plus some standard deviations, else not at all. Grid (tokens), a workgroup for each.
+// y[m] = activation(max(0, gate - least)) * up, where x[m] stacks gate and up, and least is the gates' mean plus some of
+// their standard deviations. Grid (tokens), a workgroup for each.
 #param COLS // columns of y, at least 2
 #param ACTIVATION // see activation.wgsl
 #param Y16 // 1: y is f16

@@ -61,7 +61,7 @@ var<workgroup> gains: array<f32, CHUNK>; // dt, or beta
 var<workgroup> lengths: array<vec3f, CHUNK>; // 1 / |k|, 1 / |q|, k q
 #endif
 #if PER_KEY
-var<workgroup> fades: array<vec4f, CHUNK * PITCH>; // the decay of each column
+var<workgroup> key_decays: array<vec4f, CHUNK * PITCH>; // the decay of each column
 #endif
 #if RULE == "delta"
 alias Sums = vec2f;
@@ -119,7 +119,7 @@ fn query(m: u32, group: u32, col: u32) -> vec4f {
 }
 
 #if PER_KEY
-fn fade(m: u32, head: u32, col: u32) -> vec4f { // the decay of four columns; zero at a sequence's first token
+fn key_decay(m: u32, head: u32, col: u32) -> vec4f { // the decay of four columns; zero at a sequence's first token
   let c = head * COLS + min(col + vec4u(0, 1, 2, 3), vec4u(COLS - 1u));
   var exponent = vec4f(0);
   for (var i = 0u; i < 4u; i++) {
@@ -188,7 +188,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var key${i}: vec4f;
   var query${i}: vec4f;
 #if PER_KEY
-  var fade${i}: vec4f;
+  var key_decay${i}: vec4f;
 #endif
 #endfor
 #for i in (CHUNK * R + LANES - 1) // LANES
@@ -205,7 +205,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       keys[t + ${i}u * WG] = key${i};
       queries[t + ${i}u * WG] = query${i};
 #if PER_KEY
-      fades[t + ${i}u * WG] = fade${i};
+      key_decays[t + ${i}u * WG] = key_decay${i};
 #endif
     }
 #endfor
@@ -273,9 +273,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let k${j} = keys[c * PITCH + lane + ${j}u * LANES];
       let q${j} = queries[c * PITCH + lane + ${j}u * LANES];
 #if PER_KEY
-      let fade${j} = fades[c * PITCH + lane + ${j}u * LANES];
+      let key_decay${j} = key_decays[c * PITCH + lane + ${j}u * LANES];
 #for r in R
-      s${r}_${j} *= fade${j};
+      s${r}_${j} *= key_decay${j};
 #endfor
 #endif
 #endfor

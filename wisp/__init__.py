@@ -9,7 +9,7 @@ Lives here: the package's interface. It knows the app and the engine; neither kn
 """
 
 from py_engine.errors import WispError
-from py_engine.planner import register_architecture
+from py_engine.models.families import register_architecture
 from wisp.answer import Answer
 from wisp.engine import Engine
 from wisp.hooks import LogitsProcessor, StopWhen

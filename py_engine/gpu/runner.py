@@ -363,6 +363,10 @@ class GpuRunner:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
+    def lists_for(self, names: Sequence[str], seq: int) -> list[str]:
+        """The lists that run in place of these for a sequence: with adapters if it has any."""
+        return self._adapted.lists(names, [seq])
+
     async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)

@@ -1,4 +1,4 @@
-"""What a module of models/ must define. planner.py lists the modules; mypy checks each against this protocol."""
+"""What a module of models/ must define. families.py lists the modules; mypy checks each against this protocol."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NEOX = True
 PERIOD = 5  # the last layer of so many has no window
 LAYERS_WITH_KV = 20  # the first ones
 SPARSE_LAYERS = 10  # the first ones
-DEVIATIONS = 1.6448533535003662  # of sparse gates: what 5 in 100 of normally distributed ones exceed
+DEVIATIONS = 1.6448533535003662  # of sparse gates: the 95th percentile of a normal distribution
 MAX_STREAMS = 8
 
 

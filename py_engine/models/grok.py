@@ -35,6 +35,11 @@ class Config(config.Config):
         base = super().from_gguf(header)
         if base.mixture is None:
             raise WispError("Grok without experts is not supported.", "unsupported_architecture")
+        for key in ("yarn_attn_factor", "yarn_ext_factor"):
+            if number(header, f"rope.scaling.{key}", 1.0) != 1.0:
+                raise WispError(
+                    f"Grok with a rope.scaling.{key} other than 1 is not supported.", "unsupported_architecture"
+                )
         beta_fast = number(header, "rope.scaling.yarn_beta_fast", 8.0)
         return replace(
             base,

@@ -1,6 +1,6 @@
-"""GroveMoE (Wu et al. 2025): Qwen 3 with experts, neighbours of which share a second, smaller network.
+"""GroveMoE (Wu et al. 2025): Qwen 3 with experts; neighbouring ones share a second, smaller network.
 
-The second networks read the output of the first ones. Source: llama.cpp's `grovemoe` architecture.
+The second networks read what the first ones give. Source: llama.cpp's `grovemoe` architecture.
 """
 
 from __future__ import annotations

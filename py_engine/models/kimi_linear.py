@@ -36,7 +36,7 @@ class Config(deepseek2.Config):
             recurrent=recurrent,
             attending=tuple(not state for state in recurrent),
             state_space=states.checked(),
-            ropes=tuple(replace(rope, still=True) for rope in base.ropes),
+            ropes=tuple(replace(rope, rotates=False) for rope in base.ropes),
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, dimension, natural, number, per_layer, rope_base, windows
+from py_engine.models.common import block_count, dimension, natural, optional_number, per_layer, rope_base, windows
 
 NEOX = True
 KEYS = ("attention.head_count", "attention.head_count_kv")
@@ -45,7 +45,7 @@ class Config(config.Config):
             layers=layers,
             head_count_kv=kv_heads,
             value_dim=value_dim,
-            value_scale=number(header, "attention.value_scale", 1.0),
+            value_scale=optional_number(header, "attention.value_scale") or 1.0,
             windows=found,
             ropes=tuple(local if window else rope for window in found),
         )

@@ -1,6 +1,6 @@
-"""llama.cpp's architectures that no family here computes, and what each would need. planner.py names it in its error.
+"""llama.cpp's architectures that no family here computes, and what each would need. families.py names it in its error.
 
-An entry goes when a family takes the name: tests/unit/test_style.py compares it with planner.py and docs/models.md.
+An entry goes when a family takes the name: tests/unit/test_style.py compares it with families.py and docs/models.md.
 """
 
 from __future__ import annotations

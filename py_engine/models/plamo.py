@@ -15,7 +15,7 @@ from py_engine.models.common import natural, rope_base, windows
 from py_engine.plan.rope import RopeSpec
 
 NEOX = True
-PERIOD = 8  # layers, of which the last attends to everything
+PERIOD = 8  # layers; the last of them attends to everything
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
-    # A weighted x weighs the gate and the up's rows. The latter may as well be weighted after the product with down.
+    # Weighted x means weighted gates, here, and weighted up, for which combine() weighs the output: down is linear.
     factors = route.weights if network.weighs_inputs else None
     ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used, factors=factors)
     return Hidden(route, y, groups)

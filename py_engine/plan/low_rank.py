@@ -86,7 +86,7 @@ def _only_last(ops: OpList, x: Buffer) -> bool:
 def _multiply(ops: OpList, stack: Sequence[Product], projections: Sequence[Product]) -> None:
     """Append the products of a stack, and h = A x: in the first product's dispatch where that has place for it."""
     first, *others = projections
-    if products.has_place_beside(ops, stack[0], first.weight):
+    if products.fits_beside(ops, stack[0], first.weight):
         stack = [replace(stack[0], beside=Beside(first.weight, first.y)), *stack[1:]]
         projections = others
     for product in stack:

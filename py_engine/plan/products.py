@@ -56,7 +56,7 @@ class Product:
     """y[:, row0 : row0 + rows] = epilogue(x W^T + bias[row0:]).
 
     `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
-    `beside`: what else is computed of x or its norm, where has_place_beside().
+    `beside`: what else is computed of x or its norm, where fits_beside().
     """
 
     x: Buffer
@@ -70,11 +70,11 @@ class Product:
     beside: Beside | None = None
 
 
-def has_place_beside(ops: OpList, product: Product, weight: Weight) -> bool:
+def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
     """Whether a small matrix can be multiplied beside a product: in a small batch, with both of its kernels."""
     first = product.weight.split(ops.device.max_binding)[0][1]
     floats = list(weight.layout.planes) == ["w_qs"] and not weight.layout.dot8
-    return ops.small_batch and floats and tiles.has_place_beside(ops.device, first)
+    return ops.small_batch and floats and tiles.fits_beside(ops.device, first)
 
 
 def append(ops: OpList, product: Product) -> None:

@@ -51,7 +51,7 @@ class RopeSpec:
     attn_factor: float = 1.0
     use_factors: bool = True  # divide by the file's frequency factors, if it has them
     sections: tuple[int, ...] = ()  # M-RoPE: pairs rotated by the position in time, down and across, and not at all
-    still: bool = False  # the dimensions that would rotate do not
+    rotates: bool = True  # False: queries and keys keep the layout of rotated ones, but no angle is ever other than 0
     interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
 
     @property
@@ -61,7 +61,7 @@ class RopeSpec:
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
-        if self.still:
+        if not self.rotates:
             return [0.0] * (self.dim // 2)
         plain = frequencies(self.dim, self.base, factors if self.use_factors else None)
         if self.sections:

@@ -179,7 +179,7 @@ def copy_columns(
 def sparse_gate(ops: OpList, x: Buffer, cols: int, activation: str, deviations: float) -> Buffer:
     """activation(gate) * up of stacked rows, for products: (n, cols).
 
-    Gates count from their mean plus `deviations` standard deviations on: gate = max(0, gate - that).
+    gate = max(0, gate - (mean + `deviations` * standard deviation of the token's gates)).
     """
     y = ops.rows("hidden", cols, ops.input_dtype)
     ops.add(

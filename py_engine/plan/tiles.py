@@ -29,7 +29,7 @@ def matvec_key(weight: Weight) -> str:
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
 
 
-def has_place_beside(device: Device, weight: Weight) -> bool:
+def fits_beside(device: Device, weight: Weight) -> bool:
     """Whether workgroups of both kernels that multiply with a matrix can compute lib/low_rank_input.wgsl.
 
     They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and a grid of one dimension.

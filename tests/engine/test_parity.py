@@ -33,10 +33,13 @@ SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtr
 # On lavapipe, as many models as have every op of all (golden_ops.py), and llama with one type of each kind; Q4_K_M has
 # Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
+# llama.cpp's own roundings move this model's logits four times as far as deepseek2.F16's, which has the same ops: f16's
+# roundings would move them by more than the tolerance.
+SENSITIVE = "latent/deepseek2-joined.F16"
 EVERY_OP = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
-    for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models))
+    for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models if model != SENSITIVE))
 }
 
 
@@ -44,7 +47,8 @@ def runs(model: str, way: str) -> bool:
     """Whether a golden runs in one of WAYS."""
     name, _, kind = model.removeprefix("llama/").partition(".")
     if way == "lavapipe":
-        return "WISP_ALL_GOLDENS" in os.environ or model in EVERY_OP or (name == "llama" and kind in KINDS)
+        every = "WISP_ALL_GOLDENS" in os.environ and model != SENSITIVE
+        return every or model in EVERY_OP or (name == "llama" and kind in KINDS)
     return model.removeprefix("llama/") in SOME[way]
 
 

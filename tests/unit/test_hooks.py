@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from app.answers.hooks import Processed
-from py_engine import planner
-from py_engine.models import bert, llama
+from py_engine.models import bert, families, llama
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import PROMPT, WARM, Anything, as_mask, collect, make
 
@@ -60,10 +59,10 @@ async def test_a_mask_holds_within_it() -> None:
 
 def test_registered_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FAMILIES", "DECODERS", "ENCODERS"):
-        monkeypatch.setattr(planner, name, getattr(planner, name).copy())
-    planner.register_architecture("mine", llama)
-    assert planner.FAMILIES["mine"] is planner.DECODERS["mine"] is llama
-    assert "mine" not in planner.ENCODERS
-    planner.register_architecture("encodes", bert)
-    assert planner.FAMILIES["encodes"] is planner.ENCODERS["encodes"] is bert
-    assert "encodes" not in planner.DECODERS
+        monkeypatch.setattr(families, name, getattr(families, name).copy())
+    families.register_architecture("mine", llama)
+    assert families.FAMILIES["mine"] is families.DECODERS["mine"] is llama
+    assert "mine" not in families.ENCODERS
+    families.register_architecture("encodes", bert)
+    assert families.FAMILIES["encodes"] is families.ENCODERS["encodes"] is bert
+    assert "encodes" not in families.DECODERS

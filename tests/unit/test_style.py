@@ -7,8 +7,8 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.models.families import FAMILIES, family
 from py_engine.models.missing import NEEDS
-from py_engine.planner import FAMILIES, family
 from tests.support.models_table import about
 from tools.checks import CHECKS, run_check
 from tools.goldens import golden_models

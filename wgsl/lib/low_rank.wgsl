@@ -25,7 +25,7 @@ const W_GROUPS = (COLS + 31u) / 32u;
 @bind var<storage, read> h: array<f32>; // (n, h_stride)
 
 #if PRELOAD
-// A workgroup first loads all that it may need, so that these loads do not wait for each other. Only those of B then wait.
+// A workgroup first loads all that it may need at once. Afterwards it only waits for its rows of B.
 #param MAX_SEQUENCES
 var<workgroup> held_entries: array<Entry, ENTRIES>;
 var<workgroup> held_scales: array<vec2f, MAX_SEQUENCES * ADAPTERS>;

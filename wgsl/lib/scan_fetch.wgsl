@@ -6,7 +6,7 @@
         key${i} = key(m, group, 4u * (e % PITCH));
         query${i} = query(m, group, 4u * (e % PITCH));
 #if PER_KEY
-        fade${i} = fade(m, head, 4u * (e % PITCH));
+        key_decay${i} = key_decay(m, head, 4u * (e % PITCH));
 #endif
       }
 #endfor

@@ -1,0 +1,203 @@
+"""Which module computes which of llama.cpp's architectures."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import (
+    afmoe,
+    apertus,
+    arctic,
+    bert,
+    bitnet,
+    bloom,
+    cohere,
+    deci,
+    deepseek2,
+    eurobert,
+    exaone,
+    falcon,
+    falcon_h1,
+    gemma,
+    gemma3n,
+    gemma4,
+    glm4,
+    gpt2,
+    gpt_oss,
+    granite,
+    grok,
+    grovemoe,
+    jamba,
+    kimi_linear,
+    lfm2,
+    llama,
+    llama4,
+    llama_embed,
+    mamba,
+    mimo2,
+    minicpm3,
+    modern_bert,
+    nemotron_h,
+    olmo,
+    olmo2,
+    openelm,
+    phi3,
+    plamo,
+    plamo2,
+    qwen,
+    qwen35,
+    smallthinker,
+    smollm3,
+    stablelm,
+)
+from py_engine.models.architecture import Architecture, Decoder
+from py_engine.models.missing import NEEDS
+
+DECODERS: dict[str, Decoder[Any]] = {
+    "afmoe": afmoe,
+    "apertus": apertus,
+    "arcee": llama,
+    "arctic": arctic,
+    "baichuan": llama,
+    "bailingmoe": llama,
+    "bailingmoe2": qwen,
+    "bitnet": bitnet,
+    "bloom": bloom,
+    "chatglm": glm4,
+    "codeshell": gpt2,
+    "cohere2": cohere,
+    "command-r": cohere,
+    "dbrx": gpt2,
+    "deci": deci,
+    "deepseek": llama,
+    "deepseek2": deepseek2,
+    "dots1": qwen,
+    "ernie4_5": llama,
+    "ernie4_5-moe": llama,
+    "exaone": exaone,
+    "exaone-moe": exaone,
+    "exaone4": exaone,
+    "falcon": falcon,
+    "falcon-h1": falcon_h1,
+    "gemma": gemma,
+    "gemma-embedding": gemma,
+    "gemma2": gemma,
+    "gemma3": gemma,
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
+    "glm4": glm4,
+    "glm4moe": qwen,
+    "gpt-oss": gpt_oss,
+    "gpt2": gpt2,
+    "gptneox": gpt2,
+    "granite": granite,
+    "granitehybrid": granite,
+    "granitemoe": granite,
+    "grok": grok,
+    "grovemoe": grovemoe,
+    "hunyuan-dense": qwen,
+    "hunyuan-moe": qwen,
+    "internlm2": llama,
+    "jais": bloom,
+    "jais2": gpt2,
+    "jamba": jamba,
+    "kimi-linear": kimi_linear,
+    "lfm2": lfm2,
+    "lfm2moe": lfm2,
+    "llama": llama,
+    "llama4": llama4,
+    "maincoder": llama,
+    "minicpm": granite,
+    "mamba": mamba,
+    "mamba2": mamba,
+    "mimo2": mimo2,
+    "minicpm3": minicpm3,
+    "minimax-m2": qwen,
+    "mistral3": llama,
+    "mistral4": deepseek2,
+    "mpt": bloom,
+    "nemotron": gpt2,
+    "nemotron_h": nemotron_h,
+    "nemotron_h_moe": nemotron_h,
+    "olmo": olmo,
+    "olmo2": olmo2,
+    "olmoe": qwen,
+    "openelm": openelm,
+    "orion": stablelm,
+    "pangu-embedded": qwen,
+    "phi2": gpt2,
+    "phi3": phi3,
+    "phimoe": phi3,
+    "plamo": plamo,
+    "plamo2": plamo2,
+    "plamo3": plamo,
+    "plm": deepseek2,
+    "qwen": qwen,
+    "qwen2": qwen,
+    "qwen2moe": qwen,
+    "qwen2vl": qwen,
+    "qwen3": qwen,
+    "qwen3moe": qwen,
+    "qwen3vl": qwen,
+    "qwen3vlmoe": qwen,
+    "qwen35": qwen35,
+    "qwen35moe": qwen35,
+    "qwen3next": qwen35,
+    "refact": bloom,
+    "seed_oss": qwen,
+    "smallthinker": smallthinker,
+    "smollm3": smollm3,
+    "stablelm": stablelm,
+    "starcoder": gpt2,
+    "starcoder2": gpt2,
+    "xverse": llama,
+}
+ENCODERS: dict[str, Architecture[Any]] = {
+    "bert": bert,
+    "eurobert": eurobert,
+    "jina-bert-v2": bert,
+    "jina-bert-v3": bert,
+    "llama-embed": llama_embed,
+    "modern-bert": modern_bert,
+    "neo-bert": llama_embed,
+    "nomic-bert": bert,
+    "nomic-bert-moe": bert,
+}
+FAMILIES: dict[str, Architecture[Any]] = {**DECODERS, **ENCODERS}
+
+
+def register_architecture(name: str, module: Architecture[Any]) -> None:
+    """Load models of an architecture with a module of the caller's, also where the name has one already.
+
+    `name`: general.architecture of their files. `module`: a Decoder of models/architecture.py, or an Architecture that
+    is none for encoders.
+    """
+    FAMILIES[name] = module
+    if hasattr(module, "output"):
+        DECODERS[name] = cast("Decoder[Any]", module)
+    else:
+        ENCODERS[name] = module
+
+
+def family(header: Header) -> Architecture[Any]:
+    """The module of the file's architecture. WispError unsupported_architecture."""
+    name = header.architecture
+    if name not in FAMILIES:
+        needs = f" It needs {NEEDS[name]}." if name in NEEDS else ""
+        raise WispError(
+            f"The architecture {name!r} is not supported yet.{needs} Supported: {', '.join(FAMILIES)}.",
+            "unsupported_architecture",
+        )
+    return FAMILIES[name]
+
+
+def decoder(header: Header) -> Decoder[Any]:
+    """The module of a model that generates text. WispError corrupt_header for an encoder."""
+    if header.architecture not in DECODERS:
+        raise WispError(
+            f"The metadata says that this {header.architecture} model is causal, but the architecture is an encoder.",
+            "corrupt_header",
+        )
+    return DECODERS[header.architecture]
