@@ -18,7 +18,7 @@ from gguf.constants import GGMLQuantizationType as Q
 from bench.make_model import Weights
 from bench.shapes import ALIGNMENT, Tensor
 from py_engine.files.gguf_header import Header, TensorInfo
-from tests.golden.make.gguf_file import add_value, finish
+from tools.gguf_writer import add_value, finish
 
 Size = tuple[int, int]  # of an input: (height, width) in pixels, or (mel bins, frames)
 

@@ -17,8 +17,9 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from bench.make_model import Weights, add_tokenizer
 from tests.golden.make import random_models
-from tests.golden.make.gguf_file import GgufFile, add_value, finish
+from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import settings
+from tools.gguf_writer import add_value, finish
 
 # name -> (preset of the goldens, settings)
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {

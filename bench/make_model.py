@@ -16,7 +16,7 @@ from gguf.constants import GGMLQuantizationType as Q
 
 from bench.shapes import MIX, SHAPES, Shape, metadata, tensors
 from py_engine.proof.random_data import SCALES
-from tests.golden.make.gguf_file import finish
+from tools.gguf_writer import finish
 
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", MIX)
 POOL = 1 << 16  # random blocks, which all matrices of a type repeat

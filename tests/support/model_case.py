@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 from playwright.sync_api import Page
 
-from tests.golden.make.gguf_file import finish
 from tests.support.browser import call_python
 from tests.support.faulty_server import FaultyServer, File
+from tools.gguf_writer import finish
 
 names = (f"model-{i}.gguf" for i in itertools.count())
 

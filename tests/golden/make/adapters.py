@@ -20,12 +20,12 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tests.golden.make.gguf_file import finish
 from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.record import Arrays, noise, random_prompt, save
 from tests.golden.make.reference import Reference
 from tests.golden.make.reference_model import ReferenceModel
+from tools.gguf_writer import finish
 
 GOLDEN = Path(__file__).parents[1]
 SETS = {

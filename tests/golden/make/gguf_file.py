@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.quantize import FILE_TYPES, Quantizer
-
-Value = bool | int | float | str | list[str] | list[int] | list[float] | list[bool]
+from tools.gguf_writer import Value, add_value, finish
 
 
 @dataclass(frozen=True)
@@ -82,25 +81,3 @@ class GgufFile:
             data, tensor_type = written[name]
             writer.add_tensor(name, data, raw_dtype=tensor_type)
         finish(writer)
-
-
-def add_value(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
-    """Add metadata of the type that its value has; integers as uint32."""
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, str):
-        writer.add_string(key, value)
-    else:
-        writer.add_array(key, value)
-
-
-def finish(writer: gguf.GGUFWriter) -> None:
-    """Write everything that was added, and close the file."""
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
