@@ -246,10 +246,15 @@ def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
 
         vocab = Vocab(metadata, {})
         return Tokenizer(vocab, RWKV(vocab), metadata, Flags())
+    if kind in ("plamo2", "plamo3"):
+        from py_engine.text.tokenizers.plamo import PLaMo
+
+        vocab = Vocab(metadata, {"bos": 1, "eos": 2, "unknown": 0, "padding": 3})
+        return Tokenizer(vocab, PLaMo(vocab, metadata, cuts=kind == "plamo3"), metadata, Flags())
     if kind is None:
         raise WispError("The GGUF file has no tokenizer (tokenizer.ggml.model).", "missing_metadata")
     raise WispError(
-        f"Tokenizers of the kind {kind!r} are not supported. Supported: gpt2, llama, bert, t5 and rwkv.",
+        f"Tokenizers of the kind {kind!r} are not supported. Supported: gpt2, llama, bert, t5, rwkv, plamo2, plamo3.",
         "unsupported_tokenizer",
     )
 

@@ -1,5 +1,6 @@
 """The vocabulary of a GGUF file: token texts, types and special ids, with llama.cpp's corrections."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from py_engine.errors import WispError
@@ -17,13 +18,14 @@ END_TEXTS = (
 # Fill-in-the-middle markers: metadata key -> texts; the first one in the vocabulary is the marker.
 FIM_TEXTS = {
     "fim_pre": "<|fim_prefix|> <fim-prefix> <fim_prefix> <\uff5cfim▁begin\uff5c> <PRE> ▁<PRE> "
-    "<|code_prefix|> <|prefix|>",
+    "<|code_prefix|> <|prefix|> <|plamo:fim_prefix|>",
     "fim_suf": "<|fim_suffix|> <fim-suffix> <fim_suffix> <\uff5cfim▁hole\uff5c> <SUF> ▁<SUF> "
-    "<|code_suffix|> <|suffix|>",
-    "fim_mid": "<|fim_middle|> <fim-middle> <fim_middle> <\uff5cfim▁end\uff5c> <MID> ▁<MID> <|code_middle|> <|middle|>",
+    "<|code_suffix|> <|suffix|> <|plamo:fim_suffix|>",
+    "fim_mid": "<|fim_middle|> <fim-middle> <fim_middle> <\uff5cfim▁end\uff5c> <MID> ▁<MID> <|code_middle|> <|middle|> "
+    "<|plamo:fim_middle|>",
     "fim_pad": "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]",
     "fim_rep": "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>",
-    "fim_sep": "<|file_sep|>",
+    "fim_sep": "<|file_sep|> <|plamo:file_separator|>",
 }
 ENDING_FIM = ("fim_pad", "fim_rep", "fim_sep")
 HARMONY_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # always shown and always split off
@@ -52,7 +54,8 @@ class Vocab:
             self._set_special("sep", metadata.get(f"tokenizer.ggml.{key}_token_id"))
         for name in FIM_TEXTS:
             self._set_special(name, metadata.get(f"tokenizer.ggml.{name}_token_id"))
-        self.eog_ids: frozenset[int] = self._correct()
+        plamo = str(metadata.get("tokenizer.ggml.model")).startswith("plamo")  # whose </s> is HTML's
+        self.eog_ids: frozenset[int] = self._correct([text for text in END_TEXTS if not (plamo and text == "</s>")])
         marked = [i for i, t in enumerate(self.types) if t in (CONTROL, USER_DEFINED, UNKNOWN) and texts[i]]
         self.special_ids = sorted(marked, key=lambda i: -len(texts[i].encode("utf-8", "replace")))
 
@@ -67,7 +70,7 @@ class Vocab:
         if type(value) is int and 0 <= value < len(self.texts):
             self._special[name] = value
 
-    def _correct(self) -> frozenset[int]:
+    def _correct(self, end_texts: Sequence[str]) -> frozenset[int]:
         """Correct types by well-known texts, as llama.cpp does; return the end-of-generation ids."""
         ids, types = self.ids, self.types
         for name, texts in FIM_TEXTS.items():
@@ -77,7 +80,7 @@ class Vocab:
                     self._special[name] = found
                     types[found] = CONTROL
         ends = {self._special[name] for name in ENDING_FIM if name in self._special}
-        for text in END_TEXTS:
+        for text in end_texts:
             if text in ids:
                 ends.add(ids[text])
                 types[ids[text]] = CONTROL
@@ -85,12 +88,12 @@ class Vocab:
             if text in ids:
                 types[ids[text]] = USER_DEFINED
         ends.update(self._special[name] for name in ("eos", "eot", "eom") if name in self._special)
-        end_texts = {self.texts[i] for i in ends}
-        calls = "<|call|>" in end_texts or "<|calls|>" in end_texts
-        if "<|end|>" in end_texts and calls and ("<|return|>" in end_texts or "<|flush|>" in end_texts):
+        found_ends = {self.texts[i] for i in ends}
+        calls = "<|call|>" in found_ends or "<|calls|>" in found_ends
+        if "<|end|>" in found_ends and calls and ("<|return|>" in found_ends or "<|flush|>" in found_ends):
             ends.discard(ids["<|end|>"])  # in Harmony it ends a message, not the answer
             types[ids["<|end|>"]] = USER_DEFINED
-        if "<|tool_response>" in end_texts and "</s>" in end_texts:
+        if "<|tool_response>" in found_ends and "</s>" in found_ends:
             ends.discard(ids["</s>"])
             types[ids["</s>"]] = NORMAL
         return frozenset(ends)

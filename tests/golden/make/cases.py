@@ -7,12 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.golden.make import chat_templates, dequantize, minilm, quality, random_models, tokenizers, wisp_mini
+from tests.golden.make import (
+    chat_templates,
+    dequantize,
+    minilm,
+    quality,
+    random_models,
+    tokenizers,
+    toy_vocabularies,
+    wisp_mini,
+)
 from tests.golden.make.adapters import adapter_cases
-from tests.golden.make.gguf_file import Layout
+from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.presets import PRESETS
 from tests.golden.make.record import record_embeddings, record_logits, save
+from tests.golden.make.tokenizer_texts import PLAMO_TEXTS
 
 GOLDEN = Path(__file__).parents[1]
 
@@ -104,6 +114,36 @@ class FileCase:
         self.write(out, library)
 
 
+@dataclass(frozen=True)
+class ToyVocabCase:
+    """A tiny PLaMo vocabulary, and what llama.cpp does with it."""
+
+    model: str  # tokenizer.ggml.model
+
+    @property
+    def name(self) -> str:
+        return f"vocab/{self.model}.json"
+
+    def files(self) -> list[Path]:
+        return [Path("vocab", f"toy-{self.model}.gguf"), Path(self.name)]
+
+    def matches(self, word: str) -> bool:
+        return word in (self.name, self.model, "vocab")
+
+    def make(self, folder: Path, library: Library) -> None:
+        vocab, out = (folder / path for path in self.files())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        file = GgufFile("llama", seed=1)
+        for key, value in (("context_length", 64), ("embedding_length", 32), ("block_count", 1)):
+            file.add(f"%s.{key}", value)
+        for key, value in (("feed_forward_length", 32), ("attention.head_count", 1)):
+            file.add(f"%s.{key}", value)
+        file.add("%s.attention.layer_norm_rms_epsilon", 1e-5)
+        toy_vocabularies.plamo(file, self.model)
+        file.write(vocab, "F16", Layout(), library)
+        tokenizers.make(vocab, out, library, PLAMO_TEXTS)
+
+
 def make_chat(name: str, out: Path, library: Library) -> None:
     chat_templates.make(GOLDEN / name, out)
 
@@ -123,6 +163,7 @@ def make_wisp_mini(out: Path, library: Library) -> None:
 
 CHATS = [f"chat/{name}.json" for name in ("gemma-2", "llama-3.2", "phi-3.5", "qwen3", "smollm3")]
 VOCABS = [f"vocab/{name}.json" for name in ("bert-bge", "llama-bpe", "llama-spm", "qwen2")]
+TOY_VOCABS = ("plamo2", "plamo3")
 FETCHED = [Path("vocab", f"ggml-vocab-{Path(name).stem}.gguf{end}") for name in VOCABS for end in ("", ".inp", ".out")]
 
 
@@ -138,6 +179,7 @@ def all_cases() -> list[Golden]:
         *adapter_cases(),
         *(FileCase(name, partial(make_chat, name)) for name in CHATS),
         *(FileCase(name, partial(make_vocab, name)) for name in VOCABS),
+        *map(ToyVocabCase, TOY_VOCABS),
         FileCase("dequant.npz", dequantize.make),
         FileCase("wisp-mini-chat.json", make_wisp_mini),
         FileCase("minilm.json", make_minilm),

@@ -115,4 +115,32 @@ TEXTS = [
     "'''\"\"\"",
     "##word [UNK] [MASK] <unk> <s>",
 ]
+PLAMO_TEXTS = [
+    *[
+        "xaaaa",
+        "aaaaaaa aaa",
+        "a  b   c    d",
+        "\n\n\n\n\n",
+        "\t\t\t\t",
+        "\ufeffthe hat",
+        "pre\uee00post\uee00",
+        "\uee00" * 5,
+    ],
+    *[
+        "<|plamo:chat|>hello<|plamo:eos|>",
+        "<|plamo:|>x",
+        "<|plamo:aaaa|>",
+        "<|plamo:not special|>",
+        "<|plamo:notspecial",
+    ],
+    *[
+        "<|plamo:" + "b" * 64 + "|>",
+        "<|plamo:" + "b" * 65 + "|>",
+        "<|plamo:a\x1db|>",
+        "never",
+        "that an and",
+        "</s>the<s>",
+    ],
+    *["<|plamo:fim_prefix|>\uee00<|plamo:fim_suffix|>", "日本語", "日本  人", "🦩😀"],
+]
 BAD_UTF8 = ["ff", "61ff62", "c3", "e282", "f09f98", "48656c6c6f20f09f98", "80818283", "c0af", "eda080", "61c362"]

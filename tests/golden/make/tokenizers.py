@@ -10,6 +10,7 @@ decode: {"ids", "pieces_hex", "text", "stream"}. `pieces_hex`: each token's byte
 import codecs
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def special_texts(special: dict[str, int], rng: random.Random) -> list[str]:
     return out
 
 
-def encode_cases(vocabulary: Vocabulary, special: dict[str, int], rng: random.Random) -> list[Case]:
+def encode_cases(
+    vocabulary: Vocabulary, special: dict[str, int], rng: random.Random, texts: Sequence[str]
+) -> list[Case]:
     cases: list[Case] = []
     seen = set()
 
@@ -79,6 +82,9 @@ def encode_cases(vocabulary: Vocabulary, special: dict[str, int], rng: random.Ra
     for _ in range(RANDOM_TEXTS):
         add(random_text(rng, vocabulary), False, False)
     add("".join(TEXTS), False, False)
+    for text in texts:
+        add(text, False, False)
+        add(text, True, True)
     for text in BAD_UTF8:
         add(bytes.fromhex(text), False, False)
     return cases
@@ -102,13 +108,14 @@ def decode_cases(vocabulary: Vocabulary, encoded: list[Case], rng: random.Random
     return cases
 
 
-def make(vocab: Path, out: Path, library: Library) -> None:
-    """Write the golden of a vocabulary's GGUF."""
-    check_llama_cpp_s_own(vocab, library)
+def make(vocab: Path, out: Path, library: Library, texts: Sequence[str] = ()) -> None:
+    """Write the golden of a vocabulary's GGUF. `texts`: encoded besides those of every vocabulary."""
+    if vocab.with_name(vocab.name + ".inp").exists():
+        check_llama_cpp_s_own(vocab, library)
     vocabulary = Vocabulary(library, vocab)
     rng = random.Random(SEED)
     special = vocabulary.special()
-    encode = encode_cases(vocabulary, special, rng)
+    encode = encode_cases(vocabulary, special, rng, texts)
     decode = decode_cases(vocabulary, encode, rng)
     first = dict(sorted(special.items(), key=lambda item: item[1])[:300])
     bos, eos = vocabulary.adds

@@ -75,6 +75,44 @@ def sentence_pieces(file: GgufFile, size: int) -> None:
     file.add("tokenizer.ggml.add_eos_token", False)
 
 
+def plamo(file: GgufFile, model: str) -> None:
+    """PLaMo: four special tokens, 256 bytes, pieces that overlap, and names that llama.cpp takes for markers."""
+    tokens = ["<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>", "<|plamo:pad|>"]
+    tokens += [f"<0x{byte:02X}>" for byte in range(256)]
+    types = [UNKNOWN, CONTROL, CONTROL, CONTROL] + [BYTE] * 256
+    pieces = [piece.replace("▁", " ") for piece in PIECES] + list("jkqvxzABCDEHILMNRSTWXYZ0123456789.,!?'-_/()")
+    pieces += [
+        "\n",
+        "\t",
+        "  ",
+        "    ",
+        "aaaa",
+        "aa",
+        "an a",
+        "tha",
+        "hat",
+        "日",
+        "本",
+        "日本",
+        "語",
+        "é",
+        "ñ",
+        "😀",
+        "12",
+        "345",
+    ]
+    marks = ["<|plamo:fim_prefix|>", "<|plamo:fim_suffix|>", "<|plamo:fim_middle|>", "<|plamo:file_separator|>"]
+    tokens += [*pieces, *marks, "<|plamo:chat|>", "</s>", "<s>", "never"]
+    types += [NORMAL] * (len(tokens) - len(types))
+    types[tokens.index("<|plamo:chat|>")] = CONTROL
+    scores = [-(2.0 + 0.37 * (7 * i % 11)) * (0.6 + 0.4 * len(token)) for i, token in enumerate(tokens)]
+    scores[tokens.index("never")] = -2000.0
+    add_tokens(file, model, tokens, types, len(tokens), scores)
+    for name, token in (("bos", 1), ("eos", 2), ("unknown", 0), ("padding", 3)):
+        file.add(f"tokenizer.ggml.{name}_token_id", token)
+    file.add("tokenizer.ggml.add_bos_token", True)
+
+
 def word_pieces(file: GgufFile, size: int) -> None:
     """WordPiece (BERT) as llama.cpp writes it: words start with U+2581, continuations carry no '##'."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
