@@ -66,3 +66,26 @@ def test_every_path_is_in_the_repository(document: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_the_walks_name_what_is_there() -> None:
+    """Functions and other names in docs/contributing; what moved or was renamed would mislead."""
+    sources = [
+        file
+        for room in ("app", "py_engine", "wgsl", "wasm", "tools", "tests", "bench")
+        for file in (ROOT / room).rglob("*")
+    ]
+    texts = (
+        file.read_text(encoding="utf-8")
+        for file in sources
+        if file.suffix in {".py", ".js", ".ts", ".wgsl", ".c", ".h"}
+    )
+    known = {word for text in texts for word in re.findall(r"\w+", text)} | {"llama_model_rope_type"}  # llama.cpp's
+    named = {
+        (document.name, name)
+        for document in ROOT.glob("docs/contributing/*.md")
+        for name in re.findall(r"`(\w+)`", CODE.sub("", document.read_text(encoding="utf-8")))
+        if not PLACEHOLDER.search(name)
+    }
+    assert len(named) > 50
+    assert not [(document, name) for document, name in sorted(named) if name not in known]
