@@ -324,9 +324,9 @@ static void finish(const f32 *acc, f32 top, f32 sum, const f32 *sink, u32 dim, f
   for (u32 k = 0; k < dim; k++) y[k] = acc[k] * factor / sum;
 }
 
-u32 attention_temperature_chunks(const attention_temperature_call *r) { return batch_size(r->state) > 0; }
+u32 scale_queries_chunks(const scale_queries_call *r) { return batch_size(r->state) > 0; }
 
-void attention_temperature_work(const attention_temperature_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+void scale_queries_work(const scale_queries_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = 0; m < batch_size(r->state); m++) {
     const u32 first = segment(r->state, r->segments, m).first;
     const u32 lengths = (position(r->state, r->per_token, m) - first + 1) / r->length;

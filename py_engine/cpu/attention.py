@@ -86,7 +86,7 @@ def norm_rope_append(c: Call) -> None:
     c["y"][: c.n, :q] = rope_store(c, x, (factors[0], factors[1]) if factors else None)
 
 
-def attention_temperature(c: Call) -> None:
+def scale_queries(c: Call) -> None:
     lengths = ((c.offsets + 1) // c.consts["length"]).astype(np.float32)
     c["y"][: c.n, : c.params["COLS"]] *= (1 + np.float32(c.consts["scale"]) * np.log1p(lengths))[:, None]
 

@@ -77,9 +77,9 @@ def latent_append(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-def attention_temperature(m: Calls, op: Op) -> None:
+def scale_queries(m: Calls, op: Op) -> None:
     m.add(
-        "attention_temperature", **batch_fields(m, op), **segment_fields(op), cols=op.params["COLS"],
+        "scale_queries", **batch_fields(m, op), **segment_fields(op), cols=op.params["COLS"],
         scale=op.consts["scale"], length=op.consts["length"], y=m.address(op, "y"), y_stride=op.consts["stride"],
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ CALLS = (
     latent_append,
     rope_append,
     norm_rope_append,
-    attention_temperature,
+    scale_queries,
     kv_quantize,
     attention,
     attention_decode,

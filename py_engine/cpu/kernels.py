@@ -15,12 +15,12 @@ from py_engine.cpu.attention import (
     attention,
     attention_combine,
     attention_decode,
-    attention_temperature,
     kv_quantize,
     norm_rope_append,
     relative_attention,
     rope_append,
     rope_store,
+    scale_queries,
 )
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
@@ -391,7 +391,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
         head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction, altup_predict,
-        altup_correct, copy_columns, sparse_gate, attention_temperature,
+        altup_correct, copy_columns, sparse_gate, scale_queries,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

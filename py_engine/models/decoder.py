@@ -13,7 +13,7 @@ from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
-from py_engine.plan.attention import attention_temperature
+from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import gate
@@ -147,7 +147,7 @@ class Layer:
         else:
             q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
         if cfg.temperature:
-            attention_temperature(self.ops, q, q_rows, cfg.temperature)
+            scale_queries(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)

@@ -161,10 +161,10 @@ class Temperature:
     scale: float
 
 
-def attention_temperature(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -> None:
+def scale_queries(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -> None:
     """Multiply the first `cols` columns of q by the temperature of each token's position."""
     ops.add(
-        "attention_temperature",
+        "scale_queries",
         {"COLS": cols} | ops.state_params,
         {"scale": temperature.scale, "length": temperature.length, "stride": q.shape[1]},
         {"state": ops.state, "y": q},

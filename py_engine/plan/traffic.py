@@ -29,7 +29,7 @@ IN_PLACE = (
     "rope_append",
     "scale_by",
     "soft_cap",
-    "attention_temperature",
+    "scale_queries",
     "weighted_sum",
 )  # they read y, or x, before they write it
 

@@ -9,7 +9,7 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.plan import alibi
-from py_engine.plan.attention import Temperature, attention_temperature
+from py_engine.plan.attention import Temperature, scale_queries
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.rope import Rope, frequencies, table
@@ -183,7 +183,7 @@ def test_queries_with_a_temperature(bench: Bench, n: int, cols: int, places: tup
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else n + 1, n=n, pos=30, places=places))
     q = ops.rows("q", cols + 5)
     before = bench.fill(q).copy()
-    attention_temperature(ops, q, cols, Temperature(16, 0.7))
+    scale_queries(ops, q, cols, Temperature(16, 0.7))
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name], host[q.name], 1e-12)
     changed = host[q.name] != before
