@@ -51,9 +51,7 @@ class PLaMo:
         """The ids of the best split of a text."""
         n, tokens = len(text), self.tokens
         best = [0] * (n + 1)  # sum of the scores from a position on
-        chosen: list[tuple[int, int | None]] = [
-            (0, None)
-        ] * n  # of the token there: its length, its id or None for bytes
+        chosen: list[tuple[int, int | None]] = [(0, None)] * n  # length of the token there, its id; None: bytes
         for at in range(n - 1, -1, -1):
             most: int | None = None
             for length in self.lengths.get(text[at], ()):
