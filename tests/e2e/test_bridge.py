@@ -19,6 +19,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.support.browser import watch
+from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 from tools.paths import ROOT
@@ -44,12 +45,9 @@ GREEDY = {"temperature": 0}
 
 @pytest.fixture(scope="module")
 def api(dist: Path) -> Iterator[ApiServer]:
-    running = ApiServer(dist, 0)
-    running.tab_s = HANG_S  # a busy machine boots a page more slowly than a user's
-    running.start()
-    yield running
-    running.shutdown()
-    running.server_close()
+    with served_api(dist) as running:
+        running.tab_s = HANG_S  # a busy machine boots a page more slowly than a user's
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page
 
 from tests.support.chat_page import wait_ready
+from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S
 from tools.api import ApiServer
 from tools.failure import run
@@ -38,12 +39,9 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api(dist: Path, clients: Path) -> Iterator[ApiServer]:
-    running = ApiServer(dist, 0, mounts={"clients/": clients})
-    running.tab_s = HANG_S
-    running.start()
-    yield running
-    running.shutdown()
-    running.server_close()
+    with served_api(dist, {"clients/": clients}) as running:
+        running.tab_s = HANG_S
+        yield running
 
 
 @pytest.fixture(scope="module")

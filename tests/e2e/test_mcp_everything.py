@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
+from tests.support.served_api import served_api
 from tests.support.waiting import wait_for
 from tools.api import ApiServer
 from tools.failure import run
@@ -75,12 +76,8 @@ def over_http(program: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def api(dist: Path, program: Path) -> Iterator[ApiServer]:
-    running = ApiServer(dist, 0)
-    running.relay.servers = {"everything": Program([node(), str(program), "stdio"])}
-    running.start()
-    yield running
-    running.shutdown()
-    running.server_close()
+    with served_api(dist, relayed={"everything": Program([node(), str(program), "stdio"])}) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ from tests.support.browser import watch
 from tests.support.chat_page import wait_ready
 from tests.support.mcp_servers import STDIO, mcp_server
 from tests.support.openai_client import bundle
+from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S
 from tools.api import ApiServer
-from tools.mcp_servers import Address, Program
+from tools.mcp_servers import Address, Program, Target
 from tools.paths import ROOT
 
 # The page's own list of servers, as its models see it, in a second copy of the modules.
@@ -37,12 +38,9 @@ SERVERS = """async (modules) => {
 def api(dist: Path) -> Iterator[ApiServer]:
     """`serve --api --mcp`, with a server over HTTP that allows no pages, and a program."""
     with mcp_server() as url:
-        running = ApiServer(dist, 0, mounts={"repo/": ROOT})
-        running.relay.servers = {"shop": Address(url), "program": Program(STDIO)}
-        running.start()
-        yield running
-        running.shutdown()
-        running.server_close()
+        relayed: dict[str, Target] = {"shop": Address(url), "program": Program(STDIO)}
+        with served_api(dist, {"repo/": ROOT}, relayed) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,23 @@
+"""The server of `build.py serve --api`, for as long as a test needs it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.api import ApiServer
+from tools.mcp_servers import Target
+
+
+@contextmanager
+def served_api(
+    dist: Path, mounts: Mapping[str, Path] | None = None, relayed: Mapping[str, Target] | None = None
+) -> Iterator[ApiServer]:
+    """Serve dist/ and `mounts`. `relayed`: MCP servers by name, which pages reach through it."""
+    running = ApiServer(dist, 0, mounts=dict(mounts or {}))
+    running.relay.servers = dict(relayed or {})
+    running.start()
+    try:
+        yield running
+    finally:
+        running.shutdown()
+        running.server_close()
