@@ -3,6 +3,7 @@
 Needs the names of engine_globals.js.
 """
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ from py_engine.options import LoadOptions
 if TYPE_CHECKING:
     from app.models.loaded import Loaded
     from app.models.projector import LoadedProjector
+
+
+PDF_TEXTS = 8  # that are cached at most
+_pdf_texts: dict[str, str] = {}  # SHA-256 -> text, the one used last at the end
 
 
 class ModelPlatform:
@@ -65,6 +70,18 @@ class ModelPlatform:
                 "file itself.",
                 "network_error",
             ) from None
+
+    async def read_pdf(self, data: bytes) -> str:
+        """The text of a PDF file, which a page reads. Cached: the next turns of a chat have the same files."""
+        key = hashlib.sha256(data).hexdigest()
+        try:
+            text = _pdf_texts.pop(key, None) or str(await js.wispReadPdf(to_js(data)))
+        except JsException as error:
+            raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
+        _pdf_texts[key] = text
+        if len(_pdf_texts) > PDF_TEXTS:
+            del _pdf_texts[next(iter(_pdf_texts))]
+        return text
 
     async def load_grammar(self, instance: int) -> Any:
         """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""

@@ -7,6 +7,7 @@
  *   wispAssets       URLs: {grammar, media, cpu}, and in the page's worker those it was booted with (boot.js)
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
  *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz
+ *   wispReadPdf      (bytes) => Promise<string>, the text; only where pages are
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
  */
@@ -23,9 +24,10 @@ import * as wispTextStore from "./text_store.js";
  *
  * @param {EngineAssets} assets
  * @param {(name: string) => Promise<unknown>} loadPackage
- * @param {(bytes: Uint8Array<ArrayBuffer>) => Promise<Float32Array>} decodeSound
+ * @param {Record<string, (bytes: Uint8Array<ArrayBuffer>) => Promise<any>>} readers of files that a worker cannot read:
+ *   wispDecodeSound, wispReadPdf
  */
-export function provide(assets, loadPackage, decodeSound) {
+export function provide(assets, loadPackage, readers) {
   const wispHashes = { createSHA256, createXXHash64 };
   Object.assign(globalThis, { wispReplay: Replay, wispPages: Pages, wispUpload: Upload, wispCompute: Compute });
   Object.assign(globalThis, { wispShards, wispTextStore, wispHashes, wispAssets: assets });
@@ -33,6 +35,6 @@ export function provide(assets, loadPackage, decodeSound) {
     wispLoadPackage: loadPackage,
     wispImport: (/** @type {string} */ url) => import(url),
     wispMedia: () => import(assets.media),
-    wispDecodeSound: decodeSound,
+    ...readers,
   });
 }

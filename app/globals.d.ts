@@ -12,6 +12,7 @@ declare const __WISP_ASSETS__: {
   catalog: string;
   grammar: string;
   media: string;
+  pdf: { reader: string; worker: string };
   mcp: string;
   cpu: import("../py_engine/cpu/compute.js").Modules;
 };

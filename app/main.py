@@ -20,7 +20,7 @@ from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 
 _ARRAYS = ("logits", "embedding", "pixels", "mel", "positions")  # fields of a result that are sent as typed arrays
-_FILES = ("model", "projector", "adapters")  # fields of a load that may be File objects
+_FILES = ("model", "projector", "adapters", "draft")  # fields of a load that may be File objects
 
 
 def connect(port: Any) -> Client:

@@ -12,6 +12,7 @@ from app.models.loaded import Loaded
 from app.models.projector import ChunkedPrompt
 from app.models.registry import Models
 from app.openai import formats
+from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
@@ -30,6 +31,9 @@ class Platform(Protocol):
 
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a file of the browser. WispError invalid_type for anything else."""
+
+    async def read_pdf(self, data: bytes) -> str:
+        """The text of a PDF file. ValueError with the reason where it cannot be read."""
 
 
 class ModelMessages:
@@ -92,6 +96,7 @@ class ModelMessages:
 
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
+        body = await with_pdf_texts(body, self._platform.read_pdf)
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:

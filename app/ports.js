@@ -10,7 +10,7 @@
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
- *                    "decodeSound" {bytes, answer}: a page decodes it, and posts {samples} or {error} to the port
+ *                    "decodeSound", "readPdf" {bytes, answer}: a page reads the file, and posts {result} or {error} to the port
  *                    "compute": it needs a compute worker of the page
  *
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
@@ -30,7 +30,7 @@ const alive = new Promise((resolve) => {
 export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
   #pages = new Map();
-  /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to decode */
+  /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to read */
   #asked = new Set();
   #serve;
   #addDownloadWorker;
@@ -50,10 +50,11 @@ export class Ports {
   }
 
   /**
-   * Lets a page decode a sound file: workers have no audio context.
-   * @param {Uint8Array} bytes @returns {Promise<Float32Array>} mono at 16 kHz
+   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono at 16 kHz; of a PDF file it
+   * gives the text, since its reader starts a worker.
+   * @param {"decodeSound" | "readPdf"} kind @param {Uint8Array} bytes of the file @returns {Promise<any>}
    */
-  decodeSound(bytes) {
+  askToRead(kind, bytes) {
     const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
     if (!page) return Promise.reject(new Error("no page is open"));
     const { port1, port2 } = new MessageChannel();
@@ -62,10 +63,10 @@ export class Ports {
       this.#asked.add(asked);
       port1.onmessage = ({ data }) => {
         this.#asked.delete(asked);
-        if (data.samples) resolve(data.samples);
-        else failed(new Error(data.error));
+        if ("error" in data) failed(new Error(data.error));
+        else resolve(data.result);
       };
-      page.postMessage({ kind: "decodeSound", bytes, answer: port2 }, [port2, bytes.buffer]);
+      page.postMessage({ kind, bytes, answer: port2 }, [port2, bytes.buffer]);
     });
   }
 

@@ -22,6 +22,7 @@ import { openLink } from "./sdk/link.js";
 import { Mcp } from "./sdk/mcp.js";
 import { withMcp } from "./sdk/mcp_responses.js";
 import { Monitor } from "./sdk/monitor.js";
+import { readPdf } from "./sdk/pdf.js";
 import { Quality } from "./sdk/quality.js";
 import { Upstreams } from "./sdk/upstreams.js";
 
@@ -41,6 +42,8 @@ export { WispError };
  * @property {Model} [projector] with which the model sees or hears; default: the catalog's, if it has one
  * @property {import("./sdk/adapters.js").Adapter | string | Blob | (import("./sdk/adapters.js").Adapter | string | Blob)[]} [lora] LoRA
  *   adapters and control vectors; `scale`: of requests without `lora`, default 1; `layers`: of a control vector
+ * @property {Model} [draft] a small model of the same vocabulary that drafts tokens for the model, which verifies them
+ * @property {number} [draftTokens] tokens that it drafts at most before the model verifies them, 1 to 7; default: 7
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true
  * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less
@@ -123,10 +126,11 @@ export class Wisp extends Endpoints {
    * the models loaded before still answer.
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
-  load({ model, projector, lora, ...rest } = {}, options = {}) {
+  load({ model, projector, draft, lora, ...rest } = {}, options = {}) {
     const files = {
       model: absolute(model),
       ...(projector && { projector: absolute(projector) }),
+      ...(draft && { draft: absolute(draft) }),
       ...adapterFields(lora),
     };
     return this.#connection.call("load", { ...rest, ...files }, options);
@@ -138,8 +142,9 @@ export class Wisp extends Endpoints {
    * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
    */
-  estimate({ model, lora, ...rest } = {}) {
-    return this.#connection.call("estimate", { ...rest, model: absolute(model), ...adapterFields(lora) });
+  estimate({ model, draft, lora, ...rest } = {}) {
+    const files = { model: absolute(model), ...(draft && { draft: absolute(draft) }), ...adapterFields(lora) };
+    return this.#connection.call("estimate", { ...rest, ...files });
   }
 
   /**
@@ -311,6 +316,10 @@ function open(shared) {
   connection.onCompute = () => {
     const url = new URL(__WISP_ASSETS__.cpu.worker, import.meta.url).href;
     startComputeWorker(url, (port) => connection.lend(port, "compute"));
+  };
+  connection.onPdf = (message) => {
+    const { reader, worker } = __WISP_ASSETS__.pdf;
+    readPdf(message, { reader: new URL(reader, import.meta.url).href, worker: new URL(worker, import.meta.url).href });
   };
   connection.onRestart = (reason) => {
     if (connection.onQueue.size) connection.call("downloads.list").catch(() => {}); // goes on with the queue

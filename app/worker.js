@@ -23,7 +23,10 @@ async function boot(assets, report) {
     if (!loading.has(name)) loading.set(name, pyodide.loadPackage(wheelOf(assets, name), { messageCallback() {} }));
     return /** @type {Promise<any>} */ (loading.get(name));
   };
-  provide(assets, loadPackage, (bytes) => ports.decodeSound(bytes));
+  provide(assets, loadPackage, {
+    wispDecodeSound: (bytes) => ports.askToRead("decodeSound", bytes),
+    wispReadPdf: (bytes) => ports.askToRead("readPdf", bytes),
+  });
   return pyodide.pyimport("app.main");
 }
 

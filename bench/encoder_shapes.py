@@ -12,12 +12,12 @@ from math import prod
 from typing import Any
 
 from gguf import GGUFWriter
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
 
 from bench.make_model import Weights
 from bench.shapes import ALIGNMENT, Tensor
 from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 from tools.gguf_writer import add_value, finish
 
 Size = tuple[int, int]  # of an input: (height, width) in pixels, or (mel bins, frames)
@@ -151,7 +151,7 @@ def header(shape: EncoderShape) -> Header:
     """The header of such a file."""
     infos, at = {}, 0
     for tensor in tensors(shape):
-        nbytes = prod(tensor.shape) * GGML_QUANT_SIZES[tensor.type][1]
+        nbytes = prod(tensor.shape) * BLOCK_SIZES[tensor.type][1]
         infos[tensor.name] = TensorInfo(tensor.name, tensor.shape[::-1], tensor.type, at, nbytes)
         at += -(-nbytes // ALIGNMENT) * ALIGNMENT
     return Header(3, {"general.architecture": "clip", **metadata(shape)}, infos, ALIGNMENT, 0, at)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from gguf import GGUFWriter
-from gguf.constants import GGMLQuantizationType as Q
+from gguf.constants import GGMLQuantizationType
 
 from bench.make_model import Weights, add_tokenizer
+from py_engine.files.tensor_types import TensorType as Q
 from tests.golden.make import random_models
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import settings
@@ -86,7 +87,7 @@ def write(shape: str, path: str) -> None:
     add_tokenizer(writer, used["vocab"])
     for name, (dimensions, type_) in file.shapes.items():
         data = weights.of(name, dimensions, type_)
-        writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else type_)
+        writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else GGMLQuantizationType(type_))
     for name, values in file.tensors.items():
         writer.add_tensor(name, values.astype(np.float32))
     finish(writer)

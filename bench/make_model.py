@@ -11,10 +11,11 @@ from math import prod
 
 import numpy as np
 from gguf import GGUFWriter
-from gguf.constants import GGML_QUANT_SIZES, TokenType
-from gguf.constants import GGMLQuantizationType as Q
+from gguf.constants import GGMLQuantizationType, TokenType
 
 from bench.shapes import MIX, SHAPES, Shape, metadata, tensors
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.proof.random_data import SCALES
 from tools.gguf_writer import finish
 
@@ -39,7 +40,7 @@ class Weights:
         if type in (Q.F32, Q.F16):
             values = self._random.standard_normal(shape, np.float32) * np.float32(0.02)
             return values.astype(np.float32 if type == Q.F32 else np.float16)
-        block, size = GGML_QUANT_SIZES[type]
+        block, size = BLOCK_SIZES[type]
         if type not in self._pools:
             self._pools[type] = self._blocks(type, block, size)
         pool, count = self._pools[type], prod(shape) // block
@@ -63,7 +64,7 @@ def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> N
     add_tokenizer(writer, shape.vocab)
     for tensor in tensors(shape, type):
         data = weights.of(tensor.name, tensor.shape, tensor.type)
-        raw = None if tensor.type in (Q.F32, Q.F16) else tensor.type
+        raw = None if tensor.type in (Q.F32, Q.F16) else GGMLQuantizationType(tensor.type)
         writer.add_tensor(tensor.name, data, raw_dtype=raw)
     finish(writer)
 

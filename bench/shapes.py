@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 
 MIX = "Q4_K_M"  # the only file type here that mixes tensor types, as llama.cpp's quantize does
 # llama.cpp's fallback types, for rows that are no multiple of a K-quant's block of 256 values.
@@ -99,7 +98,7 @@ def tensors(shape: Shape, type: str) -> Iterator[Tensor]:
         return Tensor(f"{name}.{end}", (size,), Q.F32)
 
     def matrix(name: str, kind: Q, *size: int) -> Tensor:
-        fits = size[-1] % GGML_QUANT_SIZES[kind][0] == 0
+        fits = size[-1] % BLOCK_SIZES[kind][0] == 0
         return Tensor(f"{name}.weight", size, kind if fits else FALLBACK[kind])
 
     yield matrix("token_embd", high if shape.tied else low, shape.vocab, dim)
@@ -144,7 +143,7 @@ def header(shape: Shape, type: str) -> Header:
     """The header of such a file, with what a plan reads: no tokenizer."""
     infos, at = {}, 0
     for tensor in tensors(shape, type):
-        block, size = GGML_QUANT_SIZES[tensor.type]
+        block, size = BLOCK_SIZES[tensor.type]
         nbytes = prod(tensor.shape) // block * size
         infos[tensor.name] = TensorInfo(tensor.name, tensor.shape[::-1], tensor.type, at, nbytes)
         at += -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -29,10 +29,12 @@ from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loade
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget
+from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL
+from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL, TOKEN_ROWS
 from py_engine.plan.plan import Plan
+from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
 from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import StepTimes, profile
@@ -51,8 +53,9 @@ class Engine:
     """One loaded model."""
 
     def __init__(
-        self, plan: Plan, runner: Runner, backend: str, parallel: int = PARALLEL, speculation: bool = True
-    ) -> None:
+        self, plan: Plan, runner: Runner, backend: str, parallel: int = PARALLEL, speculation: bool = True,
+        draft_tokens: int = MAX_DRAFT,
+    ) -> None:  # fmt: skip
         self.plan, self.runner, self.backend, self.context_length = plan, runner, backend, plan.n_ctx
         self.parallel = min(parallel, MAX_SEQUENCES) if plan.generates else 1  # concurrent generate() calls
         self.notices: list[str] = []
@@ -67,7 +70,7 @@ class Engine:
         self._recovery: Recovery | None = None
         self._measuring: MeasureWhenIdle | None = None
         self._counted: tuple[Plan, dict[str, int]] | None = None  # bytes by pool
-        self._generation = Generation(runner, self.context_length, self.parallel, speculation)
+        self._generation = Generation(runner, self.context_length, self.parallel, speculation, draft_tokens)
         self.embeddings = Embeddings(self._generation, self.check_ids)
 
     # -- loading ------------------------------------------------------------------------------------------------------
@@ -86,16 +89,17 @@ class Engine:
         `on_progress(stage, done, total)`; `load_package(name)` makes a compiled package such as numpy importable.
         Raises WispError; nothing stays allocated then.
         """
-        parts = Parts.of(source, header)
+        parts = Parts.of(source, header, options.draft_files)
         report = on_progress or (lambda stage, done, total: None)
         adapter, device = await adapter_for(options)
         plan = await plan_that_fits(parts, device, options)
         parts.prefetch()  # downloads while kernels are measured, without using the GPU
         tuning = await tuned_plan(parts, adapter, device, plan, options, report)
         right, loader, name, runner = await run_loader(parts, adapter, tuning, options, report, load_package)
-        # A software GPU takes too long to compile the kernels for drafts.
-        speculation = options.speculation and (runner.on_gpu or name == "cpu")
-        self = cls(right.plan, runner, name, options.parallel, speculation)
+        # A software GPU takes too long to compile the kernels for drafts, unless they were asked for.
+        speculation = options.speculation and (runner.on_gpu or name == "cpu" or options.draft is not None)
+        draft_tokens = options.draft.tokens if options.draft is not None else MAX_DRAFT
+        self = cls(right.plan, runner, name, options.parallel, speculation, draft_tokens)
         self.notices, self.timings = [*right.notices, *loader.notices], loader.timings
         self.kernels = tuning.kernels if right.device == tuning.device else right.kernels
         self.proof = right.stats(loader.prover) if loader.proven is not None else None
@@ -114,7 +118,7 @@ class Engine:
     ) -> dict[str, Any]:
         """Memory that `load` would take (budget.estimate). Reads only the header and RoPE's factors."""
         _, device = await adapter_for(options)
-        return budget.estimate(await plan_for(Parts.of(source, header), device, options), device)
+        return budget.estimate(await plan_for(Parts.of(source, header, options.draft_files), device, options), device)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -131,6 +135,8 @@ class Engine:
         self.check_ids(ids, request.media)
         self.check_generates()
         self._check_sampling(request.sampling)
+        if request.sampling.processor is not None:
+            await self.add_processor(request.sampling.processor)
         given = request.sampling if begun is None else replace(request.sampling, seed=begun.seed)
         sampling = given.seeded()
         answer = Answer(ids, sampling, limits.max_tokens, limits.stop_ids, request.constraint, request.media)
@@ -219,6 +225,35 @@ class Engine:
                 parts.append(await self.runner.logits(n))
         return joined(self.runner, parts), (len(ids) - first, self.plan.n_vocab)
 
+    async def token_rows(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
+        """What the first layer reads of tokens, float32 (n, n_embd), as evaluate() returns it.
+
+        WispError as generate(), and unsupported_parameter if the model was loaded for prompts of text only.
+        """
+        self.check_ids(ids)
+        self.check_accepts_embeddings()
+        op = self.plan.lists[TOKEN_ROWS][0]
+        x, width = op.bindings["x"].name, int(op.params["COLS"])
+
+        async def rows() -> Any:
+            parts = []
+            async with aclosing(self._generation.feed(ids, self.plan.batch, [PREFILL, TOKEN_ROWS])) as batches:
+                async for n in batches:
+                    parts.append(await self.runner.rows(x, n, width))
+            return joined(self.runner, parts)
+
+        return await self._generation.again_after_loss(rows), (len(ids), width)
+
+    def check_accepts_embeddings(self) -> None:
+        """Raise WispError unsupported_parameter if prompts may not have embeddings in place of tokens."""
+        self.check_generates()
+        if not self.plan.media_width:
+            raise WispError(
+                "This model was loaded for prompts of tokens. Load it with prompt_embeddings=True.",
+                "unsupported_parameter",
+                param="embeddings",
+            )
+
     async def encode(self, modality: str, inputs: EncoderInputs) -> Any:
         """Run an encoder of a projector (encoder.py): float32 (tokens, width), as evaluate() returns it."""
         encoder = self.plan.encoders[modality]
@@ -246,6 +281,10 @@ class Engine:
         for bad in (min(ids, default=0), max(ids, default=0)):
             if not 0 <= bad < self.plan.n_vocab:
                 raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
+
+    async def add_processor(self, processor: Processor) -> None:
+        """Compile a logits processor in WGSL. WispError with the compiler's message, or if this model has no GPU."""
+        await self.runner.add_processor(processor)
 
     def _check_sampling(self, sampling: Sampling) -> None:
         if len(sampling.logit_bias) > MAX_BIASES:
@@ -276,7 +315,7 @@ class Engine:
         names = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
         async with self._generation.sequences.acquire() as sequence:
             self._generation.set_scales(sequence, self.scales)
-            names = runner.lists_for(names, sequence.number)
+            names = runner.lists_for(names, sequence.number, n)
             sequence.reserve(position + n + 1)
             times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
             step = await runner.time_lists(position, n, names, sequence.number)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine import planner
 from py_engine.cpu.device import MAX_BYTES
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR
+from py_engine.files.draft_header import DRAFT, check_draft
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
@@ -42,7 +42,7 @@ MATRIX_BATCH = 2048  # with subgroup matrices: fewer tokens do not fill their la
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     """The plan of a model for a device, or for numpy."""
     n_ctx = _context(parts.header, options.context_length, options.clamp_context)
-    factors = await _rope_factors(parts, n_ctx)
+    factors = await _rope_factors(parts, parts.header, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else MATRIX_BATCH if device.matrix else BATCH
     batch, media_width = min(options.batch or most, most), 0
     if options.media is not None:
@@ -50,11 +50,23 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         if family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
             batch = max(batch, options.media.tokens)
     adapters = read_adapters(parts.header, parts.adapters, options.adapters)
-    return planner.make_plan(
+    device = device or CPU
+    plan = planner.make_plan(
         parts.header,
-        device or CPU,
+        device,
         planner.PlanOptions(n_ctx, batch, options.kv_type, factors, media_width=media_width, adapters=adapters),
     )
+    if parts.draft is not None:
+        await _add_draft(plan, parts, parts.draft, device, options)
+    return plan
+
+
+async def _add_draft(plan: Plan, parts: Parts, header: Header, device: Device, options: LoadOptions) -> None:
+    """Add a draft model to a plan. WispError draft_mismatch or unsupported_parameter."""
+    check_draft(parts.header, header)
+    factors = await _rope_factors(parts, header, plan.n_ctx, DRAFT)
+    kv_type = "f32" if options.kv_type == "f32" else "f16"  # small enough, and q8_0 needs rows of whole groups
+    planner.add_draft_model(plan, header, device, kv_type, factors)
 
 
 async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
@@ -214,11 +226,12 @@ def default_context(header: Header) -> int:
     return min(int(cfg.context_length), DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
 
 
-async def _rope_factors(parts: Parts, n_ctx: int) -> list[float] | None:
-    tensor = rope_factors(parts.header, n_ctx)
-    if tensor is None or parts.header.tensors[tensor].type != Q.F32:
+async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = "") -> list[float] | None:
+    """The factors of a model among the files. `prefix`: of the names of its tensors there."""
+    tensor = rope_factors(header, n_ctx)
+    if tensor is None or header.tensors[tensor].type != Q.F32:
         return None
-    raw = await parts.read(tensor)
+    raw = await parts.read(prefix + tensor)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
 
 

@@ -25,6 +25,14 @@ class AdapterOptions:
 
 
 @dataclass(frozen=True)
+class DraftOptions:
+    """The draft model, whose files come last."""
+
+    files: int  # of them
+    tokens: int  # that it drafts at most before the model verifies them
+
+
+@dataclass(frozen=True)
 class LoadOptions:
     """Options of Engine.load() and Engine.estimate()."""
 
@@ -41,6 +49,12 @@ class LoadOptions:
     batch: int | None = None  # most tokens of a prefill step; None: the default of the device
     media: MediaOptions | None = None  # None: prompts are text only
     adapters: tuple[AdapterOptions, ...] = ()  # of the adapters among the files, in order
+    draft: DraftOptions | None = None
+
+    @property
+    def draft_files(self) -> int:
+        """How many of the files are the draft model's."""
+        return self.draft.files if self.draft is not None else 0
 
 
 def step_down(options: LoadOptions) -> tuple[LoadOptions, str] | None:

@@ -7,6 +7,7 @@ Prompts
     LAST_LOGITS         after it: logits of the batch's last token
     ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
     EMBED               after PREFILL or PACKED: the embedding of every token
+    TOKEN_ROWS          after PREFILL: what its first layer reads of every token, where MEDIA may replace it
     pool("...")         after PACKED and EMBED: the embedding of every sequence; then NORMALIZE
 One sequence
     DECODE              one token through the layers, and its logits
@@ -24,7 +25,11 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
 A model with LoRA adapters or control vectors has these lists twice: as if it had none, and as adapted(a list above),
-where that differs. adapted_lists.py picks.
+where that differs. adapted_lists.py picks. PREFILL, PACKED and MEDIA also exist as long(a list above), with larger
+tiles for batches of more than 512 tokens. long_batches.py picks.
+
+With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
+(plan/draft.py).
 """
 
 from __future__ import annotations
@@ -42,9 +47,10 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
 from py_engine.models.projectors import families as projectors
-from py_engine.plan import low_rank, media, sampler_ops
+from py_engine.plan import long_batches, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
+from py_engine.plan.draft import add_draft
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
 from py_engine.plan.lists import (
@@ -58,6 +64,7 @@ from py_engine.plan.lists import (
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
+    TOKEN_ROWS,
     plain,
 )
 from py_engine.plan.ops import Ops
@@ -83,6 +90,7 @@ class PlanOptions:
     page: int = PAGE  # positions of a page of the caches
     media_width: int = 0  # values of an embedding of media, if prompts may have any
     adapters: Adapters = field(default_factory=Adapters)
+    first_group: int = 0  # the index of the first page group
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -93,6 +101,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
     plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
+    plan.first_group = options.first_group
     plan.adapters = options.adapters
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
@@ -100,9 +109,9 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
-    if cfg.state_space:
+    if shape := cfg.state_shape:
         caches = [
-            replace(cache, states=make_states(plan, i, cfg.state_space.shape)) if cfg.has_state(i) else cache
+            replace(cache, states=make_states(plan, i, shape)) if cfg.has_state(i) else cache
             for i, cache in enumerate(caches)
         ]
     tables = {
@@ -113,7 +122,22 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
+    long_batches.split(plan, device)
     return plan
+
+
+def add_draft_model(
+    plan: Plan, header: Header, device: Device, kv_type: str, rope_factors: Sequence[float] | None = None
+) -> None:
+    """Add a draft model to a plan (plan/draft.py). WispError draft_mismatch or unsupported_parameter."""
+    first_group = len(plan.page_groups)
+    sizes = PlanOptions(plan.n_ctx, plan.batch, kv_type, rope_factors, page=plan.page, first_group=first_group)
+    draft = make_plan(header, device, sizes)
+    for which, one in (("The model", plan), ("The draft model", draft)):
+        why = "generates no text: there is nothing to draft" if not one.generates else ""
+        if why := why or ("is recurrent: rejected drafts cannot be undone" if one.recurrent else ""):
+            raise WispError(f"{which} {why}. Load the model without draft.", "unsupported_parameter", param="draft")
+    add_draft(plan, draft, device, family(header).Config.from_gguf(header).context_length)
 
 
 @dataclass(frozen=True)
@@ -153,7 +177,10 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     if media_width:
         deep = natural(parts.header, "n_deepstack_layers")
         media.add_list(prefill, prefill.layer_ends[:deep], media_width, cfg.embedding_length)
-    plan.lazy |= {name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE) or name.startswith("pool.")}
+        plan.lists.setdefault(TOKEN_ROWS, media.token_rows(prefill.ops))
+    plan.lazy |= {
+        name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE, TOKEN_ROWS) or name.startswith("pool.")
+    }
     parts.output(ops_of(LAST_LOGITS, 1), x)
     parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
 

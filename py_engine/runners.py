@@ -22,6 +22,7 @@ from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch, packed_batches
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
+from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
 
 WARM_UP_TOKENS = 16  # of warm_up()'s prompt
@@ -39,6 +40,9 @@ class Counts:
     def since(self, before: Counts) -> dict[str, Any]:
         """The difference to earlier counts, by name."""
         return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
+
+
+Kind = tuple[int, bool, int]  # (rows, drafting, by_model): submits of a kind take the same time per step
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,9 @@ class Runner(Protocol):
         will follow.
         """
 
+    async def add_processor(self, processor: Processor) -> None:
+        """Compile a logits processor. WispError invalid_value; unsupported_parameter without a GPU."""
+
     def set_scales(self, seq: int, scales: bytes) -> None:
         """Set a sequence's scales of the plan's adapters (Adapters.pack).
 
@@ -115,8 +122,8 @@ class Runner(Protocol):
     def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         """Whether lists can run now for these sequences. If not, start compiling them."""
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
-        """The lists of one step of these sequences, which configure() has set."""
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+        """The lists of one step of these sequences, which configure() has set. `by_model`: as of draft()."""
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
@@ -124,13 +131,17 @@ class Runner(Protocol):
     def start_drafts(self, row: Row) -> None:
         """Begin to decode one sequence with drafts. All results must have been read."""
 
-    def draft(self, row: Row, steps: int, end: int) -> bool:
-        """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on."""
+    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
+        """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on.
+
+        `by_model`: tokens that the plan's draft model drafts for each step; 0: the drafts are prompt lookup's. Between
+        two start_drafts(), all are of one kind.
+        """
 
     async def result(self) -> list[Batch]:
         """The tokens of the oldest submit that has not been read, row by row; of a submit with drafts, any number."""
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
         """Decode steps of so many rows that take about `ms`, from measured times; at least 1, at most MAX_STEPS."""
 
     def prompt_tokens_in(self, ms: float) -> int:
@@ -139,7 +150,7 @@ class Runner(Protocol):
     def prompt_token_ms(self) -> float:
         """Milliseconds of a prompt token; 0: not measured yet."""
 
-    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
+    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
         """Milliseconds of one decode step; 0: not measured yet."""
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:
@@ -171,6 +182,9 @@ class Runner(Protocol):
 
     async def stop(self) -> None:
         """Wait for all submits and drop their results."""
+
+    async def finish(self) -> None:
+        """Wait for what was fed without being read. No submit with a result is in flight."""
 
     async def logits(self, n: int) -> Any:
         """The first n rows of the list ALL_LOGITS after a feed, float32 (n, vocab)."""

@@ -147,7 +147,7 @@ class ApiHandler(Handler):
             what = "No tab has an engine: open the address that build.py serve --api has printed, and try again."
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no_engine", what, keep_alive=True)
             return
-        exchange = tab.ask(self.command, self.path, body.decode("utf-8", "replace") if body else None)
+        exchange = tab.ask(self.command, self.path, body or None, self._form())
         try:
             self._relay(exchange)
         except (ClientDisconnectedError, OSError):
@@ -155,6 +155,12 @@ class ApiHandler(Handler):
             self.close_connection = True
         finally:
             exchange.close()
+
+    def _form(self) -> str | None:
+        """The Content-Type of a multipart form."""
+        kind: str = self.headers.get("Content-Type", "")
+        sane = kind.isascii() and kind.isprintable()
+        return kind if sane and kind.lower().startswith("multipart/form-data") else None
 
     def _body(self) -> bytes | None:
         """The request's body; None, and an error sent, where it has no length or is too long."""

@@ -133,6 +133,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
             suffix = source.rpartition(".")[2]
             path = site.add_hashed("assets", f"{name}.{suffix}", bundles[name].encode(), source)
             (on_use if name in ON_USE else offline).append(path)
+    assets["pdf"] = {"reader": site.moved[PAGES["pdf"]], "worker": site.moved[PAGES["pdf-worker"]]}
     sdk = f"const __WISP_ASSETS__ = {json.dumps(assets)};\n" + bundles["wisp"]
     offline.append(site.add("wisp.js", sdk.encode()))
     offline += [site.add(f"{name}.js", bundles[name].encode()) for name in ("prompt-api", "wisp-chat")]

@@ -30,6 +30,7 @@ from py_engine.gpu import repack
 from py_engine.plan import kernels
 from py_engine.plan.adapters import Adapters, read_adapters
 from py_engine.plan.kernels import Device, Shader
+from py_engine.plan.processors import lists_of, processor
 from py_engine.tuning import read_rate
 from tools.failure import Failure
 from tools.goldens import GOLDEN, adapters_of, golden_models, golden_projectors, text_models_with_media
@@ -45,6 +46,9 @@ ATTEMPTS = 4
 REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # file types of the models of real sizes
 N_CTX = 256  # tokens
 WITH_ADAPTERS = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
+PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer_count() + token_count()); }")
+TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
+PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 
 
@@ -64,7 +68,7 @@ SETUPS = (
     Setup(Device(f16=True, subgroup=8, software=True), 16, "f16"),
     Setup(Device(f16=True), 512, "q8_0"),
     Setup(GPU, 512, "f16"),
-    Setup(replace(GPU, matrix=16), 512, "f16"),
+    Setup(replace(GPU, matrix=16), 2048, "f16"),
     Setup(replace(GPU, max_workgroup_storage=32768, matrix=8), 64, "q8_0"),
 )
 
@@ -124,6 +128,8 @@ def _of_device(device: Device) -> Iterator[Shader]:
     yield repack.checksum_shader(device)
     for loads in read_rate.LOADS:
         yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
+    for verifies in (0, 1):
+        yield kernels.expand("draft_states", {"VERIFY": verifies}, device)
 
 
 def _of_model(model: Model, setup: Setup) -> Iterator[Shader]:
@@ -138,8 +144,9 @@ def _of_model(model: Model, setup: Setup) -> Iterator[Shader]:
     for weight in plan.weights.values():
         if shader := repack.shader_for(weight, device):
             yield shader
-    for ops in plan.lists.values():
-        for op in ops:
+    processors = [lists_of(plan, used) for used in PROCESSORS] if plan.generates else []
+    for lists in (plan.lists, *processors):
+        for op in itertools.chain(*lists.values()):
             yield kernels.expand(op.kernel, op.params, device)
 
 

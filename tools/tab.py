@@ -1,5 +1,6 @@
 """The WebSocket to the tab that lends its engine, and the requests that it answers (app/sdk/bridge.js)."""
 
+import base64
 import itertools
 import json
 import queue
@@ -86,8 +87,8 @@ class Tab:
         self._lock = threading.Lock()
         self._lost = False
 
-    def ask(self, method: str, path: str, body: str | None) -> Exchange:
-        """Send a request to the tab."""
+    def ask(self, method: str, path: str, body: bytes | None, form: str | None = None) -> Exchange:
+        """Send a request to the tab. `form`: the Content-Type of a multipart form, which has its boundary."""
         number = next(self._numbers)
         exchange = Exchange(self, number)
         with self._lock:
@@ -95,7 +96,7 @@ class Tab:
                 exchange.parts.put({"kind": "lost"})
                 return exchange
             self.exchanges[number] = exchange
-        self.send({"id": number, "kind": "request", "method": method, "path": path, "body": body})
+        self.send({"id": number, "kind": "request", "method": method, "path": path, "type": form, **_sendable(body)})
         return exchange
 
     def send(self, message: Message) -> None:
@@ -137,6 +138,14 @@ class Tab:
         exchange = self.exchanges.get(number) if isinstance(number, int) else None
         if exchange:
             exchange.add(message)
+
+
+def _sendable(body: bytes | None) -> Message:
+    """A body as a field of a message: a text, or what is none in Base64."""
+    try:
+        return {"body": body.decode() if body else None}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body or b"").decode()}
 
 
 def _are_headers(headers: Any) -> bool:

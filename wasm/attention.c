@@ -189,6 +189,8 @@ typedef struct {
   const f32 *q[QUERIES];
   u32 begin[QUERIES], end[QUERIES], pos[QUERIES]; // what each sees, and its position
   f32 slope[QUERIES];
+  const attention_call *biased; // with T5's biases, if not 0, of the heads from `head` on, each token's in turn
+  u32 head, heads;
   f32 top[QUERIES], sum[QUERIES];
   f32 *acc; // (QUERIES, head_dim)
   u32 n;
@@ -234,6 +236,13 @@ INLINE v128_t dot_keys(const f32 *q, const f32 *keys, u32 dim) {
   return sum;
 }
 
+// T5's bias of a head for keys so many positions after the query.
+static f32 relative_bias(const attention_call *r, u32 head, i32 distance) {
+  const i32 most = MOST_DISTANCE, place = MIN(MAX(distance, -most), most) + most;
+  const u32 at = AT(u32, r->buckets)[place] * r->heads + head;
+  return r->relative_halves ? half(AT(u16, r->relative)[at]) : AT(f32, r->relative)[at];
+}
+
 // Add positions first..first + size of the cache to one query's softmax.
 static void attend_block(Queries *x, u32 i, u32 first, u32 size, const f32 *keys, const f32 *values, u32 dim, f32 scale,
                          f32 cap) {
@@ -250,6 +259,8 @@ static void attend_block(Queries *x, u32 i, u32 first, u32 size, const f32 *keys
       s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i]), wasm_f32x4_convert_i32x4(wasm_i32x4_abs(distances))));
     }
     wasm_v128_store(scores + j, s);
+    for (u32 k = 0; x->biased && k < 4; k++)
+      scores[j + k] += relative_bias(x->biased, x->head + i % x->heads, (i32)(first + j + k - x->pos[i]));
   }
   for (u32 j = end; j < padded; j++) scores[j] = -__builtin_inff();
   for (u32 j = lo; j < padded; j += 4) top = MAX(top, max4(wasm_v128_load(scores + j)));
@@ -355,7 +366,7 @@ static void visible(const attention_call *r, const Segment *s, u32 m, u32 *begin
 static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u32 first, u32 end, u32 q_head,
                           u32 heads, f32 *block) {
   const u32 dim = r->head_dim;
-  Queries x = {.acc = block + 2 * BLOCK * dim};
+  Queries x = {.acc = block + 2 * BLOCK * dim, .biased = r->relative ? r : 0, .head = q_head, .heads = heads};
   Total totals[QUERIES];
   u32 from = -1u, to = 0;
   for (u32 t = first; t < end; t++) {

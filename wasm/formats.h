@@ -9,11 +9,11 @@
 #include "math.h"
 
 enum { NIBBLES, CODES, SIGNED_CODES, BYTES, SIGNED_BYTES, FLOATS }; // Format.kind
-enum { HALF_32, FLOAT_32, LEVELS_32, LEVELS_16, NO_SCALE };         // Format.scales
+enum { HALF_32, HALF_16, FLOAT_32, LEVELS_32, LEVELS_16, NO_SCALE }; // Format.scales
 
 typedef struct {
   u8 kind;    // NIBBLES: codes 0..15. CODES: indices of `table`, 0..127 there. BYTES: 0..127
-  u8 scales;  // a half or a float for 32 columns; or a float for 256, times 8 bits for 32 or for 16
+  u8 scales;  // a half or a float for 32 columns; halves for 16; or a float for 256, times 8 bits for 32 or for 16
   u8 minimum; // whether there are minima, stored like scales
   u8 offset;
   u16 values, bytes;           // of a unit
@@ -43,6 +43,7 @@ INLINE v128_t level4(const u8 *at, u32 is_signed) {
 }
 INLINE v128_t scale4(const u8 *unit, u32 scales, u32 minimum, u32 g, u32 h) {
   if (scales == HALF_32) return finite_halves(unit);
+  if (scales == HALF_16) return finite_halves(unit + 8 * h);
   const v128_t d = wasm_v128_load(unit);
   if (scales == FLOAT_32) return d;
   const u32 i = scales == LEVELS_16 ? 2 * g + h : g;

@@ -10,6 +10,7 @@ typedef struct {
   u8 codes[256];
   f32 d, dmin; // d and minimum of a unit of 256 columns; d of FLOAT_32
   u16 half, half_min; // the same as in the file, of HALF_32
+  u16 halves[2];      // of HALF_16
   i8 levels[16];
   u8 minima[16];
 } Block;
@@ -172,7 +173,23 @@ static void decode_iq1_m(const u8 *s, Block *b, const u16 *grid) {
   }
 }
 
-static void decode(u32 type, const u8 *s, Block *b, const u16 *grid) {
+// NVFP4's scale, an unsigned float of eight bits (E4M3), as a half; half as large, since the codes are doubled.
+INLINE u16 e4m3_half(u8 x) {
+  const u32 e = x >> 3 & 15, m = x & 7;
+  if (!x || x == 0x7f) return 0;
+  return e ? (e + 7) << 10 | m << 7 : to_half(m / 1024.0f);
+}
+
+static void decode_nvfp4(const u8 *s, u32 part, Block *b) {
+  for (u32 h = 0; h < 2; h++) {
+    const u8 *qs = s + 4 + 16 * part + 8 * h;
+    b->halves[h] = e4m3_half(s[2 * part + h]);
+    for (u32 i = 0; i < 8; i++) b->codes[16 * h + i] = qs[i] & 15, b->codes[16 * h + 8 + i] = qs[i] >> 4;
+  }
+}
+
+// `part`: of 32 values, of a block of several units.
+static void decode(u32 type, const u8 *s, u32 part, Block *b, const u16 *grid) {
   b->half = read16(s);
   switch (type) {
   case Q4_0: case IQ4_NL: decode_nibbles(s + 2, b->codes); break;
@@ -190,6 +207,13 @@ static void decode(u32 type, const u8 *s, Block *b, const u16 *grid) {
     b->d = u.value, decode_nibbles(s + 1, b->codes);
     break;
   }
+  case NVFP4: decode_nvfp4(s, part, b); break;
+  case Q1_0:
+    for (u32 i = 0; i < 32; i++) b->codes[i] = 2 * (s[2 + 4 * part + i / 8] >> i % 8 & 1);
+    break;
+  case Q2_0:
+    for (u32 i = 0; i < 32; i++) b->codes[i] = s[2 + 8 * part + i / 4] >> i % 4 * 2 & 3;
+    break;
   case Q2_K: decode_q2_k(s, b); break;
   case Q3_K: decode_q3_k(s, b); break;
   case Q4_K: decode_q4_k(s, s + 16, b); break;
@@ -224,6 +248,8 @@ static void place(const Format *f, const Block *b, u32 lane, u8 *unit) {
     ((u16 *)unit)[lane] = b->half;
     // files store a minimum that is added
     if (f->minimum) ((u16 *)unit)[4 + lane] = b->half_min ^ 0x8000;
+  } else if (f->scales == HALF_16) {
+    ((u16 *)unit)[lane] = b->halves[0], ((u16 *)unit)[4 + lane] = b->halves[1];
   } else {
     ((f32 *)unit)[lane] = b->d;
     if (f->minimum) ((f32 *)unit)[4 + lane] = b->dmin;
@@ -265,10 +291,10 @@ __attribute__((export_name("pack"))) void pack(u32 type, const u8 *from, u8 *to,
       pack_float_row(f, from, cols, row % 4, panel);
       continue;
     }
-    const u8 *block = from;
-    for (u32 u = 0; u < cols / f->values; u++, block += f->raw_bytes) {
+    const u32 parts = f->raw_values / f->values;
+    for (u32 u = 0; u < cols / f->values; u++) {
       Block b;
-      decode(type, block, &b, grid);
+      decode(type, from + (size_t)(u / parts) * f->raw_bytes, u % parts, &b, grid);
       place(f, &b, row % 4, panel + u * f->bytes);
     }
   }

@@ -57,7 +57,7 @@ INLINE void dot_half(u32 kind, u32 parts, u32 T, const u8 *group, v128_t table, 
 INLINE void rounded_product(u32 kind, u32 scales, u32 minimum, u32 T, const Format *f, const u8 *unit, u32 cols,
                             const u8 *const rows[TILE], v128_t to[TILE]) {
   const u32 groups = scales >= LEVELS_32 ? 8 : 1, is_signed = kind == SIGNED_CODES || kind == SIGNED_BYTES;
-  const u32 parts = scales == LEVELS_16 ? 2 : 1;
+  const u32 parts = scales == LEVELS_16 || scales == HALF_16 ? 2 : 1;
   const v128_t table = wasm_v128_load(f->table);
   const i32 offset = f->offset;
   Rounded x[TILE];

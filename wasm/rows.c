@@ -60,24 +60,32 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   }
 }
 
-INLINE v128_t gated4(u32 activation, v128_t gate, v128_t up) {
-  if (activation != SWIGLU_OAI) return wasm_f32x4_mul(activate4(activation, gate), up);
+INLINE v128_t within4(v128_t x, f32 limit) {
+  return wasm_f32x4_pmax(splat(-limit), wasm_f32x4_pmin(splat(limit), x));
+}
+
+INLINE v128_t gated4(u32 activation, f32 limit, v128_t gate, v128_t up) {
+  if (activation != SWIGLU_OAI) {
+    const v128_t opened = activate4(activation, gate);
+    if (limit) return wasm_f32x4_mul(wasm_f32x4_pmin(splat(limit), opened), within4(up, limit));
+    return wasm_f32x4_mul(opened, up);
+  }
   const v128_t g = wasm_f32x4_pmin(splat(7), gate);
-  const v128_t clipped = wasm_f32x4_pmax(splat(-7), wasm_f32x4_pmin(splat(7), up));
+  const v128_t clipped = within4(up, 7);
   const v128_t silu = wasm_f32x4_mul(g, sigmoid4(wasm_f32x4_mul(splat(1.702f), g)));
   return wasm_f32x4_mul(silu, wasm_f32x4_add(clipped, splat(1)));
 }
 
-// `cols` values of y from x and, if it is gated, from `up`.
-static void activate_row(u32 activation, const f32 *x, const f32 *up, f32 *y, u32 cols) {
+// `cols` values of y from x and, if it is gated, from `up`. `limit`: of both, if it is not 0.
+static void activate_row(u32 activation, f32 limit, const f32 *x, const f32 *up, f32 *y, u32 cols) {
   u32 k = 0;
   for (; k + 4 <= cols; k += 4) {
     const v128_t v = wasm_v128_load(x + k);
-    wasm_v128_store(y + k, up ? gated4(activation, v, wasm_v128_load(up + k)) : activate4(activation, v));
+    wasm_v128_store(y + k, up ? gated4(activation, limit, v, wasm_v128_load(up + k)) : activate4(activation, v));
   }
   for (; k < cols; k++) {
     const v128_t v = splat(x[k]);
-    y[k] = wasm_f32x4_extract_lane(up ? gated4(activation, v, splat(up[k])) : activate4(activation, v), 0);
+    y[k] = wasm_f32x4_extract_lane(up ? gated4(activation, limit, v, splat(up[k])) : activate4(activation, v), 0);
   }
 }
 
@@ -98,7 +106,7 @@ void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       for (u32 k = 0; k < size; k++) weighted[k] = AT(f32, r->factors)[m] * x[k];
       gate = weighted;
     }
-    activate_row(r->activation, gate, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+    activate_row(r->activation, r->limit, gate, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
   }
 }
 
@@ -130,9 +138,15 @@ void clamp_work(const clamp_call *r, u32 chunk, u32 chunks, u8 *scratch) {
 u32 gate_chunks(const gate_call *r) { return batch_size(r->state) > 0; }
 
 void gate_work(const gate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
-  for (u32 m = 0; m < batch_size(r->state); m++)
-    activate_row(r->activation, ROW(r->x, r->x_stride, m), ROW(r->up, r->up_stride, m) + r->first,
-                 ROW(r->y, r->y_stride, m), r->cols);
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const f32 *gate = ROW(r->x, r->x_stride, m);
+    if (r->span > 1) {
+      f32 *repeated = (f32 *)scratch;
+      for (u32 k = 0; k < r->cols; k++) repeated[k] = gate[k / r->span];
+      gate = repeated;
+    }
+    activate_row(r->activation, 0, gate, ROW(r->up, r->up_stride, m) + r->first, ROW(r->y, r->y_stride, m), r->cols);
+  }
 }
 
 // -- sums and factors
@@ -182,7 +196,7 @@ void sparse_gate_work(const sparse_gate_call *r, u32 chunk, u32 chunks, u8 *scra
     for (u32 k = 0; k < r->cols; k++) squares += (gate[k] - mean) * (gate[k] - mean);
     const f32 least = mean + r->deviations * __builtin_sqrtf(squares / (r->cols - 1));
     for (u32 k = 0; k < r->cols; k++) kept[k] = MAX(gate[k] - least, 0);
-    activate_row(r->activation, kept, gate + r->cols, ROW(r->y, r->y_stride, m), r->cols);
+    activate_row(r->activation, 0, kept, gate + r->cols, ROW(r->y, r->y_stride, m), r->cols);
   }
 }
 

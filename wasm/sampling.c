@@ -344,6 +344,19 @@ void advance_work(const advance_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   s->n = drafts + 1;
 }
 
+u32 draft_states_chunks(const draft_states_call *r) { return 1; }
+
+void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  State *s = states(r->state);
+  u32 *newest = AT(u32, r->drafting) + 2;
+  const u32 pos = s->pos, seq = s->seq;
+  if (!r->verify) *newest = pos;
+  const u32 n = r->verify ? MIN(pos - *newest + 1, MAX_SMALL_BATCH) : MIN(pos + 1, 2);
+  const u32 first = r->verify ? *newest : pos + 1 - n;
+  for (u32 i = 0; i < n; i++) s[i].pos = first + i, s[i].seq = seq;
+  s->n = n;
+}
+
 // -- log-probabilities
 
 u32 logprobs_chunks(const logprobs_call *r) { return MIN(batch_size(r->state), r->rows_most); }

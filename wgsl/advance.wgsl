@@ -19,11 +19,7 @@ struct Params {
 @bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
 @bind var<storage, read> chosen: array<u32>;
 @bind var<storage, read_write> tokens: array<u32>;
-struct Drafting {
-  end: u32, // only positions before this one may be computed; written by the host
-  length: u32, // tokens of the next draft at most; the host writes the first value
-}
-@bind var<storage, read_write> drafting: Drafting;
+#include "lib/drafting.wgsl"
 const POSITION_BITS = 28u;
 var<workgroup> best: atomic<u32>; // best match: length in the upper bits, position in the lower
 var<workgroup> last_position: u32;

@@ -11,12 +11,28 @@
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
+#param RELATIVE // "f32" or "f16", the type of the table: scores get a bias by the distance's bucket (Raffel et al. 2020)
+#param MOST_DISTANCE // that the buckets tell apart
 #param Y16 // 1: y is f16
 #param F16
 #include "lib/attention_inputs.wgsl"
 #include "lib/visible.wgsl"
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (n_head)
+#endif
+#if RELATIVE
+@bind var<storage, read> relative: array<u32>; // (buckets, n_head padded to 32), f32 or pairs of f16
+@bind var<storage, read> buckets: array<u32>; // (2 * MOST_DISTANCE + 1): of keys from so far before the query to so far after
+
+fn relative_bias(distance: i32, head: u32, heads: u32) -> f32 {
+  let most = i32(MOST_DISTANCE);
+  let at = buckets[u32(clamp(distance, -most, most) + most)] * ((heads + 31u) / 32u * 32u) + head;
+#if RELATIVE == "f16"
+  return unpack2x16float(relative[at / 2u])[at % 2u];
+#else
+  return bitcast<f32>(relative[at]);
+#endif
+}
 #endif
 #if Y16
 alias Output = vec4<f16>;
@@ -101,6 +117,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #if ALIBI
           dots[r] -= slopes[head * G + row % G] * abs(f32(state.pos + m0 + row / G) - f32(s0 + s));
+#endif
+#if RELATIVE
+          let distance = i32(s0 + s) - i32(state.pos + m0 + row / G);
+          dots[r] += relative_bias(distance, head * G + row % G, p.n_head_kv * SHARE * G);
 #endif
           scores[row * TS + s] = select(-1e30, dots[r], s0 + s >= seen.x && s0 + s < seen.y);
         }

@@ -1,6 +1,7 @@
-// y[m, i] = activation(x[m, i]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
+// y[m, i] = activation(x[m, i / SPAN]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
 #param COLS // columns of y
 #param ACTIVATION // see activation.wgsl
+#param SPAN // columns that share a gate
 #param UP16 // 1: `up` is f16
 #param Y16 // 1: y is f16
 #if UP16
@@ -30,6 +31,6 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < COLS) {
     let other = f32(up[id.y * p.up_stride + p.first + id.x]);
-    y[id.y * p.y_stride + id.x] = Value(gated(x[id.y * p.x_stride + id.x], other));
+    y[id.y * p.y_stride + id.x] = Value(gated(x[id.y * p.x_stride + id.x / SPAN], other));
   }
 }

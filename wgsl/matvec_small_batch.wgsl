@@ -3,6 +3,7 @@
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
+#param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
@@ -60,6 +61,21 @@ fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
 #endif
 }
 
+#if LOOPED
+// Vector i of group g of token m, times the norm's weights, whose squares it adds. at: where the group begins in x.
+fn normed_at(at: u32, g: u32, i: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -> vec4f {
+  var v = x[at + i];
+  if (COLS % 32u != 0u) { // the padding's contents are undefined
+    v = select(vec4f(0), v, 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+  }
+#if NORM
+  sums[BATCH * R + m] += dot(v, v);
+  v *= norm[g * 8u + i];
+#endif
+  return v;
+}
+#endif
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
   let tk = t % TK;
@@ -75,6 +91,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     return;
   }
 #endif
+#if LOOPED
+  var sums = array<f32, SLOTS>(); // explicit zeros
+#else
   // One variable per sum: an array would be in slow memory where the compiler does not unroll.
 #for m in BATCH
 #for r in R
@@ -84,6 +103,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   var squares${m} = 0.0;
 #endif
 #endfor
+#endif
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
 #endfor
@@ -117,6 +137,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     let norm${i} = norm[g * 8u + ${i}u];
 #endfor
 #endif
+#if LOOPED
+    for (var m = 0u; m < n; m++) {
+      let at = (m * W_GROUPS + g) * 8u;
+#for i in 8
+      let x${i} = normed_at(at, g, ${i}u, m, &sums);
+#endfor
+#for r in R
+      {
+        var sum = w${r}[0] * x0;
+#for i in 1, 8
+        sum = fma(w${r}[${i}], x${i}, sum);
+#endfor
+        sums[m * R + ${r}u] += sum.x + sum.y + sum.z + sum.w;
+      }
+#endfor
+    }
+#else
 #for m in BATCH
     if (${m}u < n) {
       let at = (${m}u * W_GROUPS + g) * 8u;
@@ -141,8 +178,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
     }
 #endfor
+#endif
   }
 #endif
+#if LOOPED
+  for (var m = 0u; m < n; m++) {
+#for r in R
+    sum_put(m * R + ${r}u, sums[m * R + ${r}u], tk, tr);
+#endfor
+#if NORM
+    sum_put(BATCH * R + m, sums[BATCH * R + m], tk, tr);
+#endif
+  }
+#else
 #for m in BATCH
   if (${m}u < n) {
 #for r in R
@@ -153,6 +201,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endif
   }
 #endfor
+#endif
   workgroupBarrier();
 #if EPILOGUE == "gated"
   const ROWS_PER_RESULT = 2u; // rows that one thread combines

@@ -12,7 +12,8 @@ from py_engine.errors import WispError
 from py_engine.models.families import register_architecture
 from wisp.answer import Answer
 from wisp.engine import Engine
-from wisp.hooks import LogitsProcessor, StopWhen
+from wisp.hooks import LogitsProcessor, StopWhen, WgslProcessor
+from wisp.packages import install
 from wisp.parameters import LoadParameters, Messages, Parameters
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Messages",
     "Parameters",
     "StopWhen",
+    "WgslProcessor",
     "WispError",
+    "install",
     "register_architecture",
 ]

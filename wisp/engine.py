@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from app.answers import chat, embeddings
@@ -20,8 +21,9 @@ from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
 from wisp.answer import Answer, Chunk
-from wisp.hooks import LogitsProcessor, StopWhen, array_of, hooks_of
+from wisp.hooks import AnyProcessor, StopWhen, WgslProcessor, array_of, hooks_of
 from wisp.parameters import LoadParameters, Messages, OnProgress, OnText, Parameters
+from wisp.rows import Piece, prompt_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,7 +99,7 @@ class Engine:
         self,
         messages: Messages,
         *,
-        logits_processor: LogitsProcessor | None = None,
+        logits_processor: AnyProcessor | None = None,
         stop_when: StopWhen | None = None,
         on_text: OnText | None = None,
         **parameters: Unpack[Parameters],
@@ -105,20 +107,62 @@ class Engine:
         """Answer a conversation. WispError at once for wrong parameters; other errors come from the answer."""
         conversation = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
         request = chat_request({**parameters, **_STREAM, "messages": conversation})
-        return self._answer(chat.chat, request, hooks_of(logits_processor, stop_when), on_text)
+        return self._answer(chat.chat, request, self._hooks(logits_processor, stop_when), on_text)
 
     def complete(
         self,
         prompt: str | list[int],
         *,
-        logits_processor: LogitsProcessor | None = None,
+        logits_processor: AnyProcessor | None = None,
         stop_when: StopWhen | None = None,
         on_text: OnText | None = None,
         **parameters: Unpack[Parameters],
     ) -> Answer:
         """Continue a text, or token ids, without a chat template."""
         request = completion_request({**parameters, **_STREAM, "prompt": prompt})
-        return self._answer(chat.complete, request, hooks_of(logits_processor, stop_when), on_text)
+        return self._answer(chat.complete, request, self._hooks(logits_processor, stop_when), on_text)
+
+    def generate(
+        self,
+        prompt: Piece | Sequence[Piece] = (),
+        *,
+        embeddings: NDArray[Any] | None = None,
+        logits_processor: AnyProcessor | None = None,
+        stop_when: StopWhen | None = None,
+        on_text: OnText | None = None,
+        **parameters: Unpack[Parameters],
+    ) -> Answer:
+        """Continue a prompt of embeddings: float32 (n, n_embd), what the first layer reads in place of n tokens.
+
+        `prompt`: texts, lists of ids and arrays of such rows, in order; `embeddings` follow them. The model must be
+        loaded with prompt_embeddings=True. WispError invalid_value for rows of another width or with NaN.
+        """
+        given = [prompt] if not isinstance(prompt, list | tuple) or _is_ids(prompt) else list(prompt)
+        pieces = prompt_of([*given, *([] if embeddings is None else [embeddings])])
+        request = completion_request({**parameters, **_STREAM, "prompt": ""})
+        hooks = self._hooks(logits_processor, stop_when)
+        return self._answer(partial(chat.complete, pieces=pieces), request, hooks, on_text)
+
+    async def token_embeddings(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """What the first layer reads of tokens: float32 (n, n_embd). Needs prompt_embeddings=True in the load."""
+        engine = self._model.engine_or_error()
+        self._model.check_ids(list(ids), "ids")
+        async with self._model.queue.exclusive(Job()):
+            rows, shape = await engine.token_rows(list(ids))
+        return array_of(rows).reshape(shape)
+
+    async def compile(self, processor: WgslProcessor) -> None:
+        """Compile a logits processor now; requests compile it when they first need it.
+
+        WispError invalid_value with what the compiler says of its WGSL, by line.
+        """
+        engine, packed = self._model.engine_or_error(), self._hooks(processor, None).processor
+        if packed is not None:
+            async with self._model.queue.shared(Job()):
+                await engine.add_processor(packed)
+
+    def _hooks(self, processor: AnyProcessor | None, stop_when: StopWhen | None) -> Hooks:
+        return hooks_of(processor, stop_when, self.backend, len(self._model.tokenizer))
 
     def _answer(self, generate: Callable[..., Any], request: Any, hooks: Hooks, on_text: OnText | None) -> Answer:
         async def run(emit: Callable[[Chunk], None], job: Job) -> None:
@@ -188,6 +232,10 @@ class Engine:
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 
 
+def _is_ids(prompt: Any) -> bool:
+    return bool(prompt) and all(isinstance(one, int) for one in prompt)
+
+
 async def _platform() -> BrowserModels | LocalModels:
     if IN_BROWSER:
         from wisp.browser import start
@@ -200,7 +248,7 @@ async def _platform() -> BrowserModels | LocalModels:
 
 def _options(platform: BrowserModels | LocalModels, model: Any, parameters: LoadParameters) -> loading.Options:
     """The checked options of a load. Errors name the parameters as Python does."""
-    given = {name: value for name, value in parameters.items() if name not in ("projector", "lora")}
+    given = {name: value for name, value in parameters.items() if name not in ("projector", "lora", "draft")}
     if unknown := next((name for name in given if name not in LoadParameters.__annotations__), None):
         raise TypeError(f"{unknown} is not a parameter of a load.")
     names = {re.sub("_(.)", lambda m: m[1].upper(), name): name for name in given}
@@ -208,15 +256,18 @@ def _options(platform: BrowserModels | LocalModels, model: Any, parameters: Load
     def parts(files: Any) -> Any:
         return [platform.part(one) for one in files] if isinstance(files, list | tuple) else platform.part(files)
 
-    projector = parameters.get("projector")
+    projector, draft = parameters.get("projector"), parameters.get("draft")
     adapters = [one if isinstance(one, dict) else {"model": one} for one in parameters.get("lora") or ()]
     adapter_options = [{name: value for name, value in one.items() if name != "model"} for one in adapters]
     try:
         return loading.options(
             FILES.choose(parts(model), parameters.get("name")),
             {name: given[names[name]] for name in names} | {"lora": adapter_options},
-            FILES.projector(parts(projector), model) if projector is not None else (),
-            FILES.adapters(parts([one.get("model") for one in adapters])),
+            loading.Beside(
+                FILES.projector(parts(projector), model) if projector is not None else (),
+                FILES.adapters(parts([one.get("model") for one in adapters])),
+                FILES.draft(parts(draft)) if draft is not None else (),
+            ),
         )
     except WispError as error:
         name = names.get(error.param or "", error.param)

@@ -3,4 +3,4 @@ import { provide } from "../app/engine_globals.js";
 import { samplesOf } from "../app/sdk/sound.js";
 
 /** @param {import("../app/engine_globals.js").EngineAssets} assets */
-export const start = (assets) => provide(assets, async () => {}, samplesOf); // the package depends on numpy
+export const start = (assets) => provide(assets, async () => {}, { wispDecodeSound: samplesOf }); // the package depends on numpy

@@ -19,9 +19,12 @@ class LoadParameters(TypedDict, total=False):
     threads: int  # of the CPU engine
     speculation: bool  # draft the next tokens where that pays
     tune: bool  # choose kernels by measuring them
+    prompt_embeddings: bool  # prompts may have embeddings in place of tokens (Engine.generate)
     vocab_only: bool  # load the tokenizer and the chat template only
     sha256: str | list[str]  # expected of the file, or of each file
     lora: list[Any]  # LoRA adapters and control vectors: files as `model`, or {"model", "scale", "layers"}
+    draft: Any  # a small model of the same vocabulary that drafts tokens: as `model`
+    draft_tokens: int  # that it drafts at most before the model verifies them
     projector: Any  # the model's projector for pictures and sound: as `model`
 
 

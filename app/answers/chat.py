@@ -19,6 +19,7 @@ from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded
 from app.answers.media import Fetch
 from app.answers.parsing import Parser, PlainParser
+from app.answers.pieces import PromptPieces
 from app.answers.prompts import Prompt
 from app.answers.stream import AnswerStream
 from app.models.loaded import Loaded
@@ -74,13 +75,18 @@ async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dic
     return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 
 
-async def complete(model: Loaded, request: CompletionRequest, exchange: Exchange, load: Load) -> Result:
-    """Answer a completion request, as chat() does."""
+async def complete(
+    model: Loaded, request: CompletionRequest, exchange: Exchange, load: Load, pieces: PromptPieces | None = None
+) -> Result:
+    """Answer a completion request, as chat() does. `pieces`: the prompt, in place of the request's."""
     model.engine_or_error()
     rules = rules_of(request.format) if request.format is not None else None
     answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
     run = Run(model, request, answer, exchange, rules is not None)
-    found = [await _prompt(model, request, prompt, exchange.fetch) for prompt in request.prompts]
+    if pieces is not None:
+        found = [prompts.of_pieces(model, pieces)]
+    else:
+        found = [await _prompt(model, request, prompt, exchange.fetch) for prompt in request.prompts]
     if rules is not None:
         run.compiled = await compiled(model, rules, frozenset(), load)
     return await run.all_choices(found)
@@ -156,7 +162,8 @@ class Run:
         if self._endless:
             bias += [(token, -100.0) for token in sorted(model.tokenizer.eog_ids)]
         breakers = model.tokens_with(texts.dry_breakers) if texts.dry_breakers else ()
-        return replace(sampling, logit_bias=tuple(dict(bias).items()), dry_breakers=breakers)
+        biases, processor = tuple(dict(bias).items()), self.hooks.processor
+        return replace(sampling, logit_bias=biases, dry_breakers=breakers, processor=processor)
 
     async def _choice(self, index: int, prompt: Prompt) -> tuple[dict[str, Any], Usage]:
         request, answer, tokenizer = self.request, self.answer, self.model.tokenizer

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Constraint
 
 # (ids of the prompt and of the answer so far, logits) -> the logits to sample from.
@@ -20,6 +21,7 @@ class Hooks:
     """The hooks of one request."""
 
     process_logits: ProcessLogits | None = None
+    processor: Processor | None = None  # in WGSL, in place of process_logits
     stop_when: StopWhen | None = None
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from app.answers import pieces
 from app.answers.media import RequestMedia
+from app.answers.pieces import PromptPieces
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
@@ -16,6 +18,7 @@ from py_engine.generate.media import PromptMedia
 from py_engine.text.tokenizer import remove_breaks
 
 Messages = list[dict[str, Any]]
+SHORTEN = 'Shorten the conversation, set truncation: "auto", or load the model with a longer context.'
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
 
@@ -132,6 +135,13 @@ def with_media(media: RequestMedia, prompt: PromptWithMedia) -> Prompt:
     return Prompt(ids, media.without_markers(text), media=given)
 
 
+def of_pieces(model: Loaded, prompt: PromptPieces) -> Prompt:
+    """The prompt of a completion whose prompt is of pieces."""
+    ids, given = pieces.encode(model, prompt)
+    _check_fits(model, ids, "prompt")
+    return Prompt(ids, media=given)
+
+
 def without_oldest_turns(messages: Messages, turns: int) -> Messages:
     """Drop the first user messages and their answers. System messages stay."""
     if not turns:
@@ -152,8 +162,7 @@ def _check_fits(model: Loaded, ids: list[int], param: str) -> None:
     length = model.engine_or_error().context_length
     if len(ids) >= length:
         raise WispError(
-            f"The prompt has {len(ids)} tokens; this model's context holds {length}, the answer included. Shorten the "
-            'conversation, set truncation: "auto", or load the model with a longer context.',
+            f"The prompt has {len(ids)} tokens; this model's context holds {length}, the answer included. {SHORTEN}",
             "context_length_exceeded",
             param=param,
         )

@@ -29,6 +29,12 @@ class Platform(Protocol):
     async def fetch_media(self, url: str) -> bytes:
         """The picture or sound at an address."""
 
+    async def read_media(self, file: Any) -> bytes:
+        """The bytes of a file of the browser. WispError invalid_type for anything else."""
+
+    async def read_pdf(self, data: bytes) -> str:
+        """The text of a PDF file. ValueError with the reason where it cannot be read."""
+
 
 def answers(path: str) -> Callable[[Any], Any]:
     """Mark a method as the handler of the endpoint at `path`."""
@@ -72,30 +78,31 @@ class Handlers:
 
     async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
         """Answer a chat or complete prompts."""
-        exchange = self._exchange(fields, call, streamed=request.stream)
+        exchange = self.exchange(fields, call, streamed=request.stream)
         async with self.shared(fields.get("request"), call) as model:
-            result = await self._generate(model, request, exchange)
+            result = await self.generated(model, request, exchange)
         return DONE if result is None else result
 
     async def converted(self, given: Converted, fields: Fields, call: Call) -> Any:
         """Answer a request of another API: with its answer's body, or with its events."""
-        exchange = self._exchange(fields, call, streamed=given.streamed)
+        exchange = self.exchange(fields, call, streamed=given.streamed)
         journal = exchange.journal
         async with self.shared(given.body, call) as model:
             answer = given.answer(model.id, journal.chunk if given.streamed else None, journal.identity)
             exchange.emit = answer.chunk
-            await self._generate(model, given.request, exchange)
+            await self.generated(model, given.request, exchange)
         return DONE if given.streamed else answer.body
 
-    async def _generate(
+    async def generated(
         self, model: Loaded, request: ChatRequest | CompletionRequest, exchange: chat.Exchange
     ) -> chat.Result:
+        """Generate the answer to a checked request. Returns it whole, or None after emitting its chunks."""
         load = self.platform.load_grammar
         if isinstance(request, ChatRequest):
             return await chat.chat(model, request, exchange, load)
         return await chat.complete(model, request, exchange, load)
 
-    def _exchange(self, fields: Fields, call: Call, *, streamed: bool) -> chat.Exchange:
+    def exchange(self, fields: Fields, call: Call, *, streamed: bool) -> chat.Exchange:
         """What a generation needs of its message, with the journal of an earlier worker if it has one."""
         resume, replay = fields.get("resume"), fields.get("replay") is True
         journal = Journal(call.post, streamed=streamed, resume=resume, replay=replay)

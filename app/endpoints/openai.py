@@ -2,21 +2,25 @@
 
 from typing import Any
 
-from app.answers import embeddings
+from app.answers import embeddings, transcription
 from app.client import Call, Fields
-from app.endpoints.handlers import Handlers, answers
+from app.endpoints.handlers import DONE, Handlers, answers
+from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import responses_request
 from app.openai.tokenize import tokenize_request, tokenized
+from app.openai.transcriptions import TRANSCRIBE, TRANSLATE, Transcription, sound_request
+from py_engine.errors import WispError
 
 
 class OpenAIHandlers(Handlers):
-    """Chats, completions, responses, embeddings, rankings, tokens."""
+    """Chats, completions, responses, transcriptions, embeddings, rankings, tokens."""
 
     @answers("v1/chat/completions")
     async def chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        return await self.answered(chat_request(fields.get("request")), fields, call)
+        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
+        return await self.answered(chat_request(body), fields, call)
 
     @answers("v1/completions")
     async def complete(self, fields: Fields, call: Call) -> Any:
@@ -26,7 +30,37 @@ class OpenAIHandlers(Handlers):
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
         """Make a response."""
-        return await self.converted(responses_request(fields.get("request")), fields, call)
+        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
+        return await self.converted(responses_request(body), fields, call)
+
+    @answers("v1/audio/transcriptions")
+    async def transcribe(self, fields: Fields, call: Call) -> Any:
+        """Write down what is said in a clip."""
+        return await self._heard(fields, call, TRANSCRIBE)
+
+    @answers("v1/audio/translations")
+    async def translate(self, fields: Fields, call: Call) -> Any:
+        """Write down in English what is said in a clip."""
+        return await self._heard(fields, call, TRANSLATE)
+
+    async def _heard(self, fields: Fields, call: Call, task: str) -> Any:
+        request = sound_request(fields.get("request"), task)
+        if fields.get("file") is None:
+            raise WispError("file is missing: send the clip as the form's field file.", "invalid_type", param="file")
+        exchange = self.exchange(fields, call, streamed=request.stream)
+        journal = exchange.journal
+        try:
+            data = await self.platform.read_media(fields["file"])
+            async with self.shared(fields.get("request"), call) as model:
+                transcription.check_language(model, request)
+                sound = await transcription.sound_of(model, data)
+                emit, headed = journal.chunk if request.stream else None, transcription.tells_language(model)
+                answer = Transcription(request, sound.seconds, emit, headed)
+                exchange.emit = answer.chunk
+                await self.generated(model, transcription.chat_of(model, request, data), exchange)
+        except WispError as error:
+            raise transcription.of_a_file(error) from None
+        return DONE if request.stream else answer.body
 
     @answers("v1/embeddings")
     async def embed(self, fields: Fields, call: Call) -> dict[str, Any]:

@@ -13,7 +13,7 @@
  */
 
 const PART = /-(\d{5})-of-(\d{5})$/;
-const QUANTIZATION = /(?:^|[-_.])((?:I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|MXFP4(?:_MOE)?|BF16|F16|F32))(?=[-_.]|$)/gi;
+const QUANTIZATION = /(?:^|[-_.])((?:I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|(?:MX|NV)FP4(?:_MOE)?|BF16|F16|F32))(?=[-_.]|$)/gi;
 const OTHER = /mmproj|imatrix/i; // GGUF files that are no language models
 const PROJECTOR = /mmproj[^/]*\.gguf$/i;
 const PREFERRED = ["F16", "Q8_0", "BF16", "F32"]; // types of projectors: small and exact first

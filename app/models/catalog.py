@@ -60,6 +60,15 @@ class Catalog:
             raise WispError("lora must be a list of adapters: [{ model, scale }].", "invalid_type", param="lora")
         return tuple(_address(part, "lora") for part in adapters)
 
+    def draft(self, draft: Any) -> tuple[Any, ...]:
+        """The parts of the draft model that a load asks for: a catalog id, or addresses and files."""
+        if draft is None:
+            return ()
+        if isinstance(draft, str) and draft in self._entries:
+            return (self._entries[draft]["url"],)
+        parts = tuple(draft) if isinstance(draft, list | tuple) else (draft,)
+        return tuple(_address(part, "draft") for part in parts)
+
     def _default(self) -> str:
         chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))
         if chosen is None:

@@ -13,14 +13,15 @@ from typing import Any
 from app.models.adapters import Adapters, adapter_options
 from app.models.catalog import Choice
 from app.models.loaded import Loaded
-from app.models.projector import LoadedProjector, media_options
+from app.models.projector import LoadedProjector, media_options, prompt_rows
 from app.models.request_queue import Job, aborted
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.records import plan_records
-from py_engine.options import PARALLEL, LoadOptions
+from py_engine.options import PARALLEL, DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from py_engine.plan.cache import KINDS
+from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
@@ -37,19 +38,21 @@ class Options:
     engine: LoadOptions = field(default_factory=LoadOptions)
     projector: tuple[Any, ...] = ()  # its parts; none: the model reads text only
     adapters: tuple[Any, ...] = ()  # the file of each LoRA adapter and control vector
+    draft: tuple[Any, ...] = ()  # the parts of the draft model
     vocab_only: bool = False
+    prompt_embeddings: bool = False  # prompts may have embeddings in place of tokens
     sha256: tuple[str, ...] = ()  # expected of each file, in hex; none: nothing is expected by the caller
     fields: dict[str, Any] = field(default_factory=dict, compare=False)  # of the request
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Addresses and files of the model, its adapters and its projector."""
-        return (*self.with_adapters, *self.projector)
+        """Addresses and files of the model, its adapters, its draft model and its projector."""
+        return (*self.of_engine, *self.projector)
 
     @property
-    def with_adapters(self) -> tuple[Any, ...]:
-        """Addresses and files that are loaded as one model."""
-        return (*self.choice.parts, *self.adapters)
+    def of_engine(self) -> tuple[Any, ...]:
+        """Addresses and files that one engine loads: the model's, its adapters' and its draft model's."""
+        return (*self.choice.parts, *self.adapters, *self.draft)
 
     @property
     def request(self) -> dict[str, Any]:
@@ -62,8 +65,8 @@ class Options:
     def key(self) -> tuple[Any, ...]:
         """Equal for two requests that load the same model with the same options."""
         parts = (*map(_identity, self.choice.parts), "", *map(_identity, self.projector), "")
-        parts += tuple(map(_identity, self.adapters))
-        return (self.choice.id, *parts, self.vocab_only, self.sha256, repr(self.engine))
+        parts += (*map(_identity, self.adapters), "", *map(_identity, self.draft))
+        return (self.choice.id, *parts, self.vocab_only, self.prompt_embeddings, self.sha256, repr(self.engine))
 
 
 def _identity(part: Any) -> Any:
@@ -76,14 +79,21 @@ def _identity(part: Any) -> Any:
 
 _FIELDS = (
     "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "tune",
-    "variant", "vocabOnly", "sha256", "projector", "adapters", "lora",
+    "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft", "draftTokens",
 )  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
 
 
-def options(
-    choice: Choice, fields: dict[str, Any], projector: tuple[Any, ...] = (), adapters: tuple[Any, ...] = ()
-) -> Options:
+@dataclass(frozen=True)
+class Beside:
+    """The files of what a load request loads beside a model (the fields of Options)."""
+
+    projector: tuple[Any, ...] = ()
+    adapters: tuple[Any, ...] = ()
+    draft: tuple[Any, ...] = ()
+
+
+def options(choice: Choice, fields: dict[str, Any], beside: Beside = Beside()) -> Options:
     """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
@@ -96,6 +106,7 @@ def options(
         if not isinstance(value, bool | int):
             raise WispError(f"variant.{key} must be a number, true or false.", "invalid_type", param="variant")
     speculation = _switch(fields, "speculation")
+    draft_tokens = _integer(fields, "draftTokens", MAX_DRAFT) or MAX_DRAFT
     engine = LoadOptions(
         context_length=_integer(fields, "contextLength"),
         clamp_context=_switch(fields, "clampContext") is True,
@@ -107,10 +118,12 @@ def options(
         tune=_switch(fields, "tune"),
         prove=_switch(fields, "prove"),
         variant=variant or {},
-        adapters=adapter_options(fields.get("lora"), len(adapters)),
+        adapters=adapter_options(fields.get("lora"), len(beside.adapters)),
+        draft=DraftOptions(len(beside.draft), draft_tokens) if beside.draft else None,
     )
     hashes = _hashes(fields.get("sha256"), len(choice.parts))
-    return Options(choice, engine, projector, adapters, bool(_switch(fields, "vocabOnly")), hashes, fields)
+    vocab_only, rows = (bool(_switch(fields, name)) for name in ("vocabOnly", "promptEmbeddings"))
+    return Options(choice, engine, beside.projector, beside.adapters, beside.draft, vocab_only, rows, hashes, fields)
 
 
 def _hashes(value: Any, files: int) -> tuple[str, ...]:
@@ -174,29 +187,30 @@ async def load(
 
     async def reload(changed: LoadOptions) -> Any:
         """Load the engine again; the files come from the cache, if they are there."""
-        async with _opened(options.with_adapters, options.sha256, open_source) as (sources, headers):
+        async with _opened(options.of_engine, options.sha256, open_source) as (sources, headers):
             return await load_engine(sources, headers, changed, lambda *_: None)
 
     try:
-        async with _opened(options.with_adapters, options.sha256, open_source, on_progress) as (sources, headers):
+        async with _opened(options.of_engine, options.sha256, open_source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
-            check_files(headers, len(options.choice.parts))
+            check_files(headers[: len(headers) - len(options.draft)], len(options.choice.parts))
             model = vocabulary(options.choice.id, headers[0], timings)
             model.source_stats = lambda: _sum([source.stats for source in sources])
             if not options.vocab_only:
                 async with _opened(options.projector, (), open_source, on_progress) as projector:
-                    media = media_options(model, projector[1]) if options.projector else None
-                    engine = replace(options.engine, media=media)
+                    media = prompt_rows(model) if options.prompt_embeddings else None
+                    media = media_options(model, projector[1]) if options.projector else media
+                    engine, alone = replace(options.engine, media=media), replace(options.engine, draft=None)
                     if estimate_engine is not None and make_capacity is not None:
                         needed = [(await estimate_engine(sources, headers, engine))["total"]]
-                        if media:
-                            needed.append((await estimate_engine(*projector, options.engine))["total"])
+                        if options.projector:
+                            needed.append((await estimate_engine(*projector, alone))["total"])
                         await make_capacity(sum(needed))
                     model.engine = await load_engine(sources, headers, engine, on_progress)
                     model.engine.reload_after_loss(engine, reload, model.notify)
                     model.adapters = Adapters(options.adapters, model.engine)
-                    if media:
-                        model.projector = await load_projector(model, *projector, options.engine, on_progress)
+                    if options.projector:
+                        model.projector = await load_projector(model, *projector, alone, on_progress)
             model.notices += [notice for source in sources for notice in source.notices]
             timings["load_ms"] = _since(started)
     except BaseException as error:
@@ -218,8 +232,8 @@ async def estimate(
     estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     """Memory that loading would take. Reads the files' headers only."""
-    async with _opened(options.with_adapters, options.sha256, open_source) as (sources, headers):
-        check_files(headers, len(options.choice.parts))
+    async with _opened(options.of_engine, options.sha256, open_source) as (sources, headers):
+        check_files(headers[: len(headers) - len(options.draft)], len(options.choice.parts))
         return {
             "model": options.choice.id,
             "download": sum(source.size for source in sources),
@@ -235,7 +249,7 @@ async def inspect(
 ) -> dict[str, Any]:
     """Whether and how well the model would run here. Reads the files' headers only."""
     async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
-        found = await inspect_engine(sources, headers, options.engine, *capacity)
+        found = await inspect_engine(sources, headers, replace(options.engine, draft=None), *capacity)
         travelled = sum(int(source.stats["downloaded_bytes"]) for source in sources)
         download = sum(source.size for source in sources)
         return {"model": options.choice.id, "download": download, "travelled": travelled, **found}

@@ -142,10 +142,14 @@ class LoadedProjector:
 def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:
     """How a text model is loaded that is to read what a projector makes. WispError if they do not fit."""
     projector = Projector.from_gguf(headers[0])
-    projector.check_fits(
-        int(model.header.arch("embedding_length")) * (1 + int(model.header.arch("n_deepstack_layers", 0)))
-    )
+    projector.check_fits(prompt_rows(model).width)
     return MediaOptions(projector.n_embd_inp, projector.most_tokens)
+
+
+def prompt_rows(model: Loaded) -> MediaOptions:
+    """How a text model is loaded whose prompts may have rows of a caller in place of tokens."""
+    n_embd, deep = int(model.header.arch("embedding_length")), int(model.header.arch("n_deepstack_layers", 0))
+    return MediaOptions(n_embd * (1 + deep), 1)
 
 
 def chunker_of(model: Loaded, projector: Projector) -> Chunker:

@@ -40,6 +40,9 @@ class Source(Protocol):
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a file of the browser. WispError invalid_type for anything else."""
 
+    async def read_pdf(self, data: bytes) -> str:
+        """The text of a PDF file. ValueError with the reason where it cannot be read."""
+
     async def cached_models(self) -> list[dict[str, Any]]:
         """py_engine.files.model_cache.cached_models."""
 

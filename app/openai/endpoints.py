@@ -4,6 +4,7 @@ endpoints.json has one row per endpoint; JavaScript imports the same file. A row
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Endpoint:
     errors: str = "openai"  # whose form errors have: "openai", "anthropic" or "ollama"
     text: bool = False  # the answer is plain text
     whole: bool = False  # it never streams
+    form: Mapping[str, str] | None = None  # multipart forms: field -> "file", "boolean" or "number"; others are texts
 
     @property
     def kind(self) -> str:

@@ -30,6 +30,8 @@ def media_part(part: dict[str, Any], path: str) -> MediaPart:
     """Check a part of one of TYPES."""
     kind = part["type"]
     given = part.get(kind)
+    if isinstance(given, MediaPart):  # of a request whose file came beside it
+        return given
     if kind == "image_url":
         given = {"url": given} if not isinstance(given, dict) else given
         url = given.get("url")

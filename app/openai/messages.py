@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.openai.fields import Json, boolean, unsupported, whole, wrong_type, wrong_value
+from app.openai.files import with_texts
 from app.openai.media import TYPES as MEDIA_TYPES
 from app.openai.media import MediaPart, from_base64, media_part
 from py_engine.errors import WispError
@@ -20,14 +21,14 @@ class PromptWithMedia:
 
 
 def messages(value: Json) -> list[dict[str, Json]]:
-    """Check and return the messages; there must be at least one."""
+    """Check and return the messages, texts in place of files; there must be at least one."""
     if not isinstance(value, list):
         raise wrong_type("messages", "a list of messages", value)
     if not value:
         raise WispError("messages is empty: give at least one message.", "empty_messages", param="messages")
     for i, message in enumerate(value):
         _check_message(message, f"messages[{i}]")
-    return value
+    return [with_texts(message, f"messages[{i}]") for i, message in enumerate(value)]
 
 
 def split_final(conversation: list[dict[str, Json]]) -> tuple[list[dict[str, Json]], str]:
@@ -85,15 +86,17 @@ def _check_part(part: Json, path: str, role: str) -> None:
     if not isinstance(part, dict):
         raise wrong_type(path, "an object", part)
     kind = part.get("type")
-    if kind in MEDIA_TYPES:
+    if kind in (*MEDIA_TYPES, "file"):
         if role not in ("user", "tool"):
             raise wrong_value(f"{path} is of type {kind!r}, which a message of the role {role} cannot have.", path)
-        media_part(part, path)
+        if kind != "file":  # with_texts() checks those
+            media_part(part, path)
         return
-    if kind in ("file", "refusal"):
+    if kind == "refusal":
         raise unsupported(f"{path} is of type {kind!r}; this engine reads text, images and sound.", path)
     if kind != "text":
-        raise wrong_value(f"{path}.type is {kind!r}; it must be 'text', 'image_url' or 'input_audio'.", f"{path}.type")
+        known = "'text', 'image_url', 'input_audio' or 'file'"
+        raise wrong_value(f"{path}.type is {kind!r}; it must be {known}.", f"{path}.type")
     if not isinstance(part.get("text"), str):
         raise wrong_type(f"{path}.text", "a string", part.get("text"))
     boolean(part, "untrusted", param=f"{path}.untrusted")

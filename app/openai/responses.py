@@ -5,6 +5,7 @@ from functools import partial
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
 from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
+from app.openai.files import input_file
 from app.openai.requests import ChatRequest, chat_request
 from app.openai.sampling import PARAMETERS
 from py_engine.errors import WispError
@@ -128,11 +129,14 @@ def _content(content: Json, path: str) -> Json:
             parts.append({"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail")}})
         elif kind == "input_audio":
             parts.append({"type": "input_audio", "input_audio": part.get("input_audio")})
+        elif kind == "input_file":
+            parts.append(input_file(part))
         elif kind in ("input_text", "output_text", "text"):
             parts.append({"type": "text", "text": part.get("text")})
         else:
             raise unsupported(
-                f"{path}.content[{j}] is of type {kind!r}; this engine reads text, images by address and sound.",
+                f"{path}.content[{j}] is of type {kind!r}; this engine reads text, image addresses, sound, text files "
+                "and PDF files.",
                 f"{path}.content[{j}]",
             )
     return parts

@@ -1,6 +1,7 @@
 /** The embedding model that the user chose for documents. It is loaded at its first use, beside the chat model. */
 
 import { t } from "../language/phrase.js";
+import { bytesOf } from "../sdk/base64.js";
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
@@ -112,5 +113,5 @@ function storedChoice() {
 
 /** @param {string} base64 of little-endian float32 */
 function numbers(base64) {
-  return new Float32Array(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer);
+  return new Float32Array(bytesOf(base64).buffer);
 }

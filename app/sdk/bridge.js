@@ -1,3 +1,4 @@
+import { bytesOf } from "./base64.js";
 import { Reply } from "./reply.js";
 
 /**
@@ -70,8 +71,11 @@ export class Bridge {
     }
     if (kind !== "request") return;
     const decoder = new TextDecoder();
-    const { method, path, body } = rest;
-    const asked = { method, url: new URL(path, location.origin).href, body };
+    const { method, path, body, base64, type } = rest;
+    /** @type {[string, string][]} */
+    const headers = type ? [["content-type", type]] : [];
+    const sent = base64 ? bytesOf(base64) : body;
+    const asked = { method, url: new URL(path, location.origin).href, headers, body: sent };
     const reply = new Reply(this.#engine, asked, (part) => {
       if (part.kind === "piece") return send({ id, kind: "piece", text: decoder.decode(part.piece, { stream: true }) });
       if (part.kind === "end") this.#replies.delete(id);

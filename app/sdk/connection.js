@@ -81,6 +81,8 @@ export class Connection {
   /** @type {(reason: string) => void} called when a worker had ended and the next one is ready */
   onRestart = () => {};
   onDownloads = () => {}; // called when the engine needs this page's download workers
+  /** @type {(message: { bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }) => void} called when this page is to read a PDF file */
+  onPdf = () => {};
   onCompute = () => {}; // called when the engine needs a compute worker of this page
 
   /** @param {() => Promise<Link>} open connects to a worker @param {Options} [options] */
@@ -269,6 +271,7 @@ export class Connection {
     const { kind } = message;
     if (kind === "downloads") return this.onDownloads();
     if (kind === "decodeSound") return void decodeSound(message);
+    if (kind === "readPdf") return this.onPdf(message);
     if (kind === "compute") return this.onCompute();
     if (kind === "modelUpdate") return this.onUpdate.forEach((listener) => listener(message));
     if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads));

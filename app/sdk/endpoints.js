@@ -1,4 +1,5 @@
 import { absolute } from "./address.js";
+import { withoutFiles } from "./form.js";
 import ENDPOINTS from "../openai/endpoints.json";
 
 /**
@@ -17,6 +18,7 @@ import ENDPOINTS from "../openai/endpoints.json";
  * @property {"anthropic" | "ollama"} [errors] whose form errors have; default: OpenAI's
  * @property {boolean} [text] the answer is plain text
  * @property {boolean} [whole] it never streams
+ * @property {Record<string, "file" | "boolean" | "number">} [form] requests are multipart forms: fields that are no texts
  */
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
@@ -36,6 +38,9 @@ export function endpointAt(path, whole = false, method = "POST") {
 export function isStreamed(endpoint, body) {
   return !endpoint?.whole && (body?.stream ?? endpoint?.streams ?? false);
 }
+
+/** Whether an answer that is not streamed is plain text. @param {Endpoint | undefined} endpoint @param {any} body */
+export const isText = (endpoint, body) => Boolean(endpoint?.form) && body?.response_format === "text";
 
 /** The media type of a streamed answer. @param {Endpoint | undefined} endpoint */
 export const streamType = (endpoint) => (endpoint?.stream === "lines" ? "application/x-ndjson" : "text/event-stream");
@@ -70,15 +75,15 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
  * or as `signal` in the request.
  * @param {Connection} connection @param {Endpoint} endpoint
  */
-function caller(connection, { sdk, method, whole }) {
+function caller(connection, { sdk, method, whole, form }) {
   const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
   if (method === "GET") return () => connection.call(kind);
   return (/** @type {Json} */ body, /** @type {CallOptions} */ options = {}) => {
     const { signal, ...fields } = body;
-    const request = Array.isArray(body) ? body : fields;
+    const { request, files } = form ? withoutFiles(fields, form) : { request: Array.isArray(body) ? body : fields };
     const settings = { ...options, signal: options.signal ?? signal };
-    if (body.stream && !whole) return connection.stream(kind, { request }, settings);
-    return connection.call(kind, { request }, settings);
+    if (body.stream && !whole) return connection.stream(kind, { ...files, request }, settings);
+    return connection.call(kind, { ...files, request }, settings);
   };
 }
 

@@ -1,5 +1,6 @@
-import { endpointAt, isStreamed, methodOf, streamType } from "./endpoints.js";
+import { endpointAt, isStreamed, isText, methodOf, streamType } from "./endpoints.js";
 import { WispError } from "./error.js";
+import { bodyOf } from "./form.js";
 import { decoded } from "./percent.js";
 
 /**
@@ -7,6 +8,10 @@ import { decoded } from "./percent.js";
  * @typedef {import("./endpoints.js").Endpoint} Endpoint
  * @typedef {Record<string, any>} Json
  */
+
+/** Media types of plain texts. */
+export const TEXT = "text/plain; charset=utf-8";
+const METRICS = "text/plain; version=0.0.4; charset=utf-8"; // of Prometheus
 
 /** HTTP status of an error by its type; STATUS_OF_CODE comes first. */
 const STATUS = {
@@ -63,14 +68,13 @@ async function route(engine, request, { path, one, endpoint }) {
   if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`, endpoint);
   if (!endpoint) return model(engine, decoded(/** @type {string} */ (one)));
   const call = methodOf(engine, endpoint);
-  if (allowed === "GET") return endpoint.text ? text(await call()) : json(await call());
-  const body = await request.json().catch(() => {
-    throw new WispError({ message: "The body is not JSON.", type: "invalid_request_error", code: "invalid_type" });
-  });
+  if (allowed === "GET") return endpoint.text ? text(await call(), METRICS) : json(await call());
+  const body = await bodyOf(request, endpoint);
   const streamed = isStreamed(endpoint, body);
   const asked = endpoint.streams && streamed ? { ...body, stream: true } : body;
   const answer = await call(asked, { signal });
-  return streamed ? events(answer, endpoint) : json(answer);
+  if (streamed) return events(answer, endpoint);
+  return isText(endpoint, body) ? text(answer, TEXT) : json(answer);
 }
 
 /** OpenAI's object of one model. @param {Engine} engine @param {string} id */
@@ -85,9 +89,9 @@ function json(value, status = 200) {
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json" } });
 }
 
-/** @param {string} value */
-function text(value) {
-  return new Response(value, { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } });
+/** @param {string} value @param {string} type */
+function text(value, type) {
+  return new Response(value, { headers: { "content-type": type } });
 }
 
 /** @param {number} status @param {string} message @param {Endpoint} [endpoint] */

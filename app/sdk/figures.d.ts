@@ -53,6 +53,9 @@ export interface Stats {
     /** decode steps that verified a draft, and the tokens that they gave */
     draft_steps: number;
     draft_tokens: number;
+    /** tokens that the draft model drafted, and how many of them were accepted */
+    model_drafted: number;
+    model_accepted: number;
   };
   /** of the prompt cache in the browser's storage; null: it is off */
   prefixes?: { read_tokens: number; written_tokens: number } | null;

@@ -3,9 +3,20 @@
 export type Availability = "unavailable" | "downloadable" | "downloading" | "available";
 export type LanguageModelPrompt = string | LanguageModelMessage[];
 
+/** A picture: as it is at the time of the call. Elements that are still loading are waited for. */
+export type LanguageModelImage = ImageBitmapSource | BufferSource;
+/** A sound: a file, its bytes, or what an audio context has decoded. */
+export type LanguageModelAudio = AudioBuffer | BufferSource | Blob;
+
+export type LanguageModelMessageContent =
+  | { type: "text"; value: string }
+  | { type: "image"; value: LanguageModelImage }
+  | { type: "audio"; value: LanguageModelAudio };
+
 export interface LanguageModelMessage {
   role: "system" | "user" | "assistant";
-  content: string | { type: "text" | "image" | "audio"; value: any }[];
+  /** pictures and sounds: not of the assistant, and only of the types in `expectedInputs` */
+  content: string | LanguageModelMessageContent[];
   /** the beginning of the answer; of the last message only */
   prefix?: boolean;
 }
@@ -22,8 +33,9 @@ export interface LanguageModelTool {
 export interface LanguageModelCreateCoreOptions {
   topK?: number;
   temperature?: number;
-  expectedInputs?: { type: string; languages?: string[] }[];
-  expectedOutputs?: { type: string; languages?: string[] }[];
+  /** types besides "text": the model needs a projector for them, else NotSupportedError */
+  expectedInputs?: { type: "text" | "image" | "audio"; languages?: string[] }[];
+  expectedOutputs?: { type: "text"; languages?: string[] }[];
   tools?: LanguageModelTool[];
 }
 

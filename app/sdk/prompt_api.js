@@ -3,21 +3,25 @@
  * none, or another model. Source: https://webmachinelearning.github.io/prompt-api/
  *
  * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone reuses what is
- * still cached. Not supported: pictures and sound, and append() computes nothing ahead.
+ * still cached. append() computes nothing ahead.
  */
-import { checkOptions, formOf, messagesOf, toolsOf } from "./prompt_messages.js";
+import { readMedia, withAddresses } from "./prompt_media.js";
+import { checkOptions, formOf, kindsOf, messagesOf, told, toolsOf } from "./prompt_messages.js";
+import { mayTake, present } from "./prompt_model.js";
 
 /**
  * @typedef {import("./language_model.d.ts").LanguageModelPrompt} Prompt
  * @typedef {import("./language_model.d.ts").LanguageModelCreateOptions} CreateOptions
  * @typedef {import("./language_model.d.ts").LanguageModelPromptOptions} PromptOptions
  * @typedef {import("./prompt_messages.js").Message} Message
+ * @typedef {import("./prompt_messages.js").Kind} Kind
  * @typedef {import("../wisp.js").Wisp} Wisp
  *
  * @typedef {object} State  of a session
  * @property {Wisp} engine
  * @property {string} model its name in requests
  * @property {CreateOptions} options
+ * @property {Kind[]} kinds of media that it expects
  * @property {Message[]} initial which stay when the context overflows
  * @property {Message[]} turns the others
  * @property {number} usage tokens of all messages
@@ -66,7 +70,9 @@ export function languageModel(wisp, request = {}) {
         if (error.name === "NotSupportedError") return "unavailable";
         throw error;
       }
-      if (await present(await wisp.create(), request)) return "available";
+      const engine = await wisp.create();
+      if (!(await mayTake(engine, request, kindsOf(options)))) return "unavailable";
+      if (await present(engine, request)) return "available";
       return creating ? "downloading" : "downloadable";
     }
 
@@ -75,7 +81,8 @@ export function languageModel(wisp, request = {}) {
       checkOptions(options);
       const { signal, monitor, initialPrompts = [] } = options;
       signal?.throwIfAborted();
-      const { messages } = messagesOf(initialPrompts, { initial: true });
+      const kinds = kindsOf(options);
+      const reading = readLater(messagesOf(initialPrompts, kinds, { initial: true }).messages);
       const target = new EventTarget();
       on(target, "downloadprogress");
       monitor?.(/** @type {any} */ (target));
@@ -83,16 +90,20 @@ export function languageModel(wisp, request = {}) {
       creating++;
       try {
         const engine = await withSignal(wisp.create(), signal);
+        const messages = await withSignal(reading, signal);
+        if (!(await withSignal(mayTake(engine, request, kinds), signal))) throw unsupported(kinds);
         report(0);
         const onProgress = (/** @type {import("./connection.js").Progress} */ { stage, loaded, total }) => {
           if (stage === "download" && total) report(loaded / total);
         };
         const stats = await withSignal(engine.load(request, { signal, onProgress }), signal);
         report(1);
+        if (!kinds.every((kind) => stats.media?.[kind])) throw unsupported(kinds);
         const state = {
           engine,
           model: stats.model,
           options,
+          kinds,
           initial: messages,
           turns: [],
           usage: 0,
@@ -155,9 +166,10 @@ export function languageModel(wisp, request = {}) {
     }
 
     /** Adds messages without an answer. @param {Prompt} input @param {{ signal?: AbortSignal }} [options] */
-    append(input, { signal } = {}) {
+    async append(input, { signal } = {}) {
+      const reading = readLater(messagesOf(input, this.#state.kinds).messages);
       return this.#inTurn(signal, async () => {
-        const { messages } = messagesOf(input);
+        const messages = await reading;
         this.#state.turns = [...(await this.#fitting(messages, 0)), ...messages];
         this.#state.usage = await tokensOf(this.#state, this.#messages());
       });
@@ -167,11 +179,9 @@ export function languageModel(wisp, request = {}) {
     async measureContextUsage(input, { responseConstraint, omitResponseConstraintInput = false, signal } = {}) {
       const any = this.#signal(signal);
       any.throwIfAborted();
-      const messages = told(
-        messagesOf(input).messages,
-        omitResponseConstraintInput ? "" : formOf(responseConstraint).told,
-      );
-      const tokens = withSignal(tokensOf(this.#state, [...this.#messages(), ...messages]), any);
+      const sentence = omitResponseConstraintInput ? "" : formOf(responseConstraint).told;
+      const read = await withSignal(readMedia(messagesOf(input, this.#state.kinds).messages), any);
+      const tokens = withSignal(tokensOf(this.#state, [...this.#messages(), ...told(read, sentence)]), any);
       return Math.max(0, (await tokens) - this.#state.usage);
     }
 
@@ -214,11 +224,12 @@ export function languageModel(wisp, request = {}) {
      * Answers an input, and runs the tools that the model calls. The session has the input and the answer afterwards.
      * @param {Prompt} input @param {PromptOptions} options @param {(piece: string) => void} push
      */
-    #answer(input, { responseConstraint, omitResponseConstraintInput = false, signal }, push) {
+    async #answer(input, { responseConstraint, omitResponseConstraintInput = false, signal }, push) {
+      const { messages, prefix } = messagesOf(input, this.#state.kinds);
+      const { form, told: sentence } = formOf(responseConstraint);
+      const reading = readLater(messages);
       return this.#inTurn(signal, async (any) => {
-        const { messages, prefix } = messagesOf(input);
-        const { form, told: sentence } = formOf(responseConstraint);
-        const sent = told(messages, omitResponseConstraintInput ? "" : sentence);
+        const sent = told(await reading, omitResponseConstraintInput ? "" : sentence);
         const state = this.#state;
         const turns = await this.#fitting(sent, Math.floor(state.window / ANSWER_PART));
         /** @type {Message[]} */
@@ -272,25 +283,36 @@ export function languageModel(wisp, request = {}) {
   return /** @type {any} */ (LanguageModel);
 }
 
-/** The messages with a sentence at the end of the last user's. @param {Message[]} messages @param {string} sentence */
-function told(messages, sentence) {
-  const last = sentence ? messages.findLastIndex(({ role }) => role === "user") : -1;
-  return messages.map((message, i) =>
-    i === last ? { ...message, content: `${message.content}\n${sentence}` } : message,
-  );
+/** Reads media at once, for work that waits for earlier calls. @param {Message[]} messages */
+function readLater(messages) {
+  const reading = readMedia(messages);
+  reading.catch(() => undefined); // the work may never begin
+  return reading;
+}
+
+/** @param {Kind[]} kinds */
+function unsupported(kinds) {
+  const message = `The model does not take content of all these types: ${kinds.join(", ")}. It needs a projector for them.`;
+  return new DOMException(message, "NotSupportedError");
 }
 
 /** Tokens of a session's messages. @param {Pick<State, "engine" | "model" | "options">} state @param {Message[]} messages */
 async function tokensOf({ engine, model, options }, messages) {
   if (!messages.some(({ role }) => role !== "system")) messages = [...messages, { role: "user", content: "" }];
-  return (await engine.countTokens({ model, messages, tools: toolsOf(options.tools) })).tokens;
+  const tools = toolsOf(options.tools);
+  return withAddresses(messages, async (messages) => (await engine.countTokens({ model, messages, tools })).tokens);
 }
 
 /**
  * Streams one answer; its message. @param {Wisp} engine @param {Message} request @param {AbortSignal} signal
  * @param {(piece: string) => void} push
  */
-async function streamed(engine, request, signal, push) {
+function streamed(engine, request, signal, push) {
+  return withAddresses(request.messages, (messages) => received(engine, { ...request, messages }, signal, push));
+}
+
+/** @param {Wisp} engine @param {Message} request @param {AbortSignal} signal @param {(piece: string) => void} push */
+async function received(engine, request, signal, push) {
   /** @type {Message} */
   const message = { role: "assistant", content: "" };
   const stream = await engine.chat.completions.create(
@@ -325,18 +347,6 @@ async function run(tools, { id, function: { name, arguments: given } }) {
     content = `Error: ${error?.message ?? error}`;
   }
   return { role: "tool", tool_call_id: id, content };
-}
-
-/** Whether a model is loaded or stored whole. @param {Wisp} engine @param {import("../wisp.js").LoadRequest} request */
-async function present(engine, { model }) {
-  if (model !== undefined && typeof model !== "string") return !Array.isArray(model) || typeof model[0] !== "string";
-  const { data } = await engine.models.list();
-  const entry = data.find((/** @type {any} */ one) =>
-    model === undefined ? one.default : one.id === model || one.url === model,
-  );
-  if (entry?.loaded) return true;
-  const address = entry?.url ?? (model && new URL(model, location.href).href);
-  return (await engine.models.cached()).some(({ url, complete }) => url === address && complete);
 }
 
 /** A reporter of the part that has arrived, from 0 to 1; equal ones are sent once. @param {EventTarget} target */

@@ -1,21 +1,26 @@
 /** Checks what callers of the Prompt API pass (prompt_api.js), and turns it into OpenAI's messages and forms. */
+import { checkMedium } from "./prompt_media.js";
 
 /**
  * @typedef {import("./language_model.d.ts").LanguageModelPrompt} Prompt
  * @typedef {import("./language_model.d.ts").LanguageModelTool} Tool
- * @typedef {Record<string, any>} Message  of OpenAI's API
+ * @typedef {Record<string, any>} Message  of OpenAI's API; pictures and sounds are parts of prompt_media.js
+ * @typedef {"image" | "audio"} Kind
  */
 const ROLES = ["system", "user", "assistant"];
+const KINDS = /** @type {const} */ (["image", "audio"]);
+const TYPES = ["text", ...KINDS, "tool-call", "tool-response"];
 
 /** @param {string} message @param {string} name */
 const failed = (message, name) => new DOMException(message, name);
 
 /**
- * The messages of an input.
- * @param {Prompt} input @param {{ initial?: boolean }} [place] `initial`: of initialPrompts, which may begin with a system prompt
+ * The messages of an input. Their pictures and sounds are still the caller's (prompt_media.js reads them).
+ * @param {Prompt} input @param {Kind[]} kinds of media that the session expects
+ * @param {{ initial?: boolean }} [place] `initial`: of initialPrompts, which may begin with a system prompt
  * @returns {{ messages: Message[], prefix: string | null }} `prefix`: of the answer; it is the last message's content, too
  */
-export function messagesOf(input, { initial = false } = {}) {
+export function messagesOf(input, kinds, { initial = false } = {}) {
   /** @type {import("./language_model.d.ts").LanguageModelMessage[]} */
   const given = typeof input === "string" ? [{ role: "user", content: input }] : input;
   if (!Array.isArray(given)) throw new TypeError("The input must be a string or a sequence of messages.");
@@ -27,24 +32,69 @@ export function messagesOf(input, { initial = false } = {}) {
     const ends = !initial && i === given.length - 1;
     if (message.prefix && !(ends && message.role === "assistant"))
       throw failed("Only the last message, an assistant's, may be a prefix.", "SyntaxError");
-    return { role: message.role, content: textOf(message.content) };
+    return { role: message.role, content: contentOf(message, kinds) };
   });
   return { messages, prefix: given.at(-1)?.prefix ? /** @type {Message} */ (messages.at(-1)).content : null };
 }
 
-/** @param {unknown} content @returns {string} */
-function textOf(content) {
+/**
+ * The content of a message: a text, or its parts if it has media. Texts that follow each other are one.
+ * @param {import("./language_model.d.ts").LanguageModelMessage} message @param {Kind[]} kinds
+ * @returns {string | Message[]}
+ */
+function contentOf({ role, content }, kinds) {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) throw new TypeError("The content must be a string or a sequence of parts.");
-  return content
-    .map(({ type, value }) => {
-      if (type === "image" || type === "audio")
-        throw failed(`Content of type ${type} is not supported.`, "NotSupportedError");
-      if (type !== "text") throw new TypeError(`There is no content of type ${type}.`);
-      if (typeof value !== "string") throw new TypeError("The value of a text must be a string.");
-      return value;
-    })
-    .join("");
+  /** @type {Message[]} */
+  const parts = [];
+  for (const part of content) {
+    check(part, role, kinds);
+    const last = parts.at(-1);
+    if (part.type !== "text") parts.push(part);
+    else if (last?.type === "text") last.text += part.value;
+    else parts.push({ type: "text", text: part.value });
+  }
+  return parts.some(({ type }) => type !== "text") ? parts : (parts[0]?.text ?? "");
+}
+
+/** Throws for a part that a session cannot take. @param {any} part @param {string} role @param {Kind[]} kinds */
+function check(part, role, kinds) {
+  const { type, value } = part ?? {};
+  if (!TYPES.includes(type)) throw new TypeError(`There is no content of type ${type}.`);
+  if (type === "text") {
+    if (typeof value !== "string") throw new TypeError("The value of a text must be a string.");
+    return;
+  }
+  if (role === "assistant") throw failed("Messages of the assistant may have text only.", "NotSupportedError");
+  if (!kinds.includes(type)) {
+    const why = isKind(type) ? `Name {type: "${type}"} in expectedInputs of create().` : "It is not supported.";
+    throw failed(`This session takes no content of type ${type}. ${why}`, "NotSupportedError");
+  }
+  checkMedium(type, value);
+}
+
+/** @param {string} type @returns {type is Kind} */
+const isKind = (type) => KINDS.includes(/** @type {Kind} */ (type));
+
+/**
+ * The kinds of media that a session expects.
+ * @param {import("./language_model.d.ts").LanguageModelCreateCoreOptions} options @returns {Kind[]}
+ */
+export function kindsOf({ expectedInputs = [] }) {
+  return KINDS.filter((kind) => expectedInputs.some(({ type }) => type === kind));
+}
+
+/** Messages with a sentence at the end of the last user's. @param {Message[]} messages @param {string} sentence */
+export function told(messages, sentence) {
+  const last = sentence ? messages.findLastIndex(({ role }) => role === "user") : -1;
+  return messages.map((message, i) =>
+    i === last ? { ...message, content: withLine(message.content, sentence) } : message,
+  );
+}
+
+/** @param {string | Message[]} content @param {string} line */
+function withLine(content, line) {
+  return typeof content === "string" ? `${content}\n${line}` : [...content, { type: "text", text: `\n${line}` }];
 }
 
 /**
@@ -87,10 +137,12 @@ export function toolsOf(tools) {
  * @param {import("./language_model.d.ts").LanguageModelCreateCoreOptions} options
  */
 export function checkOptions({ expectedInputs = [], expectedOutputs = [], temperature, topK, tools }) {
-  for (const { type } of [...expectedInputs, ...expectedOutputs]) {
-    if (!["text", "image", "audio"].includes(type)) throw new TypeError(`There is no type ${type}.`);
-    if (type !== "text") throw failed(`Content of type ${type} is not supported.`, "NotSupportedError");
-  }
+  for (const { type } of [...expectedInputs, ...expectedOutputs])
+    if (!TYPES.includes(type)) throw new TypeError(`There is no type ${type}.`);
+  const unsupported =
+    expectedInputs.find(({ type }) => type !== "text" && !isKind(type)) ??
+    expectedOutputs.find(({ type }) => type !== "text");
+  if (unsupported) throw failed(`Content of type ${unsupported.type} is not supported.`, "NotSupportedError");
   if (temperature !== undefined && !(temperature >= 0)) throw new RangeError("temperature must be at least 0.");
   if (topK !== undefined && !(topK >= 1)) throw new RangeError("topK must be at least 1.");
   toolsOf(tools);

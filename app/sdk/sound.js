@@ -13,11 +13,11 @@ export async function samplesOf(bytes) {
   return samples;
 }
 
-/** @param {{ bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }} message gets {samples} or {error} */
+/** @param {{ bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }} message gets {result} or {error} */
 export async function decodeSound({ bytes, answer }) {
   try {
     const samples = await samplesOf(bytes);
-    answer.postMessage({ samples }, [samples.buffer]);
+    answer.postMessage({ result: samples }, [samples.buffer]);
   } catch (/** @type {any} */ error) {
     answer.postMessage({ error: String(error?.message ?? error) });
   }

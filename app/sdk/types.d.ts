@@ -185,6 +185,29 @@ export interface TokenizeRequest {
   with_pieces?: boolean | null;
 }
 
+/** A request to write down what is said in a clip. */
+export interface TranslationRequest {
+  model?: string;
+  /** the clip: WAV, MP3, Ogg, Opus, FLAC, AAC or WebM */
+  file: Blob | ArrayBuffer | ArrayBufferView;
+  /** the instruction, in place of the usual one */
+  prompt?: string | null;
+  /** "text" resolves to a string; default: "json" */
+  response_format?: "json" | "text" | "verbose_json" | null;
+  /** default: 0 */
+  temperature?: number | null;
+  max_tokens?: number | null;
+  seed?: number | null;
+  /** events `transcript.text.delta` and `transcript.text.done` */
+  stream?: boolean | null;
+  signal?: AbortSignal | null;
+}
+
+export interface TranscriptionRequest extends TranslationRequest {
+  /** of the clip, such as "en"; verbose_json needs it for models that do not tell it */
+  language?: string | null;
+}
+
 /** A function that an agent's model may call. */
 export interface AgentTool {
   type?: "function";
@@ -351,6 +374,11 @@ export interface Api {
   completions: { create: Create<CompletionRequest> };
   responses: { create: Create<ResponsesRequest> };
   embeddings: { create: Create<Record<string, any>> };
+  /** For models that hear. A translation is into English. */
+  audio: {
+    transcriptions: { create: Create<TranscriptionRequest> };
+    translations: { create: Create<TranslationRequest> };
+  };
   /** Ranks documents by their relevance to a query: {query, documents, top_n}. */
   rerank: Create<Record<string, any>>;
   /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */

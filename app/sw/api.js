@@ -8,9 +8,10 @@
  */
 /// <reference lib="webworker" />
 import { Connection } from "../sdk/connection.js";
-import { endpointAt, Endpoints, isStreamed, streamType } from "../sdk/endpoints.js";
+import { endpointAt, Endpoints, isStreamed, isText, streamType } from "../sdk/endpoints.js";
 import { WispError } from "../sdk/error.js";
-import { engineFetch, errorBody, streamPiece } from "../sdk/fetch.js";
+import { engineFetch, errorBody, streamPiece, TEXT } from "../sdk/fetch.js";
+import { bodyOf } from "../sdk/form.js";
 import { holdLock } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
@@ -22,6 +23,7 @@ const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
 const CHECK_MS = 8_000; // between two checks that the page whose engine starts is still open
 
 /** @typedef {import("../sdk/endpoints.js").Endpoint} Endpoint */
+/** @typedef {{ streamed: Endpoint | undefined, type: string }} Form of an answer: the endpoint of a streamed one; its type */
 /** @typedef {{ client: Client, port: MessagePort, lock: Promise<string | null>, loaded: boolean }} Host a page; its engine's lock */
 
 /** @param {Request} request whether the API answers this request */
@@ -47,14 +49,13 @@ export async function answerApi({ request, clientId }) {
   const connection = connect(host, () => findHost(clientId));
   const { method, url, headers } = request;
   const asked = new Request(url, { method, headers, body: body.byteLength ? body : null });
+  const expected = await form(endpoint, asked.clone());
   const controller = new AbortController();
   request.signal.addEventListener("abort", () => (controller.abort(), connection.close(WispError.aborted())));
   const answer = engineFetch(new Endpoints(connection), asked, { signal: controller.signal }).catch((error) =>
     failure({ message: `${error}`, type: "server_error", param: null, code: "internal_error" }, endpoint),
   );
-  return begin(answer, streams(endpoint, body) ? endpoint : undefined, controller, () =>
-    connection.close(WispError.aborted()),
-  );
+  return begin(answer, expected, controller, () => connection.close(WispError.aborted()));
 }
 
 /**
@@ -169,13 +170,12 @@ async function openLink({ client, port, lock }, lost) {
  * A service worker learns that a client gave up only when a body is cancelled, not while its response is pending
  * (Chromium). So a response that takes longer than HEAD_MS begins before the answer is ready. A later failure cannot
  * change the status: it becomes an event, or breaks off an answer that is not streamed.
- * @param {Promise<Response>} answer @param {Endpoint | undefined} streamed the endpoint of a streamed answer @param {AbortController} controller
+ * @param {Promise<Response>} answer @param {Form} expected @param {AbortController} controller
  * @param {() => void} over called once
  * @returns {Promise<Response>}
  */
-async function begin(answer, streamed, controller, over) {
+async function begin(answer, { streamed, type }, controller, over) {
   const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, HEAD_MS))]);
-  const type = streamed ? streamType(streamed) : "application/json";
   const { status, headers } = early ?? { status: 200, headers: { "content-type": type } };
   /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   let reader;
@@ -216,15 +216,13 @@ async function begin(answer, streamed, controller, over) {
 }
 
 /**
- * Whether a request is answered with a stream.
- * @param {Endpoint | undefined} endpoint @param {ArrayBuffer} body @returns {boolean}
+ * The form of the answer to a request.
+ * @param {Endpoint | undefined} endpoint @param {Request} request @returns {Promise<Form>}
  */
-function streams(endpoint, body) {
-  try {
-    return isStreamed(endpoint, JSON.parse(new TextDecoder().decode(body))) === true;
-  } catch {
-    return false;
-  }
+async function form(endpoint, request) {
+  const body = endpoint && (await bodyOf(request, endpoint).catch(() => undefined));
+  if (body && isStreamed(endpoint, body) === true) return { streamed: endpoint, type: streamType(endpoint) };
+  return { streamed: undefined, type: isText(endpoint, body) ? TEXT : "application/json" };
 }
 
 /** @param {import("../sdk/error.js").ErrorBody} error @param {Endpoint | undefined} endpoint @returns {Response} */

@@ -26,8 +26,8 @@ def add_low_rank(m: Calls, op: Op) -> None:
     if gated:
         m.add(
             "activate", state=m.address(op, "state"), repeat=1, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-            gated=1, cols=rows, factors=0, x=m.address(op, "x"), x_stride=op.consts["x_stride"], y=m.address(op, "y"),
-            y_stride=op.consts["y_stride"],
+            limit=op.params.get("LIMIT", 0.0), gated=1, cols=rows, factors=0, x=m.address(op, "x"),
+            x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
         )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ def add_low_rank(c: Call) -> None:
     low_rank(c, y)
     if gates:
         cols = c.consts["rows"]
-        c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], y[: c.n, :cols], y[: c.n, cols : 2 * cols])
+        act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
+        c["y"][: c.n, :cols] = gated(act, y[: c.n, :cols], y[: c.n, cols : 2 * cols], limit)
 
 
 def low_rank_input(c: Call, x: Array) -> None:

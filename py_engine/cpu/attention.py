@@ -10,6 +10,7 @@ from py_engine.cpu.adapters import low_rank
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import capped, normed
 from py_engine.plan.cache import GROUP
+from py_engine.plan.shared import MOST_DISTANCE
 
 
 def rotate(c: Call, x: Array, pos: Array) -> Array:
@@ -172,6 +173,10 @@ def _scores(
         if c.params.get("ALIBI"):
             slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
             scores -= slopes[:, None, None] * abs(distance).astype(np.float32)
+        if c.params.get("RELATIVE"):
+            places = np.clip(-distance, -MOST_DISTANCE, MOST_DISTANCE) + MOST_DISTANCE
+            table = c["relative"][c["buckets"].reshape(-1)[places].astype(np.int64)]  # (n, positions, heads)
+            scores += table[:, :, head * group : (head + 1) * group].transpose(2, 0, 1)
         scores[:, hidden] = -np.inf
         yield head, scores, v[:, head]
 

@@ -98,6 +98,8 @@ def attention(m: Calls, op: Op) -> None:
         causal=op.params.get("CAUSAL", 1),
         soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], sinks=m.address(op, "sinks"), slopes=m.address(op, "slopes"),
+        relative=m.address(op, "relative"), relative_halves=int(op.params.get("RELATIVE") == "f16"),
+        heads=op.consts["n_head_kv"] * _group(op), buckets=m.address(op, "buckets"),
         q=m.address(op, "q"), q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         y=m.address(op, "y"), y_stride=stride_of(op, "y"),
     )  # fmt: skip

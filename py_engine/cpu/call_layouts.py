@@ -14,9 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
-
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import shared
 from py_engine.plan.pages import RECORD_WORDS, TABLES
 from py_engine.plan.panels import FORMATS, ROUNDED_GROUP_BYTES
@@ -41,11 +40,11 @@ FIELDS: dict[str, list[str]] = {
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
-        "activate": "state repeat activation gated cols factors x x_stride y y_stride",
+        "activate": "state repeat activation limit:f gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
         "scale_queries": "state per_token segments cols scale:f length y y_stride",
         "clamp": "state cols limits x x_stride first y y_stride",
-        "gate": "state activation cols x x_stride up up_stride first y y_stride",
+        "gate": "state activation cols span x x_stride up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
         "soft_cap": "state stride y scale:f cap:f",
@@ -60,6 +59,14 @@ FIELDS: dict[str, list[str]] = {
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
         "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
         " keys q q_stride queries gates g_stride dt beta eps:f y y_stride",
+        "token_shift": f"{_CACHE} cols parts first rows window writes factors windows changes changes_stride x x_stride"
+        " y0 y1 y2 y_stride",
+        "wkv7_inputs": "state cols heads is_first factors first_values first_stride x stride decay rate key value"
+        " removed",
+        "wkv_scan": f"{_CACHE} rule heads groups size bonus matrices x stride decay receptance key value removed added"
+        " y y_stride",
+        "wkv_output": "state cols heads norm bonus kind eps:f factors x x_stride rows row_stride receptance key value"
+        " gate gate_stride y y_stride",
         "gated_norm": "state cols groups norms gate_first sigmoid eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
@@ -70,7 +77,7 @@ FIELDS: dict[str, list[str]] = {
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
-        " soft_cap:f scale:f sinks slopes q q_stride k v y y_stride",
+        " soft_cap:f scale:f sinks slopes relative relative_halves heads buckets q q_stride k v y y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked size split"
         " soft_cap:f scale:f slopes q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window chunked size split sinks parts y y_stride",
@@ -83,6 +90,7 @@ FIELDS: dict[str, list[str]] = {
         "sample_draw": "state rows rows_most vocab logits stride best drawn sampling",
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
+        "draft_states": "state drafting verify",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
     }.items()
 }
@@ -97,6 +105,8 @@ EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6}
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
+WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
+GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -110,9 +120,10 @@ def pack(name: str, values: Mapping[str, int | float]) -> bytes:
 def header() -> str:
     """The text of calls.h."""
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
+    enums |= {"WKV": WKV_RULES, "GATE": GATES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
-    names = ("MAX_MATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
+    names = ("MOST_DISTANCE", "MAX_MATCH", "MAX_SMALL_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
     numbers |= {name: getattr(shared, name) for name in names}
     numbers["MAX_TAPS"] = MAX_TAPS
     numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
@@ -137,6 +148,6 @@ def _struct(name: str, fields: list[str]) -> str:
 
 
 def _format(type: Q) -> str:
-    f, (block, size) = FORMATS[type], GGML_QUANT_SIZES[type]
+    f, (block, size) = FORMATS[type], BLOCK_SIZES[type]
     numbers = [f.kind, f.scales, int(f.minimum), f.offset, f.values, f.unit_bytes(type), block, size]
     return f"[{type.name}] = {{{', '.join(map(str, numbers))}, {{{', '.join(map(str, f.table or (0,)))}}}}}"

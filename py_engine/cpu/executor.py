@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.dequantize import dequantize_rows
 from py_engine.cpu.kernels import KERNELS
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
@@ -29,7 +30,7 @@ class Cpu:
         self.buffers = {b.name: np.zeros(b.shape, DTYPES[b.dtype]) for b in plan.buffers.values()}
         for name, data in plan.constants.items():
             self.write(name, data)
-        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
+        self.write("state", first_tables(plan.all_groups, plan.n_ctx, plan.page), TABLES)
 
     @property
     def states(self) -> Array:
@@ -132,7 +133,4 @@ class Cpu:
 
 def dequantize(weight: Weight, raw: Array) -> Array:
     """Dequantize a weight's rows from the bytes of the GGUF file (uint8) to float32 (rows, cols)."""
-    from gguf.quants import dequantize as gguf_dequantize
-
-    table = gguf_dequantize(raw.reshape(weight.rows, row_bytes(weight.type, weight.cols)), weight.type)
-    return np.ascontiguousarray(table, np.float32)
+    return dequantize_rows(raw.reshape(weight.rows, row_bytes(weight.type, weight.cols)), weight.type)

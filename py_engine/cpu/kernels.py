@@ -25,8 +25,18 @@ from py_engine.cpu.attention import (
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
-from py_engine.cpu.sampling import advance, logprobs, nothing, sample, sample_best, sample_draw, sample_shape
+from py_engine.cpu.sampling import (
+    advance,
+    draft_states,
+    logprobs,
+    nothing,
+    sample,
+    sample_best,
+    sample_draw,
+    sample_shape,
+)
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
+from py_engine.cpu.wkv import token_shift, wkv7_inputs, wkv_output, wkv_scan
 from py_engine.plan.shared import FIRST_MEDIA_ID
 
 
@@ -88,7 +98,7 @@ def activate(c: Call) -> None:
     if act == "xielu":
         c["y"][:rows, :cols] = xielu(y, c.consts)
     else:
-        c["y"][:rows, :cols] = gated(act, y, up) if c.params["GATED"] else ACTIVATIONS[act](y)
+        c["y"][:rows, :cols] = gated(act, y, up, c.params.get("LIMIT", 0)) if c.params["GATED"] else ACTIVATIONS[act](y)
 
 
 def _biased(c: Call, y: Array) -> Array:
@@ -197,7 +207,8 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
         case "add":
             out[:, row0 : row0 + rows] += y
         case "gated":
-            out[:, row0 : row0 + rows // 2] = gated(c.params["ACTIVATION"], y[:, : rows // 2], y[:, rows // 2 :])
+            act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
+            out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)
         case "qkv":
             out[:, : c.consts["q_rows"]] = rope_store(c, y)
 
@@ -205,7 +216,8 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
 def gate(c: Call) -> None:
     cols, first = c.params["COLS"], c.consts["first"]
     up = c["up"][: c.n, first : first + cols]
-    c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], c["x"][: c.n, :cols], up)
+    span = c.params.get("SPAN", 1)
+    c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], np.repeat(c["x"][: c.n, : cols // span], span, axis=1), up)
 
 
 def scale_by(c: Call) -> None:
@@ -371,7 +383,8 @@ def experts(c: Call) -> None:
                 c["y"][m * used : (m + 1) * used, at] = outputs
             case "gated":
                 gate, up = np.array(outputs).reshape(used, 2, rows).swapaxes(0, 1)
-                c["y"][m * used : (m + 1) * used, :rows] = gated(c.params["ACTIVATION"], gate, up)
+                act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
+                c["y"][m * used : (m + 1) * used, :rows] = gated(act, gate, up, limit)
 
 
 def read(c: Call) -> None:
@@ -388,10 +401,10 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         embed, add_media, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows,
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
-        sample, advance, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
+        sample, advance, draft_states, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
         depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
         head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction, altup_predict,
-        altup_correct, copy_columns, sparse_gate, scale_queries,
+        altup_correct, copy_columns, sparse_gate, scale_queries, token_shift, wkv7_inputs, wkv_scan, wkv_output,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

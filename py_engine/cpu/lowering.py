@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_engine.cpu import adapter_calls, attention_calls, product_calls, recurrent_calls, row_calls, sampler_calls
+from py_engine.cpu import (
+    adapter_calls,
+    attention_calls,
+    product_calls,
+    recurrent_calls,
+    row_calls,
+    sampler_calls,
+    wkv_calls,
+)
 from py_engine.cpu.calls import Addresses, Calls
 from py_engine.plan.plan import Op, Plan
 
@@ -16,7 +24,7 @@ SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partiti
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
 LOWERED: dict[str, Callable[[Calls, Op], None]] = {
     call.__name__: call
-    for module in (row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, sampler_calls)
+    for module in (row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, wkv_calls, sampler_calls)
     for call in module.CALLS
 }
 
@@ -34,6 +42,6 @@ def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[bytes]:
         if op.kernel not in SKIPPED:
             LOWERED[op.kernel](calls, op)
         if op.kernel not in PRODUCTS:
-            for name in ("x", "y", "scaled"):
+            for name in ("x", "y", "scaled", "y0", "y1", "y2"):
                 calls.drop_prepared(calls.address(op, name))
     return calls.calls

@@ -125,6 +125,7 @@ def _scratch_bytes(plan: Plan) -> int:
         b.shape[-1] for b in plan.buffers.values() if b.pool == "activations" and len(b.shape) == 2
     ]
     matrices = (4 * (int(op.params["ROWS"]) + 1) * int(op.params["COLS"]) for op in ops if op.kernel == "ssm_scan")
+    scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
-    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices]
+    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices, *scans]
     return -(-max(sizes) // ALIGN) * ALIGN

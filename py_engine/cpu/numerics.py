@@ -52,11 +52,14 @@ def gelu_erf(x: Array) -> Array:
     return x * np.where(x < 0, tail, 1 - tail)
 
 
-def gated(act: str, gate: Array, up: Array) -> Array:
-    """activation(gate) * up."""
+def gated(act: str, gate: Array, up: Array, limit: float = 0) -> Array:
+    """activation(gate) * up. `limit`: of both, if it is not 0."""
     if act == "swiglu_oai":
         g = np.minimum(gate, np.float32(7))
         return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
+    if limit:
+        most = np.float32(limit)
+        return np.minimum(ACTIVATIONS[act](gate), most) * np.clip(up, -most, most)
     return ACTIVATIONS[act](gate) * up
 
 

@@ -44,8 +44,8 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
 def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int) -> None:
     m.add(
         "activate", state=m.address(op, "state"), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        gated=1, cols=cols, factors=0, x=rows, x_stride=2 * cols, y=m.address(op, "y") + 4 * int(op.consts["row0"]),
-        y_stride=op.consts["y_stride"],
+        limit=op.params.get("LIMIT", 0.0), gated=1, cols=cols, factors=0, x=rows, x_stride=2 * cols,
+        y=m.address(op, "y") + 4 * int(op.consts["row0"]), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 

@@ -54,8 +54,9 @@ def activate(m: Calls, op: Op) -> None:
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        gated=op.params["GATED"], cols=op.params["COLS"], factors=m.address(op, "factors"), x=m.address(op, "x"),
-        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        limit=op.params.get("LIMIT", 0.0), gated=op.params["GATED"], cols=op.params["COLS"],
+        factors=m.address(op, "factors"), x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+        y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def clamp(m: Calls, op: Op) -> None:
 def gate(m: Calls, op: Op) -> None:
     m.add(
         "gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])], cols=op.params["COLS"],
-        x=m.address(op, "x"), x_stride=op.consts["x_stride"], up=m.address(op, "up"),
+        span=op.params.get("SPAN", 1), x=m.address(op, "x"), x_stride=op.consts["x_stride"], up=m.address(op, "up"),
         up_stride=op.consts["up_stride"], first=op.consts["first"], y=m.address(op, "y"),
         y_stride=op.consts["y_stride"],
     )  # fmt: skip

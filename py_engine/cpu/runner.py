@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py_engine.plan.adapted_lists import AdaptedSequences
+from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
@@ -18,11 +19,12 @@ from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
+from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Counts, Row
+from py_engine.runners import Counts, Kind, Row
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -37,7 +39,7 @@ class Work:
     """Submitted work, which runs when its result is asked for."""
 
     run: Callable[[], list[Batch]]
-    kind: tuple[int, bool] | None = None  # (rows, drafting); (0, False): a part of a prompt; None: nothing reads it
+    kind: Kind | None = None  # (0, False, 0): a part of a prompt; None: nothing reads it
     steps: int = 1
 
 
@@ -56,8 +58,7 @@ class CpuRunner:
         self._cpu: Cpu  # from ready() to close()
         self._work: deque[Work] = deque()
         self._packed: list[tuple[PackedBatch, list[str], int]] = []  # fed, but not computed
-        # (rows, drafting) -> milliseconds of a step; (0, False): of a prompt token
-        self._times: dict[tuple[int, bool], float] = {}
+        self._times: dict[Kind, float] = {}  # milliseconds of a step; (0, False, 0): of a prompt token
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
         self._adapted = AdaptedSequences(self.plan)
@@ -105,6 +106,9 @@ class CpuRunner:
     def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
         self._run_in_order(lambda: self._cpu.set_tokens(seq, position, ids))
 
+    async def add_processor(self, processor: Processor) -> None:
+        raise needs_gpu()
+
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._adapted.set(seq, scales)
         self._run_in_order(lambda: self._cpu.write(SCALES, scales, seq * len(scales)))
@@ -119,9 +123,12 @@ class CpuRunner:
         self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
         self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+        if drafting:
+            (seq,) = sequences
+            return names_of(draft_step(self._samplings[seq], self._adapted, seq, by_model))
         masked = not self._masked.isdisjoint(sequences)
-        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
@@ -142,12 +149,12 @@ class CpuRunner:
             return [self._read(Row(seq, position + len(ids) - 1), 1)]
 
         if read:
-            self._work.append(Work(run, (0, False), len(ids)))
+            self._work.append(Work(run, (0, False, 0), len(ids)))
         else:
             self._run_in_order(run)
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
-        self._work.append(Work(lambda: self._decode(rows, steps), (len(rows), False), steps))
+        self._work.append(Work(lambda: self._decode(rows, steps), (len(rows), False, 0), steps))
 
     def _decode(self, rows: Sequence[Row], steps: int) -> list[Batch]:
         self._set_states(rows)
@@ -162,17 +169,17 @@ class CpuRunner:
         self._set_states([row])
         self._cpu.buffers["drafting"][:2] = 0, 2
 
-    def draft(self, row: Row, steps: int, end: int) -> bool:
+    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
         if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH > end:
             return False
-        self._cpu.buffers["drafting"][0] = end - 1
+        self._cpu.buffers["drafting"][0] = 0 if by_model else end - 1
 
         def run() -> list[Batch]:
             before = int(self._states()[0, 0])
-            self._run(self.step_lists([row.seq], drafting=True))
+            self._run(self.step_lists([row.seq], drafting=True, by_model=by_model))
             return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
 
-        self._work.append(Work(run, (1, True)))
+        self._work.append(Work(run, (1, True, by_model)))
         return True
 
     async def result(self) -> list[Batch]:
@@ -205,14 +212,14 @@ class CpuRunner:
         else:
             run()
 
-    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
-        return self._times.get((rows, drafting), 0.0)
+    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+        return self._times.get((rows, drafting, by_model), 0.0)
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
         return 1
 
     def prompt_token_ms(self) -> float:
-        return self._times.get((0, False), 0.0)
+        return self._times.get((0, False, 0), 0.0)
 
     def prompt_tokens_in(self, ms: float) -> int:
         return self.plan.batch
@@ -245,6 +252,9 @@ class CpuRunner:
         self._row, self._left, self._pending = Row(seq, position - 1), count, False
         self._resampled = 0
         self._held.clear()
+
+    async def finish(self) -> None:
+        self._run_unread()
 
     def mask(self, allowed: Any | None, seq: int) -> None:
         if allowed is not None:

@@ -55,6 +55,10 @@ def advance(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def draft_states(m: Calls, op: Op) -> None:
+    m.add("draft_states", state=state_of(m, op), drafting=m.address(op, "drafting"), verify=int(op.params["VERIFY"]))
+
+
 def logprobs(m: Calls, op: Op) -> None:
     partial = op.bindings["partial"]
     assert isinstance(partial, Buffer)
@@ -65,4 +69,4 @@ def logprobs(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (sample_best, sample_shape, sample_draw, sample, advance, logprobs)
+CALLS = (sample_best, sample_shape, sample_draw, sample, advance, draft_states, logprobs)

@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH
+from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH, MAX_SMALL_BATCH
 
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
@@ -235,6 +235,17 @@ def advance(c: Call) -> None:
         n += min(last - match, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
         tokens[last + 1 : last + n] = tokens[match + 1 : match + n]
     states[:n, 0], states[:n, 3], states[0, 1] = np.arange(last, last + n), c.seq, n
+
+
+def draft_states(c: Call) -> None:
+    states, drafting, seq, at = c.states, c["drafting"], c.seq, c.pos
+    if c.params["VERIFY"]:
+        first = int(drafting[2])
+        n = min(at - first + 1, MAX_SMALL_BATCH)
+    else:
+        drafting[2], n = at, min(at + 1, 2)
+        first = at + 1 - n
+    states[:n, 0], states[:n, 3], states[0, 1] = np.arange(first, first + n), seq, n
 
 
 def _find_match(tokens: Array, least: int) -> int | None:

@@ -12,14 +12,14 @@ from py_engine.cpu.numerics import ACTIVATIONS, inverse_rms
 SOFTPLUS_LINEAR = 20  # softplus(x) is x from here on
 
 
-def _runs(c: Call) -> Iterator[tuple[int, int]]:
+def runs(c: Call) -> Iterator[tuple[int, int]]:
     """(first token, end) of each run of tokens that continue one sequence's state."""
     sequences = c.sequences
     starts = [m for m in range(c.n) if not m or sequences[m] != sequences[m - 1]]
     yield from zip(starts, [*starts[1:], c.n], strict=True)
 
 
-def _half_after(c: Call, states: Array, position: int, m: int) -> Array:
+def half_after(c: Call, states: Array, position: int, m: int) -> Array:
     """The state after a position of token m's sequence, to be read or written."""
     slot = int(c.pages_of(np.zeros(1, np.int64), c.sequences[m : m + 1])[0])
     found: Array = states[slot, position % 2]
@@ -29,20 +29,20 @@ def _half_after(c: Call, states: Array, position: int, m: int) -> Array:
 def ssm_conv(c: Call) -> None:
     channels, taps, first = c.params["CHANNELS"], c.params["TAPS"], c.consts["first"]
     x, weights, y = c["x"][:, first : first + channels], c["weights"].reshape(channels, taps + 1), c["y"]
-    for begin, end in _runs(c):
+    for begin, end in runs(c):
         earlier = np.zeros((taps, channels), np.float32)  # the latest first
         for m in range(begin, end):
             if c.offsets[m] == 0:
                 earlier[:] = 0
             elif m == begin:
-                earlier[:] = _half_after(c, c["windows"], c.positions[m] - 1, m).reshape(taps, channels)
+                earlier[:] = half_after(c, c["windows"], c.positions[m] - 1, m).reshape(taps, channels)
             total = x[m] * weights[:, taps]
             for k in range(taps):
                 total = total + earlier[k] * weights[:, taps - 1 - k]
             y[m, :channels] = ACTIVATIONS["silu"](total + c["bias"][0] if c.params["BIAS"] else total)
             earlier = np.concatenate([x[m : m + 1], earlier[:-1]])
             if m + 2 >= end and not c.params["TILE"]:
-                _half_after(c, c["windows"], c.positions[m], m)[:] = earlier.reshape(-1)
+                half_after(c, c["windows"], c.positions[m], m)[:] = earlier.reshape(-1)
 
 
 def ssm_window(c: Call) -> None:
@@ -54,11 +54,11 @@ def ssm_window(c: Call) -> None:
             if k <= m:
                 inputs[k] = c["x"][m - k, first : first + channels]
             else:
-                before = _half_after(c, c["windows"], c.positions[0] - 1, 0).reshape(taps, channels)
+                before = half_after(c, c["windows"], c.positions[0] - 1, 0).reshape(taps, channels)
                 inputs[k] = before[k - m - 1]
         after[m] = inputs
     for m, inputs in after.items():
-        _half_after(c, c["windows"], c.positions[m], m)[:] = inputs.reshape(-1)
+        half_after(c, c["windows"], c.positions[m], m)[:] = inputs.reshape(-1)
 
 
 def ssm_scan(c: Call) -> None:
@@ -76,13 +76,13 @@ def ssm_scan(c: Call) -> None:
         found: Array = c[buffer][m, c.consts[name] : c.consts[name] + size * width].reshape(size, width)
         return found
 
-    for begin, end in _runs(c):
+    for begin, end in runs(c):
         s = np.zeros((heads, rows, cols), np.float32)
         for m in range(begin, end):
             if c.offsets[m] == 0:
                 s[:] = 0
             elif m == begin:
-                s[:] = _half_after(c, c["matrices"], c.positions[m] - 1, m).reshape(s.shape)
+                s[:] = half_after(c, c["matrices"], c.positions[m] - 1, m).reshape(s.shape)
             v = part(m, "x", "values", heads, rows)
             k, q = part(m, "k", "keys", groups, cols)[group], part(m, "q", "queries", groups, cols)[group]
             u = part(m, "gates", "dt", 1, bias.size).reshape(steps) + bias
@@ -99,7 +99,7 @@ def ssm_scan(c: Call) -> None:
                 y = np.einsum("hrc,hc->hr", s, q) + skip[0][..., 0] * v
             c["y"][m, : heads * rows] = y.reshape(-1)
             if m + 2 >= end:
-                _half_after(c, c["matrices"], c.positions[m], m)[:] = s.reshape(-1)
+                half_after(c, c["matrices"], c.positions[m], m)[:] = s.reshape(-1)
 
 
 def _unit(x: Array, eps: float) -> Array:

@@ -15,6 +15,7 @@ from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.cpu.token_reader import TokenReader
 from py_engine.plan.adapted_lists import AdaptedSequences
+from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
@@ -23,11 +24,12 @@ from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, records_at, shift_index, table_offset
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
+from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
-from py_engine.runners import Counts, Row
+from py_engine.runners import Counts, Kind, Row
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -37,7 +39,7 @@ LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may rej
 class Submit:
     """Work whose result is to be read."""
 
-    kind: tuple[int, bool]  # (rows, drafting); (0, False): a part of a prompt
+    kind: Kind  # (0, False, 0): a part of a prompt
     steps: int  # decode steps; of a prompt, its tokens
     result: asyncio.Future[Read]
     parse: Callable[[bytes], list[Batch]]
@@ -66,7 +68,7 @@ class WasmRunner:
         self._tokens = TokenReader(plan, self._memory, self._samplings)
         self._rules = Rules(plan.n_vocab)
         self._in_flight: deque[Submit] = deque()
-        self._times: dict[tuple[int, bool], float] = {}  # kind -> milliseconds of a step, or of a prompt token
+        self._times: dict[Kind, float] = {}  # milliseconds of a step, or of a prompt token
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
@@ -87,7 +89,7 @@ class WasmRunner:
         for type, address in memory.grids.items():
             data = grid(type)
             self._device.write(data, [Copy(address, 0, len(data))])
-        self._write("state", first_tables(self.plan.page_groups, self.plan.n_ctx, self.plan.page), TABLES)
+        self._write("state", first_tables(self.plan.all_groups, self.plan.n_ctx, self.plan.page), TABLES)
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         copies, packs = [], []
@@ -165,6 +167,9 @@ class WasmRunner:
         """Set the State of each token of a small batch, or of one sequence's `n` tokens."""
         self._write("state", b"".join(struct.pack("<4I", row.position, n, 0, row.seq) for row in rows))
 
+    async def add_processor(self, processor: Processor) -> None:
+        raise needs_gpu()
+
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
         self._adapted.set(seq, scales)
@@ -186,18 +191,19 @@ class WasmRunner:
     def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         return True
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+        if drafting:
+            (seq,) = sequences
+            return names_of(draft_step(self._samplings[seq], self._adapted, seq, by_model))
         masked = not self._masked.isdisjoint(sequences)
-        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
 
     def _run(self, lists: Sequence[str], times: int = 1, *, exact: bool = False) -> None:
         self._check()
         self._device.run(self._lists.of(lists, exact=exact), times)
 
-    def _submit(
-        self, kind: tuple[int, bool], steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]
-    ) -> None:
+    def _submit(self, kind: Kind, steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]) -> None:
         result = asyncio.ensure_future(self._device.read(regions))
         result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
         self._in_flight.append(Submit(kind, steps, result, parse))
@@ -218,7 +224,7 @@ class WasmRunner:
         self._run(self._adapted.lists(lists, [seq]), exact=ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
-            self._submit((0, False), len(ids), regions, parse)
+            self._submit((0, False, 0), len(ids), regions, parse)
 
     def _write_media(self, media: MediaBatch) -> None:
         """Write the records and embeddings of a batch with media."""
@@ -235,7 +241,7 @@ class WasmRunner:
         self._check()
         self._set_states(rows, len(rows))
         self._run(self.step_lists([row.seq for row in rows]), steps)
-        self._submit((len(rows), False), steps, *self._tokens.of(rows, steps))
+        self._submit((len(rows), False, 0), steps, *self._tokens.of(rows, steps))
 
     def start_drafts(self, row: Row) -> None:
         self._check()
@@ -243,13 +249,13 @@ class WasmRunner:
         self._write("drafting", struct.pack("<2I", 0, 2))
         self._draft_at = row.position
 
-    def draft(self, row: Row, steps: int, end: int) -> bool:
+    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
         self._check()
         before = self._draft_at
         if self._in_flight or before + 1 + MAX_SMALL_BATCH > end:
             return False
-        self._write("drafting", struct.pack("<I", end - 1))
-        self._run(self.step_lists([row.seq], drafting=True))
+        self._write("drafting", struct.pack("<I", 0 if by_model else end - 1))
+        self._run(self.step_lists([row.seq], drafting=True, by_model=by_model))
         tokens = self._memory.buffer("tokens") + 4 * (row.seq * self._capacity + before + 1)
         regions = [Region(self._memory.buffer("state"), 4), Region(tokens, 4 * MAX_SMALL_BATCH)]
 
@@ -257,7 +263,7 @@ class WasmRunner:
             self._draft_at, *ids = memoryview(data).cast("I").tolist()
             return [Batch(ids[: self._draft_at - before])]
 
-        self._submit((1, True), 1, regions, parse)
+        self._submit((1, True, by_model), 1, regions, parse)
         return True
 
     async def result(self) -> list[Batch]:
@@ -270,11 +276,11 @@ class WasmRunner:
 
     # -- measured times
 
-    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
-        return self._times.get((rows, drafting), 0.0)
+    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+        return self._times.get((rows, drafting, by_model), 0.0)
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
-        known = self.step_ms(rows, drafting=drafting)
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
+        known = self.step_ms(rows, drafting=drafting, by_model=by_model)
         return 1 if drafting or not known else max(1, min(MAX_STEPS, int(ms / known)))
 
     def prompt_token_ms(self) -> float:
@@ -319,7 +325,7 @@ class WasmRunner:
             self._run([*forward, *lists], count - first)
         regions, parse = self._tokens.of([held.row], count)
         state = Region(self._memory.buffer("state"), 4 * STATE_WORDS)
-        self._submit((1, False), count, [state, *regions], parse)
+        self._submit((1, False, 0), count, [state, *regions], parse)
         held.row, held.left, held.sampled = Row(held.row.seq, held.row.position + count), held.left - count, True
         if eager and held.left:  # the context may end here
             self._run(forward)
@@ -354,6 +360,9 @@ class WasmRunner:
         self._in_flight.clear()
         if not self.lost:
             await self._device.read([])
+
+    async def finish(self) -> None:
+        await self.stop()
 
     # -- rows
 

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
+from gguf.constants import GGUF_DEFAULT_ALIGNMENT, GGUFValueType
 
 from py_engine.errors import WispError
+from py_engine.files.tensor_types import BLOCK_SIZES, TensorType
 
 MAX_HEADER = 48 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
 MAX_MEMORY = 112 * 1024 * 1024  # bytes of the metadata and tensor table as Python objects
@@ -56,7 +57,7 @@ class TensorInfo:
 
     name: str
     shape: tuple[int, ...]
-    type: GGMLQuantizationType
+    type: TensorType
     offset: int
     nbytes: int
 
@@ -230,8 +231,8 @@ class _Parser:
         shape = tuple(self._u64(what) for _ in range(n_dims)) or (1,)
         type_id, offset = self._u32(what), self._u64(what)
         try:
-            kind = GGMLQuantizationType(type_id)
-            block, block_bytes = GGML_QUANT_SIZES[kind]
+            kind = TensorType(type_id)
+            block, block_bytes = BLOCK_SIZES[kind]
         except (ValueError, KeyError):
             raise WispError(
                 f"Tensor {name!r} has the unknown data type {type_id}. Choose another quantisation of "

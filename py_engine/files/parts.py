@@ -1,13 +1,15 @@
-"""A model's files: one, or a set named -00001-of-00003.gguf, each with a tensor table of its own; and its adapters."""
+"""A model's files: one, or a set named -00001-of-00003.gguf, each with a tensor table of its own; its adapters, and its
+draft model's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
 from py_engine.files.adapter_header import check_model, is_adapter, prefixed
 from py_engine.files.convolutions import flattened
+from py_engine.files.draft_header import prefixed as prefixed_draft
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
 
@@ -20,19 +22,42 @@ class Parts:
     """The sources of a model's files and their headers, in order. `header`: the first file's metadata and all tensors.
 
     The offsets in `header.tensors` count from the file that holds the tensor. LoRA adapters and control vectors come
-    after the model's own files; the names of their tensors have prefixes (adapter_header.py).
+    after the model's own files; the names of their tensors have prefixes (adapter_header.py). The files of a draft
+    model come last; their tensors have a prefix, too (draft_header.py).
     """
 
     sources: list[Source]
     headers: list[Header]
     header: Header
     count: int  # of the model's own files
+    draft: Header | None = None  # of the draft model: its metadata and all its tensors, by the names in the file
+    adapters: list[Header] = field(default_factory=list)
 
     @classmethod
-    def of(cls, source: Source | list[Source], header: Header | list[Header]) -> Parts:
-        """Create from one source and header, or lists of them. WispError truncated_file or corrupt_header."""
+    def of(cls, source: Source | list[Source], header: Header | list[Header], draft_files: int = 0) -> Parts:
+        """Create from one source and header, or lists of them. The last `draft_files` are a draft model's.
+
+        WispError truncated_file or corrupt_header.
+        """
         sources = source if isinstance(source, list) else [source]
         headers = [flattened(one) for one in (header if isinstance(header, list) else [header])]
+        if not draft_files:
+            return cls._of(sources, headers)
+        own = cls._of(sources[:-draft_files], headers[:-draft_files])
+        draft = cls._of(sources[-draft_files:], headers[-draft_files:])
+        files = [prefixed_draft(one) for one in draft.headers]
+        tensors = {name: info for one in files for name, info in one.tensors.items()}
+        return replace(
+            own,
+            sources=sources,
+            headers=[*own.headers, *files],
+            header=replace(own.header, tensors=own.header.tensors | tensors),
+            draft=draft.header,
+        )
+
+    @classmethod
+    def _of(cls, sources: list[Source], headers: list[Header]) -> Parts:
+        """The files of one model and its adapters."""
         expected = headers[0].get("split.count", 0) or 1
         check_model(headers[0])
         for number, one in enumerate(headers[expected:]):
@@ -53,12 +78,12 @@ class Parts:
             if duplicates := tensors.keys() & one.tensors.keys():
                 raise WispError(f"Tensor {min(duplicates)} is in two of the files.", "corrupt_header")
             tensors |= one.tensors
-        return cls(sources, headers, replace(headers[0], tensors=tensors), expected)
+        return cls(sources, headers, replace(headers[0], tensors=tensors), expected, adapters=headers[expected:])
 
     @property
-    def adapters(self) -> list[Header]:
-        """The headers of the adapters."""
-        return self.headers[self.count :]
+    def _own(self) -> list[Source]:
+        """The files of the model and its adapters."""
+        return self.sources[: self.count + len(self.adapters)]
 
     @property
     def size(self) -> int:
@@ -75,13 +100,13 @@ class Parts:
         self.sources[0].prefetch(plan_records(self.headers[0], self.sources[0].size))
 
     async def content(self) -> str | None:
-        """A text that differs where the bytes of the files do; None: not known."""
-        parts = [await source.content() for source in self.sources]
+        """A text that differs where the bytes of the model and its adapters do; None: not known."""
+        parts = [await source.content() for source in self._own]
         return " ".join(part for part in parts if part) if all(parts) else None
 
     async def adapter_contents(self) -> list[str | None]:
         """The same for each adapter."""
-        return [await source.content() for source in self.sources[self.count :]]
+        return [await source.content() for source in self._own[self.count :]]
 
     async def read(self, tensor: str) -> bytes:
         """Read one small tensor."""

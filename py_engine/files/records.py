@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gguf.constants import GGML_QUANT_SIZES
-
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import BLOCK_SIZES
 
 MAX_RECORD = 16 << 20  # bytes; a download has nine records in memory (shards.py)
 
@@ -89,7 +88,7 @@ def tensor_spans(header: Header) -> list[tuple[int, TensorInfo]]:
 
 def _unit(tensor: TensorInfo, max_bytes: int) -> int:
     """Bytes of the unit that a tensor is cut into: a row, or a block if a row is longer than a record."""
-    block, block_bytes = GGML_QUANT_SIZES[tensor.type]
+    block, block_bytes = BLOCK_SIZES[tensor.type]
     row_bytes = tensor.shape[0] // block * block_bytes
     return row_bytes if row_bytes <= max_bytes else block_bytes
 

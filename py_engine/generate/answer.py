@@ -83,6 +83,7 @@ class Answer:
     shifted: int = 0  # tokens dropped from the context
     done: bool = False
     lacks_pages: bool = False  # it continues when there are pages
+    needs: int = 0  # positions that a constraint's next tokens need at least: forced ones, or those sampled ahead
     prompted: int = field(init=False)  # tokens of `ids` that are fed in batches, as a prompt; later ones were decoded
     stats: GenerationStats = field(default_factory=GenerationStats)
 
@@ -118,5 +119,5 @@ class Answer:
         self.begins = self.begins if self.begins <= keep else max(keep, self.begins - dropped)
         self.shifted += dropped
         self.stats.shifted_tokens += dropped
-        self.prompted = len(self.ids)
+        self.prompted, self.needs = len(self.ids), 0
         return dropped

@@ -33,7 +33,7 @@ class ConstrainedDecoder:
         self._runner, self._constraint = runner, answer.constraint
         self._process = getattr(answer.constraint, "process", None)  # of a logits processor
         self._sequence, self._at, self._left = sequence, position, count
-        self.lacks_pages = False
+        self.lacks_pages, self.needs = False, 0  # positions that need pages
         self._stop_ids = answer.stop_ids
         # every token needs a log-probability, so none may be fed unsampled
         self._scored = answer.sampling.logprobs >= 0
@@ -83,7 +83,7 @@ class ConstrainedDecoder:
     def _reserve(self, tokens: int) -> bool:
         """Whether there are pages for the next tokens; the last one of the answer needs none."""
         end = self._at + min(max(tokens, len(self._forced)), self._left - 1, self._runner.plan.batch)
-        self.lacks_pages = self._sequence.reserve(end) < end
+        self.lacks_pages, self.needs = self._sequence.reserve(end) < end, end
         return not self.lacks_pages
 
     async def _fetch_forced(self) -> None:

@@ -16,10 +16,12 @@ from typing import TypeVar
 from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
+from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.kv_cache import START, KvCache
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
-from py_engine.generate.scheduler import Reuse, Scheduler, prompt_part, tokens_alone
+from py_engine.generate.prompt_parts import prompt_part, tokens_alone
+from py_engine.generate.scheduler import Reuse, Scheduler
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
@@ -36,8 +38,11 @@ Recover = Callable[[], Awaitable[None]]  # wait until restart() was called with 
 class Generation:
     """The answers of one model."""
 
-    def __init__(self, runner: Runner, context_length: int, parallel: int, speculation: bool = True) -> None:
-        self.context_length, self._speculation = context_length, speculation
+    def __init__(
+        self, runner: Runner, context_length: int, parallel: int, speculation: bool = True, draft_tokens: int = 0
+    ) -> None:
+        """`draft_tokens`: most tokens of a draft by the plan's draft model."""
+        self.context_length, self._speculation, self._draft_tokens = context_length, speculation, draft_tokens
         self.time_slices, self.totals = TimeSlices(), Totals()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
         self.recover: Recover | None = None
@@ -50,7 +55,8 @@ class Generation:
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
         drafts = self._speculation and not self.plan.recurrent  # a rejected draft has changed the states
-        self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts)
+        model = DraftModel(runner, self._draft_tokens) if drafts and self.plan.draft is not None else None
+        self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts, model)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -84,6 +90,8 @@ class Generation:
                             yield batch
                     return
                 except WispError as error:
+                    if answer.sampling.processor is not None:  # a caller's code that never ends loses each device
+                        raise
                     await self.recover_from(error)
                 answer.lacks_pages = False
         finally:
@@ -106,6 +114,7 @@ class Generation:
             while not answer.done:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
+                        self.sequences.resumed(sequence)
                         self._update_stats(answer, started, before)
                         yield batch
                 if answer.lacks_pages and not answer.done:
@@ -133,8 +142,8 @@ class Generation:
         self.runner.set_scales(sequence.number, packed)
 
     def _end(self, answer: Answer) -> int:
-        """The positions that an answer needs before it can go on: those of its tokens, and the next one."""
-        return min(len(answer.ids) + 1, self.context_length)
+        """The positions that an answer needs before it can go on: those of its tokens, and the next ones."""
+        return min(max(len(answer.ids) + 1, answer.needs), self.context_length)
 
     async def _continue(self, answer: Answer, sequence: SequenceCache) -> AsyncGenerator[Batch, None]:
         """Feed what the caches lack, then decode until the answer, the context or the pages end."""
@@ -160,6 +169,9 @@ class Generation:
 
     def _reuse(self, answer: Answer, sequence: SequenceCache) -> bool:
         """Hold what the caches know of an answer's tokens. False: pages are lacking."""
+        if not self.sequences.may_hold(sequence):  # what it would hold could not be evicted for an older sequence
+            answer.lacks_pages = True
+            return False
         before = len(sequence.tokens)
         cached = sequence.reuse(answer.ids, answer.exact)
         if answer.tokens == answer.begun:
@@ -186,7 +198,8 @@ class Generation:
                             async with aclosing(decoder.batches(self.time_slices.expired)) as batches:
                                 async for batch in batches:
                                     yield batch
-                        answer.lacks_pages = answer.lacks_pages or decoder.lacks_pages
+                        if decoder.lacks_pages:
+                            answer.lacks_pages, answer.needs = True, decoder.needs
                         if answer.lacks_pages:
                             return
                     finally:
@@ -228,6 +241,7 @@ class Generation:
             await self.runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
             if self.plan.generates:
                 await self.sequences.wait_for_pages(sequence, len(ids))
+                self.sequences.resumed(sequence)  # the caller has the engine to itself
             at = 0
             while at < len(ids):
                 wanted = at >= first

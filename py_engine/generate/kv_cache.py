@@ -52,7 +52,7 @@ class KvCache:
         self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in paged]
         self.most = [group.most for group in paged]  # pages that one sequence has
         self.states = next((StateSlots(group) for group in groups if group.states), None)
-        self.waiting: set[int] = set()  # ages of the sequences that wait for pages
+        self.waiting: set[int] = set()  # ages of the sequences that wait for pages, or have not taken them yet
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
         self._roots: dict[bytes, None] = {}  # the keys before first positions
 

@@ -83,6 +83,7 @@ async def _feed(generation: Generation, part: Group, lists: list[str], sequence:
         if plan.generates and sequence.reserve(end) < end:
             await sequences.wait_for_pages(sequence, end)
             sequence.reserve(end)
+            sequences.resumed(sequence)
         runner.feed_packed(batch, lists, sequence.number)
         if plan.generates and batch.long:
             sequence.append(batch.ids.tolist())  # frees the pages before windows

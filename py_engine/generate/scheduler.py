@@ -3,8 +3,8 @@
 Requests join and leave between two submits; nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
-A sequence that is alone drafts tokens where that pays. Answers under a constraint hold the device in time slices
-(time_slices.py) in between.
+A sequence that is alone drafts tokens where that pays, by the draft model or by prompt lookup. Answers under a
+constraint hold the device in time slices (time_slices.py) in between.
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from py_engine.generate.answer import Answer
+from py_engine.generate.draft_model import DraftModel
+from py_engine.generate.prompt_parts import ALONE_MS, prompt_part, tokens_alone
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.generate.speculation import DraftPolicy
+from py_engine.generate.speculation import DraftPolicy, Drafts
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
-from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL_END, SMALL_BATCH_END
-from py_engine.plan.media import MediaBatch
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row, Runner
@@ -29,11 +29,10 @@ from py_engine.runners import Row, Runner
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
 PROMPT_MS = 24.0  # the time of a part of a prompt while others decode: they get no token meanwhile
-ALONE_MS = 100.0  # the same for a prompt that is alone: the time of a part, and of parts before another is submitted
-ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
-UNKNOWN_MS = 8.0  # the time that a step or a token is assumed to take before one was timed
+LONG_MS = 200.0  # of a submit after which the device may wait for the next one: few such waits cost little
+UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
+UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
-SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
 
 
 Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
@@ -48,6 +47,7 @@ class RunningSequence:
     left: int  # tokens that may still be submitted
     drafts: DraftPolicy = field(default_factory=lambda: DraftPolicy([]))
     position: int = 0  # of the newest token, after all submits
+    ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
     turn: int = 0  # number of its latest submit
     prompted: bool = False  # its prompt was submitted, or will not be
@@ -75,29 +75,10 @@ class RunningSequence:
         if self.cancelled:
             return
         self.drafts.add(batch.ids)
+        self.ids += batch.ids
         if not self.answer.stop_ids.isdisjoint(batch.ids):
             self.left = 0
         self.batches.put_nowait(batch)
-
-
-@dataclass(frozen=True)
-class PromptPart:
-    """Tokens of a prompt, from position `at` on, and the lists that compute them."""
-
-    at: int
-    ids: list[int]
-    lists: Sequence[str]
-    decoded: bool  # with the rounding of decoded tokens
-    last: bool
-    media: MediaBatch | None = None
-    shift: int = 0  # as in Runner.feed()
-
-    def record(self, cache: SequenceCache) -> None:
-        """Record in the caches that the part was submitted."""
-        cache.append(self.ids, generated=self.decoded)
-        cache.advance(self.at + len(self.ids), exact=not self.decoded)
-        if self.last or len(cache.tokens) == cache.checkpoint:
-            cache.take_snapshot()
 
 
 @dataclass(frozen=True)
@@ -108,19 +89,24 @@ class Submit:
     ms: float  # that it takes
     samples: bool = True  # else a part of a prompt without its end
     steps: int = 0  # with drafts
+    by_model: int = 0  # tokens of each draft, if the draft model makes them
 
 
 class Scheduler:
     """The sequences that run on one device."""
 
-    def __init__(self, runner: Runner, time_slices: TimeSlices, totals: Totals, speculation: bool = True) -> None:
+    def __init__(
+        self, runner: Runner, time_slices: TimeSlices, totals: Totals, speculation: bool = True,
+        draft_model: DraftModel | None = None,
+    ) -> None:  # fmt: skip
         self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
-        self._totals = totals
+        self._totals, self._draft_model = totals, draft_model
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[Submit] = deque()
         self._prompts = asyncio.Lock()  # prompts are read one after the other
         self._turns = 0  # submits so far
-        self._drafting = False  # the submits in flight draft tokens
+        self._drafting = Drafts.NONE  # of the submits in flight
+        self._catching_up = False  # the draft model reads a part of the prompt
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse) -> AsyncGenerator[Batch, None]:
@@ -175,12 +161,13 @@ class Scheduler:
             await self._runner.stop()
             if not isinstance(error, Exception):
                 raise
-        finally:
-            self._task = None
+        finally:  # a sequence may have come while the runner stopped
+            self._task = asyncio.ensure_future(self._run()) if self._sequences else None
 
     async def _run_slice(self) -> None:
         """Submit and read until no sequence is left, or until the time slice is over."""
         begun = False
+        self._drafting = Drafts.NONE  # who held the device before has set other States
         while self._sequences:
             ends = begun and self._time_slices.expired()
             if not ends:
@@ -188,6 +175,9 @@ class Scheduler:
                 begun = True
             if self._in_flight:
                 await self._read()
+            elif self._catching_up:
+                self._catching_up = False
+                await self._runner.finish()
             self._release_finished()
             if ends and not self._in_flight:
                 return
@@ -198,13 +188,21 @@ class Scheduler:
         for sequence, sampled in zip(submit.unit, batches, strict=True):
             batch = sampled if submit.samples else Batch([])
             sequence.submits -= 1
+            yielded = len(batch.ids)
             if self._drafting:
                 self._totals.draft_steps += submit.steps
-                self._totals.draft_tokens += len(batch.ids)
+                self._totals.draft_tokens += yielded
+                self._totals.model_drafted += submit.by_model * submit.steps
+                self._totals.model_accepted += yielded - submit.steps if submit.by_model else 0
                 batch = batch[: sequence.left]
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)
             sequence.push(batch)
+            if self._draft_model is not None and not sequence.cancelled:
+                if submit.by_model:
+                    self._draft_model.record(sequence.row, sequence.ids, submit.by_model, submit.steps, yielded)
+                else:
+                    self._draft_model.account.plain(yielded)
 
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if not s.runnable and not s.submits]:
@@ -216,24 +214,30 @@ class Scheduler:
 
     def _submit_ahead(self) -> None:
         while units := self._units():
-            alone = len(units) == 1 and units[0][0].prompting
-            limit = (ALONE_MS if alone else AHEAD_MS) if self._runner.queues else 0.0
-            if self._in_flight and sum(submit.ms for submit in self._in_flight) >= limit:
+            alone_prompt = len(units) == 1 and units[0][0].prompting
+            if self._enough_ahead(ALONE_MS if alone_prompt else AHEAD_MS):
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
-            drafting = len(units) == len(self._sequences) == 1 and self._should_draft(unit[0])
+            alone = len(units) == len(self._sequences) == 1
+            drafting, by_model = self._choose_drafts(unit[0]) if alone else (Drafts.NONE, 0)
             if drafting != self._drafting:
                 if self._in_flight:  # the position after drafts is known once they are read
                     return
-                self._drafting = drafting
-                if drafting:
+                self._drafting = Drafts.NONE
+                if by_model and self._draft_model is not None:
+                    self._catching_up = not self._draft_model.catch_up(unit[0].row, unit[0].ids)
+                    if self._catching_up:
+                        return
+                    self._draft_model.start(unit[0].row)
+                elif drafting:
                     self._runner.start_drafts(unit[0].row)
+                self._drafting = drafting
             if drafting:
-                submit = self._submit_draft(unit[0])
+                submit = self._submit_draft(unit[0], by_model)
                 if submit is None:
                     return
             elif unit[0].prompting:
-                submit = self._submit_prompt(unit[0], alone=alone)
+                submit = self._submit_prompt(unit[0], alone=alone_prompt)
             else:
                 submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
             if submit is None:
@@ -243,6 +247,13 @@ class Scheduler:
                 sequence.turn = self._turns
                 sequence.submits += 1
             self._in_flight.append(submit)
+
+    def _enough_ahead(self, ms: float) -> bool:
+        """Whether the device has work for `ms`. One submit is too little: the device would wait for the next one."""
+        ahead = self._in_flight
+        if not ahead or not self._runner.queues:
+            return bool(ahead)
+        return sum(submit.ms for submit in ahead) >= ms and (len(ahead) > 1 or ahead[0].ms >= LONG_MS)
 
     def _units(self) -> list[list[RunningSequence]]:
         """What the next submit may be made of: the prompt, and batches; while those are compiled, single sequences."""
@@ -295,70 +306,40 @@ class Scheduler:
         runner.feed(part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift)
         part.record(sequence.cache)
         if part.last and self._speculation:  # now, while the device computes the prompt
-            sequence.drafts = DraftPolicy(answer.ids)
-        return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_MS), part.last)
+            sequence.drafts, sequence.ids = DraftPolicy(answer.ids), list(answer.ids)
+        return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_TOKEN_MS), part.last)
 
     # -- drafts
 
-    def _should_draft(self, sequence: RunningSequence) -> bool:
-        """Whether the next steps of a sequence that runs alone draft tokens."""
-        runner = self._runner
-        scored = sequence.answer.sampling.logprobs >= 0
-        if not self._speculation or sequence.prompting or scored:
-            return False
+    def _choose_drafts(self, sequence: RunningSequence) -> tuple[Drafts, int]:
+        """How the next steps of a sequence that runs alone draft; tokens of a draft, if the draft model makes it."""
+        runner, seq, model = self._runner, sequence.cache.number, self._draft_model
+        if not self._speculation or not sequence.ids or sequence.answer.sampling.logprobs >= 0:
+            return Drafts.NONE, 0
         pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
-        if not pays or sequence.left <= MAX_SMALL_BATCH:
-            return False
-        return runner.prepared(runner.step_lists([sequence.cache.number], drafting=True))
+        if sequence.left <= MAX_SMALL_BATCH:
+            return Drafts.NONE, 0
+        usable = model if sequence.drafts.fits and not sequence.answer.media else None
+        if usable is not None and (drafts := usable.choose(sequence.row)):
+            return Drafts.MODEL, drafts
+        if pays and runner.prepared(runner.step_lists([seq], drafting=True)):
+            return Drafts.LOOKUP, 0
+        return Drafts.NONE, 0
 
-    def _submit_draft(self, sequence: RunningSequence) -> Submit | None:
+    def _submit_draft(self, sequence: RunningSequence, by_model: int) -> Submit | None:
         """Submit steps with drafts. None: no more positions have pages, or the context might end."""
         runner = self._runner
-        steps = runner.steps_in(1, SUBMIT_MS, drafting=True)
-        most = sequence.position + MAX_SMALL_BATCH * (steps + sum(submit.steps for submit in self._in_flight))
-        end = sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx))
-        if runner.draft(sequence.row, steps, min(end, runner.plan.n_ctx)):
-            return Submit([sequence], steps * (runner.step_ms(1, drafting=True) or UNKNOWN_MS), steps=steps)
+        steps = runner.steps_in(1, SUBMIT_MS, drafting=True, by_model=by_model)
+        in_flight = sum(submit.steps for submit in self._in_flight)
+        if by_model and self._draft_model is not None:
+            steps = self._draft_model.steps(by_model, steps, in_flight)
+        if not steps:
+            return None
+        most = sequence.position + MAX_SMALL_BATCH * (steps + in_flight)
+        end = min(sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx)), runner.plan.n_ctx)
+        if runner.draft(sequence.row, steps, end, by_model):
+            ms = runner.step_ms(1, drafting=True, by_model=by_model) or UNKNOWN_MS
+            return Submit([sequence], steps * ms, steps=steps, by_model=by_model)
         if not self._in_flight:
             sequence.drafts.fits = False
         return None
-
-
-def tokens_alone(runner: Runner) -> int:
-    """Most tokens of a part of a prompt while nothing else runs."""
-    return max(min(runner.plan.batch, ALONE_TOKENS), runner.prompt_tokens_in(ALONE_MS))
-
-
-def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
-    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
-    at = len(cache.tokens)
-    rest = len(answer.ids) - at
-    # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
-    decoded = at >= answer.prompted and (answer.exact or rest == 1)
-    short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
-    small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
-    count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
-    if answer.exact and at < answer.prompted:
-        count = min(count, answer.prompted - at)
-    if at < cache.checkpoint:
-        count = min(count, cache.checkpoint - at)
-    media, shift = answer.media.batch(answer.ids, at, count)
-    if media is not None:
-        return _part_with_media(answer, cache, at, most)
-    count = min(count, max(0, cache.reserve(at + count) - at))
-    last = count == rest
-    lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
-    return PromptPart(
-        at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last, None, shift
-    )
-
-
-def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:
-    """prompt_part() where pictures or sounds are among the next tokens."""
-    ids = answer.ids[: answer.prompted] if answer.exact else answer.ids
-    count = answer.media.part(ids, at, most)
-    count = answer.media.part_within(ids, at, min(count, cache.reserve(at + count) - at))
-    media, shift = answer.media.batch(answer.ids, at, count)
-    last = at + count == len(answer.ids)
-    lists = PREFILL_END if media is None else MEDIA_END
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], False, last, media, shift)

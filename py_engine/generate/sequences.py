@@ -38,6 +38,7 @@ class Sequences:
         self._growing = asyncio.Lock()
         self._may_grow = True
         self._lost: set[SequenceCache] = set()  # whose device was lost
+        self._paused: set[SequenceCache] = set()  # in wait_for_pages(), so not on the device
 
     def restart(self, cache: KvCache, device: PageDevice) -> None:
         """Continue on another device, whose caches are empty. Sequences that wait for pages of the old one fail."""
@@ -57,6 +58,7 @@ class Sequences:
             finally:
                 self._running.remove(sequence)
                 self._lost.discard(sequence)
+                self.cache.waiting.discard(sequence.age)
                 heapq.heappush(self._numbers, sequence.number)
                 self._release(sequence)
 
@@ -74,16 +76,23 @@ class Sequences:
         self._freed.set()
         self._freed = asyncio.Event()
 
+    def may_hold(self, sequence: SequenceCache) -> bool:
+        """Whether the sequence may hold more pages now: no older one waits for pages."""
+        waiting = self.cache.waiting
+        return not sequence.preempted and (not waiting or min(waiting) >= sequence.age)
+
     def enough_pages(self, sequence: SequenceCache, end: int) -> bool:
         """Whether the sequence could have pages for the positions before `end` now."""
-        waiting = self.cache.waiting
-        first = not waiting or min(waiting) >= sequence.age
-        return first and not sequence.preempted and max(sequence.missing(end), default=0) <= 0
+        return self.may_hold(sequence) and max(sequence.missing(end), default=0) <= 0
 
     async def wait_for_pages(self, sequence: SequenceCache, end: int) -> None:
-        """Wait until there are pages for the positions before `end` of a sequence that is not on the device."""
-        waiting = self.cache.waiting
-        waiting.add(sequence.age)
+        """Wait until there are pages for the positions before `end` of a sequence that is not on the device.
+
+        No younger sequence may take them until resumed(): else it could, whenever this one waits for its turn on the
+        device, and both would give way to each other without end.
+        """
+        self.cache.waiting.add(sequence.age)
+        self._paused.add(sequence)
         try:
             while True:
                 freed = self._freed
@@ -98,7 +107,12 @@ class Sequences:
                 ):
                     await freed.wait()
         finally:
-            waiting.remove(sequence.age)
+            self._paused.remove(sequence)
+
+    def resumed(self, sequence: SequenceCache) -> None:
+        """Record that a sequence has taken the pages that it waited for, if it has waited."""
+        if sequence.age in self.cache.waiting:
+            self.cache.waiting.remove(sequence.age)
             self._notify()
 
     def _preempt(self, sequence: SequenceCache) -> bool:
@@ -109,7 +123,7 @@ class Sequences:
                 break
         if youngest.preempted or youngest.age < sequence.age:
             return False
-        if youngest is sequence or youngest.age in self.cache.waiting:
+        if youngest is sequence or youngest in self._paused:
             self._release(youngest)
             return True
         youngest.preempted = True
@@ -148,8 +162,8 @@ class Sequences:
 
     def running(self) -> list[dict[str, int]]:
         """The running sequences, oldest first: number, tokens in the caches, whether it waits for pages (0 or 1)."""
-        waiting = self.cache.waiting
-        return [{"number": s.number, "tokens": len(s.tokens), "waits": int(s.age in waiting)} for s in self._running]
+        paused = self._paused
+        return [{"number": s.number, "tokens": len(s.tokens), "waits": int(s in paused)} for s in self._running]
 
     def clear(self) -> None:
         """Forget what no running sequence holds."""

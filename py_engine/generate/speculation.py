@@ -1,4 +1,4 @@
-"""Decide for each answer whether drafting tokens pays.
+"""Decide for each answer whether drafting tokens by prompt lookup pays. draft_model.py decides on those of a model.
 
 A draft is what followed the last MIN_MATCH tokens when they occurred before (prompt lookup decoding, Saxena 2023).
 advance.wgsl drafts by the same rule. If a fraction p of the tokens is predicted, a step with a draft yields about
@@ -8,6 +8,7 @@ advance.wgsl drafts by the same rule. If a fraction p of the tokens is predicted
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
 from py_engine.plan.sampler_ops import MIN_MATCH
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -15,6 +16,14 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
 MARGIN = 1.15  # gain over the cost at which drafting is switched on
 UNKNOWN_COST = 1.5  # steps that a drafting step is assumed to cost before one was timed
+
+
+class Drafts(IntEnum):
+    """How steps draft tokens."""
+
+    NONE = 0
+    LOOKUP = 1
+    MODEL = 2
 
 
 class DraftPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -34,7 +35,7 @@ REPLAY_SHARED = {
     "logprobRows": LOGPROB_ROWS,
     "logprobRowBytes": LOGPROB_ROW_BYTES,
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),
-    "draftingFields": list(kernels.struct_fields("advance.wgsl", "Drafting")),
+    "draftingFields": list(kernels.struct_fields("lib/drafting.wgsl", "Drafting")),
 }  # numbers and names that replay.js shares with the plan
 
 
@@ -48,6 +49,7 @@ class Gpu(Memory):
         self.closed = False
         self.pipelines = PipelineCache(device)
         self.recorded: set[str] = set()  # lists that replay.js can run
+        self.compiling: Counter[str] = Counter()  # lists of the calls of compile() in progress
         self._recording = asyncio.Lock()  # concurrent requests may compile the same lists
         self.replay: Any = None
         self.uploading: Upload | None = None
@@ -138,9 +140,17 @@ class Gpu(Memory):
         """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""
         if names is None:
             names = [name for name in self.plan.lists if name not in self.plan.lazy]
+        names = list(names)
         ops = {name: self.plan.lists[name] for name in names if name not in self.recorded}
         if not ops:
             return
+        self.compiling.update(names)
+        try:
+            await self._compile(ops, on_progress)
+        finally:
+            self.compiling.subtract(names)
+
+    async def _compile(self, ops: dict[str, list[Op]], on_progress: Any) -> None:
         shaders = {
             id(op): kernels.expand(op.kernel, op.params, self.variant)
             for ops_of_list in ops.values()
@@ -157,8 +167,8 @@ class Gpu(Memory):
                 on_progress(done, len(unique))
 
         await asyncio.gather(*(one(s) for s in unique))
-        if self.prove is not None:
-            await self.prove(ops)
+        if self.prove is not None:  # a caller's processor may compute anything
+            await self.prove([name for name in ops if not name.startswith("process.")])
         async with self._recording:
             if self.closed:
                 return
@@ -171,6 +181,16 @@ class Gpu(Memory):
                         self.replay.lists.delete(name)
                 raise
             self.recorded |= set(rest)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop lists that nothing runs, and the pipelines of their own kernels."""
+        for name in names:
+            for op in self.plan.lists.pop(name):
+                self.pipelines.forget(kernels.expand(op.kernel, op.params, self.variant))
+            self.plan.lazy.discard(name)
+            self.recorded.discard(name)
+            if self.replay is not None:
+                self.replay.lists.delete(name)
 
     def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
         params = self._params(

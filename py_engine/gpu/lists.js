@@ -9,7 +9,8 @@
  * @property {number} axis 0: x, 1: y, 2: z
  */
 
-const PROBE_EVERY_MS = 0.1;
+const PROBE_EVERY_MS = 0.1; // while a result is due
+const SELDOM_MS = 4; // otherwise
 
 export class Lists {
   /** @param {GPUDevice} device @param {number} probeMs how long soon() sends empty submits; 0: never */
@@ -45,24 +46,26 @@ export class Lists {
   }
 
   /**
-   * Awaits the mapping of a buffer that should be ready soon. Chromium looks for finished work only about every 2 ms while
-   * nothing reaches its GPU process, so empty submits are sent for a while. They slow down what runs (by a twentieth), so
-   * they only begin when the result is due.
+   * Awaits the mapping of a buffer. Chromium looks for finished work only every few milliseconds while nothing reaches its
+   * GPU process, so empty submits are sent. They slow down what runs, by a twentieth where they are frequent: so they are
+   * frequent only for a while after the result is due.
    * @param {Promise<void>} mapping @param {number} idleMs until it is due
    */
   async soon(mapping, idleMs = 0) {
     let pending = true;
     const end = () => (pending = false);
     mapping.then(end, end);
-    if (this.probeMs && idleMs >= 1) await Promise.race([mapping, new Promise((done) => setTimeout(done, idleMs))]);
     const begun = performance.now();
     let last = begun;
-    for (let now = begun; pending && now - begun < this.probeMs; now = performance.now()) {
-      if (now - last > PROBE_EVERY_MS) {
+    while (pending && this.probeMs) {
+      const now = performance.now();
+      const late = now - begun - idleMs; // below 0: early
+      const due = late >= 0 && late < this.probeMs;
+      if (now - last > (due ? PROBE_EVERY_MS : SELDOM_MS)) {
         this.device.queue.submit([]);
         last = now;
       }
-      await nextTask();
+      await (due ? nextTask() : Promise.race([mapping, after(late < 0 ? Math.min(-late, SELDOM_MS) : SELDOM_MS)]));
     }
     await mapping;
   }
@@ -137,6 +140,10 @@ function nextTask() {
       tasks.port2.postMessage(null);
     })
   );
+}
+/** @param {number} ms @returns {Promise<void>} */
+function after(ms) {
+  return new Promise((done) => setTimeout(done, ms));
 }
 const tasks = new MessageChannel();
 /** @type {(() => void)[]} */

@@ -84,7 +84,7 @@ class Memory:
     def write_first_tables(self) -> None:
         """Write block tables with which any one sequence can run."""
         plan = self.plan
-        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
+        self.write("state", first_tables(plan.all_groups, plan.n_ctx, plan.page), TABLES)
 
     def _allocate_weights(self) -> None:
         """Place the planes in a few large buffers, at aligned offsets."""

@@ -27,19 +27,28 @@ class PipelineCache:
 
     async def get(self, shader: Shader) -> Any:
         """The GPUComputePipeline of a shader, compiled on first use. WispError internal_error if that fails."""
+        try:
+            return await self.attempt(shader)
+        except Exception as error:
+            raise WispError(
+                f"The kernel {shader.label} does not compile on this device: {error}", "internal_error", SERVER_ERROR
+            ) from None
+
+    async def attempt(self, shader: Shader) -> Any:
+        """As get(), with the device's own error."""
         if shader.label in self._compiled:
             return self._compiled[shader.label]
         if shader.label not in self._compiling:
             self._compiling[shader.label] = asyncio.ensure_future(self._compile(shader))
         try:
             self._compiled[shader.label] = await asyncio.shield(self._compiling[shader.label])
-        except Exception as error:
-            raise WispError(
-                f"The kernel {shader.label} does not compile on this device: {error}", "internal_error", SERVER_ERROR
-            ) from None
         finally:
             self._compiling.pop(shader.label, None)
         return self._compiled[shader.label]
+
+    def forget(self, shader: Shader) -> None:
+        """Drop a shader's pipeline; get() compiles it again."""
+        self._compiled.pop(shader.label, None)
 
     async def _compile(self, shader: Shader) -> Any:
         module = self._device.createShaderModule(obj(code=shader.code, label=shader.label))

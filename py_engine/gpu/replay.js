@@ -144,14 +144,19 @@ export class Replay extends Lists {
   /**
    * Submits steps of the sequence of startDrafts(). Returns false, and submits nothing, if they might compute positions
    * from `end` on: each step may take as many positions as a small batch has.
-   * @param {number} seq @param {number} steps @param {string[]} lists @param {number} end
+   * @param {object} options
+   * @param {number} options.seq
+   * @param {number} options.steps
+   * @param {{ lists: string[], n: number }[]} options.step lists of a step, and the tokens of their batch
+   * @param {number} options.end
+   * @param {boolean} options.lookup drafts are prompt lookup's; else the lists of a draft model make them
    */
-  draft(seq, steps, lists, end) {
+  draft({ seq, steps, step, end, lookup }) {
     const { maxSmallBatch, maxSteps, draftingFields } = this.shared;
     const count = maxSmallBatch * (this.drafted.steps + steps);
     const { next } = this.drafted;
     if (count > Math.min(end - next, maxSteps * maxSmallBatch)) return false;
-    if (end !== this.drafted.end && this.buffers.drafting)
+    if (lookup && end !== this.drafted.end && this.buffers.drafting)
       this.device.queue.writeBuffer(
         this.buffers.drafting,
         4 * draftingFields.indexOf("end"),
@@ -161,7 +166,10 @@ export class Replay extends Lists {
     this.drafted.steps += steps;
     let map = () => {};
     this.submit((encoder) => {
-      this.pass(encoder, Array(steps).fill(lists), maxSmallBatch);
+      const pass = encoder.beginComputePass();
+      for (let i = 0; i < steps; i++)
+        for (const { lists, n } of step) for (const list of lists) this.encode(pass, list, n);
+      pass.end();
       map = this.read([{ seq, position: next }], count, false, encoder, steps);
     });
     map();
@@ -235,14 +243,15 @@ export class Replay extends Lists {
 
   /**
    * The result of the oldest submit that reads back.
-   * @param {number} expectedMs that it takes on the GPU; 0: not known
+   * @param {number} expectedMs that it takes at least on the GPU; 0: not known
    * @returns {Promise<Result | undefined>} undefined when there is none
    */
   async result(expectedMs = 0) {
     const oldest = this.inFlight[0];
     if (!oldest) return undefined;
     const begun = performance.now();
-    await (oldest.count > 1 ? oldest.mapped : this.soon(oldest.mapped, this.idleMs(oldest, expectedMs)));
+    const awaited = oldest.count === 1 || this.inFlight.length === 1; // any later submit makes Chromium look
+    await (awaited ? this.soon(oldest.mapped, this.idleMs(oldest, expectedMs)) : oldest.mapped);
     const now = performance.now();
     this.counts.wait_ms += now - begun;
     this.inFlight.shift();

@@ -14,17 +14,22 @@ from pyodide.ffi import to_js
 from py_engine.errors import WispError
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
+from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
+from py_engine.gpu.submit import Submit
 from py_engine.plan.adapted_lists import AdaptedSequences
+from py_engine.plan.draft import Step, draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
+from py_engine.plan.long_batches import sized
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
+from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
-from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.plan.shared import LOGPROB_ROW_BYTES, MAX_STEPS
+from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
+from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import Counts, Row
 
 if TYPE_CHECKING:
@@ -35,27 +40,6 @@ TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished
 # How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
 # reports submits one after the other.
 LOOKAHEAD_MS = 16.0
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Work on the GPU whose result has not been read."""
-
-    rows: int  # sequences; 0: a part of a prompt
-    steps: int  # decode steps; of a prompt, its tokens
-    drafting: bool = False
-    logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
-    read: bool = True
-
-    @property
-    def scored(self) -> bool:
-        """Whether a row asked for log-probabilities."""
-        return max(self.logprobs) >= 0
-
-    @property
-    def kind(self) -> tuple[int, bool]:
-        """Submits of a kind take the same time per step."""
-        return self.rows, self.drafting
 
 
 @dataclass
@@ -75,7 +59,7 @@ class GpuRunner:
         self.on_gpu, self.queues = not gpu.variant.software, True
         self.numpy, self.threads = False, 0
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
-        self._rules = Rules(self.plan.n_vocab)
+        self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
@@ -148,6 +132,8 @@ class GpuRunner:
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
+        if sampling.processor is not None:
+            await self.add_processor(sampling.processor)
         await self._awaited(self.gpu.compile(names={*sampling.lists(), *sampling.lists(constrained)}))
         before = self._samplings.get(seq, Sampling())
         if sampling.logit_bias != before.logit_bias:
@@ -155,8 +141,13 @@ class GpuRunner:
         if sampling.dry_breakers != before.dry_breakers:
             self.gpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
         self.gpu.write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self.processors.set(seq, sampling.processor, answer)
         self._samplings[seq] = sampling
         self._masked.discard(seq)
+
+    async def add_processor(self, processor: Processor) -> None:
+        self._check()
+        await self._awaited(self.processors.add(processor))
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
@@ -170,7 +161,12 @@ class GpuRunner:
             self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
-        self.gpu.feed(position, ids, self._adapted.lists(lists, [seq]), seq, read, logprobs >= 0)
+        self.gpu.feed(position, ids, self._sized(self._adapted.lists(lists, [seq]), len(ids)), seq, read, logprobs >= 0)
+
+    def _sized(self, lists: list[str], n: int) -> list[str]:
+        """The lists for a batch of n tokens. The usual ones do for long batches too, until the others are compiled."""
+        found = sized(self.plan, lists, n)
+        return found if found == lists or self.prepared(found) else lists
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         self._check()
@@ -190,9 +186,11 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+        if drafting:
+            return names_of(self._draft_step(sequences[0], by_model))
         masked = not self._masked.isdisjoint(sequences)
-        before, after = step([self._samplings[seq] for seq in sequences], masked, drafting)
+        before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
@@ -206,44 +204,35 @@ class GpuRunner:
         self._check()
         self.gpu.replay.startDrafts(obj(seq=row.seq, position=row.position))
 
-    def draft(self, row: Row, steps: int, end: int) -> bool:
+    def _draft_step(self, seq: int, by_model: int) -> list[Step]:
+        return draft_step(self._samplings[seq], self._adapted, seq, by_model)
+
+    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
         self._check()
-        lists = to_js(self.step_lists([row.seq], drafting=True))
-        submitted = bool(self.gpu.replay.draft(row.seq, steps, lists, end))
+        lists = [{"lists": names, "n": n} for names, n in self._draft_step(row.seq, by_model)]
+        request = obj(seq=row.seq, steps=steps, step=lists, end=end, lookup=not by_model)
+        submitted = bool(self.gpu.replay.draft(request))
         if submitted:
-            self._in_flight.append(Submit(1, steps, drafting=True))
+            self._in_flight.append(Submit(1, steps, drafting=True, by_model=by_model))
         return submitted
 
     async def result(self) -> list[Batch]:
         while not self._in_flight[0].read:
             self._in_flight.popleft()
         submit = self._in_flight[0]
-        result = await self._awaited(self.gpu.replay.result(self._times.ms(submit.kind) * submit.steps))
+        result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
         self._in_flight.popleft()
         self._times.add(submit.kind, float(result.ms) / submit.steps, bool(result.queued))
-        return self._batches(submit, result)
+        return submit.batches(result, self.plan.n_vocab)
 
-    def _batches(self, submit: Submit, result: Any) -> list[Batch]:
-        """The tokens of each sequence, with their log-probabilities where it asked for them."""
-        ids = [int(i) for i in result.ids.to_py()]
-        if not submit.scored:
-            size = len(ids) if submit.rows <= 1 else submit.steps
-            return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]
-        rows, count, out = result.rows.to_py().cast("B"), len(ids) // len(submit.logprobs), []
-        for i, n in enumerate(submit.logprobs):
-            part = rows[i * count * LOGPROB_ROW_BYTES : (i + 1) * count * LOGPROB_ROW_BYTES]
-            scored = read_logprobs(part, count, n, self.plan.n_vocab) if n >= 0 else None
-            out.append(Batch(ids[i * count : (i + 1) * count], scored))
-        return out
+    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+        return self._times.ms((rows, drafting, by_model))
 
-    def step_ms(self, rows: int, *, drafting: bool = False) -> float:
-        return self._times.ms((rows, drafting))
-
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False) -> int:
-        return self._times.steps_in((rows, drafting), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
+        return self._times.steps_in((rows, drafting, by_model), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 
     def prompt_token_ms(self) -> float:
-        return self._times.ms((0, False))
+        return self._times.ms((0, False, 0))
 
     def prompt_tokens_in(self, ms: float) -> int:
         token = self.prompt_token_ms()
@@ -300,12 +289,12 @@ class GpuRunner:
 
     async def take(self) -> tuple[Batch, bool]:
         result = await self._awaited(self.gpu.replay.result())
-        (batch,) = self._batches(self._in_flight.popleft(), result)
+        (batch,) = self._in_flight.popleft().batches(result, self.plan.n_vocab)
         self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + float(result.ms)
         if self._tokens >= TIMED_TOKENS:
             per_token, before = self._ms / self._tokens, self.step_ms(1)
             if not before or per_token < before:  # a longer time may include waits for the host
-                self._times.add((1, False), per_token, queued=True)
+                self._times.add((1, False, 0), per_token, queued=True)
             self._tokens, self._ms = 0, 0.0
         return batch, bool(result.resampled)
 
@@ -330,6 +319,10 @@ class GpuRunner:
             while await self.gpu.replay.result():
                 pass
 
+    async def finish(self) -> None:
+        self._check()
+        await self._awaited(self.gpu.device.queue.onSubmittedWorkDone())
+
     async def logits(self, n: int) -> Any:
         return await self.rows("all_logits.logits", n, self.plan.n_vocab)
 
@@ -339,7 +332,7 @@ class GpuRunner:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
-        self.gpu.feed_packed(batch, self._adapted.lists(lists, [seq]), seq)
+        self.gpu.feed_packed(batch, self._sized(self._adapted.lists(lists, [seq]), len(batch.ids)), seq)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()
@@ -363,9 +356,9 @@ class GpuRunner:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
         await self.gpu.compile(on_progress)
 
-    def lists_for(self, names: Sequence[str], seq: int) -> list[str]:
-        """The lists that run in place of these for a sequence: with adapters if it has any."""
-        return self._adapted.lists(names, [seq])
+    def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
+        """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""
+        return sized(self.plan, self._adapted.lists(names, [seq]), n)
 
     async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""

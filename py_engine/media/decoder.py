@@ -55,7 +55,8 @@ async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
     from py_engine.media import mel
 
     mels = mel.log_mels(audio, np.frombuffer(samples.to_bytes(), np.float32))
-    return Sound(tuple(Spectrum(found, mel.n_tokens(audio, found.shape[1])) for found in mels))
+    spectra = tuple(Spectrum(found, mel.n_tokens(audio, found.shape[1])) for found in mels)
+    return Sound(spectra, samples.length / RATE)
 
 
 async def _samples(data: bytes, found: Format) -> Any:

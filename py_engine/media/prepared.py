@@ -46,6 +46,7 @@ class Sound:
     """A clip's spectra, in order."""
 
     spectra: tuple[Spectrum, ...]
+    seconds: float = 0.0  # of the clip
 
 
 Medium = Picture | Sound

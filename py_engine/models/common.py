@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log
 
 from py_engine.errors import WispError
@@ -42,9 +43,10 @@ def dimension(header: Header, key: str, default: int | None = None, times: int =
 
 
 def block_count(header: Header) -> int:
-    """Read the number of layers, each of which must have tensors."""
+    """Read the number of layers, each of which must have tensors; those that predict ahead may be missing."""
     value = count(header, "block_count")
-    last = f"blk.{value - 1}."
+    final = value - 1 - natural(header, "nextn_predict_layers", 0)
+    last = f"blk.{final}.", f"enc.blk.{final}."
     if value > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
         raise _bad(header, "block_count", value, f"the number of layers in the file, at most {MAX_BLOCKS}")
     return value
@@ -59,6 +61,34 @@ def per_layer(header: Header, key: str, block_count: int, least: int = 1) -> tup
     if len(value) < block_count or not all(type(n) is int and least <= n <= most for n in value[:block_count]):
         raise _bad(header, key, value, f"a whole number, at least {least}, for each of {block_count} layers")
     return tuple(value[:block_count])
+
+
+def per_layer_numbers(header: Header, key: str, block_count: int) -> tuple[float, ...]:
+    """Read a number of at least 0 for each layer; 0 if the metadata has none. It may hold one for all layers."""
+    value = header.arch(key, 0.0)
+    numbers = value[:block_count] if isinstance(value, list) else [value] * block_count
+    if len(numbers) < block_count or not all(type(n) in (int, float) and 0 <= n < 1e30 for n in numbers):
+        raise _bad(header, key, value, f"a number, at least 0, for each of {block_count} layers")
+    return tuple(map(float, numbers))
+
+
+HEADS = ("attention.head_count", "attention.head_count_kv")  # the first keys of uneven_layers()
+
+
+def uneven_layers(
+    header: Header, keys: tuple[str, ...], block_count: int, least: int = 1
+) -> tuple[tuple[tuple[int, ...], ...], Header]:
+    """Read numbers that differ between layers: those of each layer, and a header with the largest for all layers.
+
+    `keys`: HEADS, then others. The header says 1 key/value head, which divides any number of heads. WispError
+    corrupt_header if a layer's heads cannot share its key/value heads.
+    """
+    layers = tuple(zip(*(per_layer(header, key, block_count, least) for key in keys), strict=True))
+    if any(kv and (not heads or heads % kv) for heads, kv, *_ in layers):
+        raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+    most = {f"{header.architecture}.{key}": max(layer[i] for layer in layers) for i, key in enumerate(keys)}
+    most[f"{header.architecture}.{HEADS[1]}"] = 1
+    return layers, replace(header, metadata=header.metadata | most)
 
 
 def head_count_kv(header: Header, block_count: int, default: int) -> int:

@@ -25,6 +25,7 @@ from py_engine.plan.latent import LatentShape
 from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
 from py_engine.plan.shared import MAX_EXPERT_GROUPS
+from py_engine.plan.states import StateShape
 
 C = TypeVar("C", bound="Config")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
@@ -34,8 +35,8 @@ NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "gran
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
 NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
-NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4"}
-SIGMOID_BY_DEFAULT = {"glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
+NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35"}
+SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
 # expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 
@@ -117,6 +118,7 @@ class Config:
     mixture: Mixture | None = None  # of experts
     causal: bool = True  # tokens attend to earlier ones only; else an encoder, which generates no text
     alibi_max_bias: float = 0.0  # 0: no ALiBi
+    relative_buckets: int = 0  # of T5's relative positions; 0: none
     layer_norm: bool = False  # layer norms; else RMS norms
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
@@ -132,6 +134,7 @@ class Config:
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
+    expert_activation: str = ""  # of the chosen experts, if it is another one
     xielu: Xielu | None = None  # the activation in place of it
     embedding_norm: str = ""  # the tensor of the embeddings' norm
     attn_norm: str = "attn_norm"  # the tensor of the norm before attention
@@ -206,6 +209,11 @@ class Config:
     def has_state(self, i: int) -> bool:
         """Whether layer i is recurrent."""
         return bool(self.recurrent) and self.recurrent[i]
+
+    @property
+    def state_shape(self) -> StateShape | None:
+        """The shape of a recurrent layer's state, if there are any."""
+        return self.state_space.shape if self.state_space else None
 
     @property
     def heads(self) -> tuple[int, int, int]:

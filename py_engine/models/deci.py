@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, per_layer
+from py_engine.models.common import HEADS, block_count, uneven_layers
 from py_engine.models.decoder import Layer
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
@@ -20,27 +20,22 @@ from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
 NEOX = False
-KEYS = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
 
 
 @dataclass(frozen=True)
 class Config(config.Config):
     """The hyperparameters. Where layers differ: the largest."""
 
-    layers: tuple[tuple[int, int, int], ...] = ()  # of every layer: heads, key/value heads, width of the network
+    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads, width of the network
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header)
-        layers = tuple(zip(*(per_layer(header, key, blocks, 0) for key in KEYS), strict=True))
-        if any(kv and (not heads or heads % kv) for heads, kv, _ in layers):
-            raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        layers, largest = uneven_layers(header, (*HEADS, "feed_forward_length"), blocks, least=0)
         if any(heads and not width for heads, _, width in layers):  # llama.cpp ignores such a layer
             raise WispError("Attention without a feed-forward network is not supported.", "unsupported_architecture")
-        most = {f"{header.architecture}.{key}": max(layer[i] for layer in layers) for i, key in enumerate(KEYS)}
-        most[f"{header.architecture}.attention.head_count_kv"] = 1
-        base = super().from_gguf(replace(header, metadata=header.metadata | most))
+        base = super().from_gguf(largest)
         attending = tuple(kv > 0 for _, kv, _ in layers)
         return replace(base, layers=layers, head_count_kv=max(kv for _, kv, _ in layers), attending=attending)
 

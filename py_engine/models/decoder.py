@@ -18,6 +18,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import gate
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import norm_into
 from py_engine.plan.shortconv import shortconv
@@ -55,7 +56,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
                 layer.add_recurrent(stated, x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
-            ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
+            ExpertLayer(layer.cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
         elif not cfg.recurrent or layer.b + "ffn_up.weight" in w:
             layer.add_feed_forward(layer.feed_forward(x), x)
         ops.end_layer(x)
@@ -152,15 +153,28 @@ class Layer:
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
-            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked
-        )
+            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
+            self._relative_bias(),
+        )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if cfg.value_dim:
             attn = unpadded(self.ops, attn, cfg.heads, cfg.value_dim, cfg.value_scale)
+        span = 1  # values that share a gate
         if b + "attn_gate.weight" in w:
-            opened = Projection([w.matrix(b + "attn_gate.weight", q_rows, cfg.embedding_length)], None, norm, cfg.eps)
-            gates = self.ops.normed_stack("attn_gate", h, opened)
-        return attn if gates is None else gate(self.ops, gates, attn, 0, q_rows, "sigmoid", for_products=True)
+            span = cfg.head_dim if w.rows(b + "attn_gate.weight") == cfg.head_count else 1
+            matrix = w.matrix(b + "attn_gate.weight", q_rows // span, cfg.embedding_length)
+            gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
+        if gates is None:
+            return attn
+        return gate(self.ops, gates, attn, 0, q_rows, "sigmoid", for_products=True, span=span)
+
+    def _relative_bias(self) -> RelativeBias | None:
+        """T5's bias of scores: the layer's own, or the first layer's."""
+        if not (count := self.cfg.relative_buckets):
+            return None
+        own = self.b + "attn_rel_b.weight"
+        tensor = own if own in self.w else "enc.blk.0.attn_rel_b.weight"
+        return relative_bias(self.ops, self.w.matrix(tensor, count, self.cfg.head_count))
 
     def _queries_and_gates(self) -> tuple[Weight, Weight]:
         """The two halves of attn_q, whose rows are each head's queries and then its gates."""

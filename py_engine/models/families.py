@@ -48,9 +48,12 @@ from py_engine.models import (
     plamo2,
     qwen,
     qwen35,
+    rwkv,
     smallthinker,
     smollm3,
     stablelm,
+    step35,
+    t5,
 )
 from py_engine.models.architecture import Architecture, Decoder
 from py_engine.models.missing import NEEDS
@@ -60,6 +63,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "apertus": apertus,
     "arcee": llama,
     "arctic": arctic,
+    "arwkv7": rwkv,
     "baichuan": llama,
     "bailingmoe": llama,
     "bailingmoe2": qwen,
@@ -146,12 +150,16 @@ DECODERS: dict[str, Decoder[Any]] = {
     "qwen35moe": qwen35,
     "qwen3next": qwen35,
     "refact": bloom,
+    "rwkv6": rwkv,
+    "rwkv6qwen2": rwkv,
+    "rwkv7": rwkv,
     "seed_oss": qwen,
     "smallthinker": smallthinker,
     "smollm3": smollm3,
     "stablelm": stablelm,
     "starcoder": gpt2,
     "starcoder2": gpt2,
+    "step35": step35,
     "xverse": llama,
 }
 ENCODERS: dict[str, Architecture[Any]] = {
@@ -164,6 +172,7 @@ ENCODERS: dict[str, Architecture[Any]] = {
     "neo-bert": llama_embed,
     "nomic-bert": bert,
     "nomic-bert-moe": bert,
+    "t5encoder": t5,
 }
 FAMILIES: dict[str, Architecture[Any]] = {**DECODERS, **ENCODERS}
 

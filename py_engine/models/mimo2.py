@@ -10,17 +10,25 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, dimension, natural, optional_number, per_layer, rope_base, windows
+from py_engine.models.common import (
+    HEADS,
+    block_count,
+    dimension,
+    natural,
+    optional_number,
+    rope_base,
+    uneven_layers,
+    windows,
+)
 
 NEOX = True
-KEYS = ("attention.head_count", "attention.head_count_kv")
 
 
 @dataclass(frozen=True)
 class Config(config.Config):
     """The hyperparameters. Where layers differ: the largest."""
 
-    layers: tuple[tuple[int, int], ...] = ()  # of every layer: heads, key/value heads
+    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
 
     @classmethod
     def value_length(cls, header: Header, head_dim: int) -> int:
@@ -31,13 +39,12 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header) - natural(header, "nextn_predict_layers")
-        layers = tuple(zip(*(per_layer(header, key, blocks) for key in KEYS), strict=True))
-        most = {f"{header.architecture}.{KEYS[0]}": max(n for n, _ in layers), f"{header.architecture}.{KEYS[1]}": 1}
-        base = super().from_gguf(replace(header, metadata=header.metadata | most))
+        layers, largest = uneven_layers(header, HEADS, blocks)
+        base = super().from_gguf(largest)
         kv_heads = max(kv for _, kv in layers)
         value_dim = dimension(header, "attention.value_length", base.head_dim, kv_heads)
-        if any(heads % kv for heads, kv in layers) or value_dim > base.head_dim:
-            raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        if value_dim > base.head_dim:
+            raise WispError("Values that are longer than keys are not supported.", "corrupt_header")
         rope, local = base.ropes[0], replace(base.ropes[0], base=rope_base(header, "rope.freq_base_swa"))
         found = windows(header, blocks, 1)
         return replace(

@@ -5,18 +5,15 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 
 from __future__ import annotations
 
-RECURRENT = "layers with another recurrent state than Mamba's and gated delta nets'"
 DIFFUSION = "generation by diffusion, which fills in tokens in any order"
 ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), RECURRENT),
     **dict.fromkeys(("llada", "llada-moe", "dream", "rnd1"), DIFFUSION),
-    **dict.fromkeys(("t5", "t5encoder"), "relative positions by buckets, and for T5 " + ENCODER_DECODER),
+    "t5": ENCODER_DECODER,
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
     "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "step35": "other numbers of heads in every layer, and a gate for each",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

@@ -101,7 +101,7 @@ class ExpertLayer:
             w.experts(inputs, n, n_ff, n_embd, limit),
             w.experts([f"{b}ffn_down_{kind}"], n, n_embd, n_ff, limit)[0],
             n_ff,
-            cfg.activation,
+            cfg.expert_activation or cfg.activation,
             gated,
             norm,
             cfg.eps,

@@ -9,6 +9,7 @@ from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
+from py_engine.plan.relative import RelativeBias
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
@@ -45,6 +46,8 @@ class AttentionOptions:
     slopes: Buffer | None = None  # (n_head): ALiBi, scores fall by slope * distance
     whole_media: bool = False  # a token of a picture attends to all of the picture
     chunked: bool = False  # the window is of chunks that do not overlap: a token attends to its own up to itself
+
+    relative: RelativeBias | None = None  # T5's, of encoders
 
     @property
     def window_params(self) -> dict[str, int]:
@@ -188,8 +191,8 @@ def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
 def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
     _, n_head_kv, head_dim = call.heads
-    causal, sinks, slopes = call.options.causal, call.options.sinks, call.options.slopes
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None)
+    causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
+    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None and relative is None)
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
     if kernel == "attention_matrix":
         tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
@@ -203,13 +206,15 @@ def prefill(ops: OpList, call: Call) -> None:
         | {"VALUE_DIM": value}
         | ({"NOPE": expanded.nope, "ROW": expanded.row} if expanded else {})
         | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")}
+        | ({"RELATIVE": relative.kind} if relative else {})
         | mask,
         {"scale": call.options.scale, "q_stride": call.q.shape[1], "y_stride": call.y.shape[1]}
         | {"n_head_kv": n_head_kv, "head0": expanded.head0 if expanded else 0},
         {"state": ops.state, "q": call.q, "y": call.y}
         | ({"k_cache": call.cache.k, "expanded": expanded.rows} if expanded else call.cache.read_bindings)
         | ({"sinks": sinks} if sinks else {})
-        | ({"slopes": slopes} if slopes else {}),
+        | ({"slopes": slopes} if slopes else {})
+        | ({"relative": relative.table, "buckets": relative.buckets} if relative else {}),
         n_head_kv * call.share,
         PerToken(tile["TQ"]),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
+from py_engine.plan.pages import MODEL_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.shared import MAX_STEPS
 from py_engine.plan.states import States
@@ -71,8 +71,8 @@ def page_group(plan: Plan, window: int) -> PageGroup:
         most, window = min(most, span), window if span < most else 0
     known = next((group for group in plan.page_groups if group.window == window and not group.states), None)
     if known is None:
-        known = PageGroup(len(plan.page_groups), window, most, most)
-        assert known.index < MAX_GROUPS
+        assert len(plan.page_groups) < MODEL_GROUPS
+        known = PageGroup(plan.first_group + len(plan.page_groups), window, most, most)
         plan.page_groups.append(known)
     return known
 

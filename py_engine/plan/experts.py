@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.plan import tiles
+from py_engine.plan.activations import activation_params
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, halves
@@ -128,7 +129,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         f"{ops.name}.expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype
     )
     if network.gated and len(network.inputs) == 1 and groups is None and not network.weighs_inputs:
-        epilogue = Epilogue("gated", {"ACTIVATION": network.activation})
+        epilogue = Epilogue("gated", activation_params(network.activation))
         product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         _small_product(ops, route, product)
         return Hidden(route, y)

@@ -6,6 +6,7 @@ Directives, each on a line of its own:
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
     #include "file.wgsl" with a=b c=d   with these names for its own, so that a kernel may include two alike
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
+    #text NAME             the text of a string parameter, as it is
     #for i in EXPR / #endfor    repeat the lines between with ${i} = 0 ... EXPR - 1, or, for "A, B", with A ... B - 1.
                                 Arrays stay in registers only if the loop over them is certainly unrolled.
     @bind var<...> name: type;  the next free binding of group 0
@@ -20,6 +21,7 @@ CACHED (lib/matmul_inputs.wgsl) default to 0.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Mapping
@@ -31,10 +33,11 @@ from py_engine.plan import shared
 
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
+OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which cannot have it
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 # values of #params that most kernels leave as they are
-DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
     (
         "HALVES",
         "PACKED",
@@ -55,6 +58,9 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1} | dict.fromkeys(
         "CACHED",
         "CHUNKED",
         "WEIGHTED",
+        "LIMIT",
+        "RELATIVE",
+        "LOOPED",
     ),
     0,
 )
@@ -100,7 +106,7 @@ def struct_fields(file: str, struct_name: str) -> dict[str, str]:
 
 
 def _fields(text: str, struct_name: str) -> dict[str, str]:
-    found = re.search(rf"struct {struct_name} \{{(.*?)\}}", text, re.S)
+    found = re.search(rf"struct (?:{OWN})?{struct_name} \{{(.*?)\}}", text, re.S)
     return {m[1]: m[2] for m in FIELD.finditer(found[1])} if found else {}
 
 
@@ -135,7 +141,7 @@ def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...
     if unknown := set(params) - used:
         raise KeyError(f"{kernel}.wgsl has no #param {sorted(unknown)}")
     body = "\n".join(lines)
-    bindings = {m[2]: m[1] for m in BIND.finditer(body)}
+    bindings = {m[2].removeprefix(OWN): m[1] for m in BIND.finditer(body)}
     numbers = iter(range(len(bindings)))
     body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
     fields = _fields(body, "Params")
@@ -143,8 +149,15 @@ def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...
     body = re.sub(r"^(?:enable|diagnostic).*", "", body, flags=re.M)
     enables = ["enable f16;"] if values["F16"] and "F16" in used else []
     enables += ["enable subgroups;"] if values["SG"] and "SG" in used else []
-    label = kernel + "".join(f" {k}={values[k]}" for k in sorted(used))
+    label = kernel + "".join(f" {k}={_short(values[k])}" for k in sorted(used))
     return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
+
+
+def _short(value: int | float | str) -> int | float | str:
+    """A param as labels have it: of a text, a hash, because errors show labels."""
+    if isinstance(value, str) and "\n" in value:
+        return hashlib.blake2b(value.encode(), digest_size=8).hexdigest()
+    return value
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
@@ -183,6 +196,8 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
                 used.add(param)
                 if not isinstance(value := values[param], str):
                     out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
+        elif word == "#text":
+            out += str(values[rest]).splitlines()
         elif word == "#include":
             quoted, _, names = rest.partition(" with ")
             path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), quoted.strip().strip('"'))

@@ -20,8 +20,12 @@ MASKED_DRAW = "masked_draw"
 MASKED_SAMPLE = "masked_sample"
 LOGPROBS = "logprobs"
 EMBED = "embed"
+TOKEN_ROWS = "token_rows"
 NORMALIZE = "normalize"  # scales pooled embeddings to length 1
 ADAPTED = ".adapted"
+LONG = "long_"
+DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
+DRAFT_END = "draft_end"  # after its last one
 
 
 def each(sampler: str) -> str:
@@ -42,6 +46,11 @@ def adapted(name: str) -> str:
 def plain(name: str) -> str:
     """The list without adapters."""
     return name.removesuffix(ADAPTED)
+
+
+def long(name: str) -> str:
+    """The list that does what `name` does, for batches of more tokens (long_batches.py)."""
+    return LONG + name
 
 
 def pool(pooling: str) -> str:

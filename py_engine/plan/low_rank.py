@@ -11,17 +11,17 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine.errors import WispError
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import products, quants
+from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
-from py_engine.plan.products import Beside, Epilogue, Product
+from py_engine.plan.products import Epilogue, Product
 from py_engine.plan.shared import MAX_SEQUENCES, THREADS
 
 SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES, 2 * adapters): Adapters.pack()
@@ -87,7 +87,7 @@ def _multiply(ops: OpList, stack: Sequence[Product], projections: Sequence[Produ
     """Append the products of a stack, and h = A x: in the first product's dispatch where that has place for it."""
     first, *others = projections
     if products.fits_beside(ops, stack[0], first.weight):
-        stack = [replace(stack[0], beside=Beside(first.weight, first.y)), *stack[1:]]
+        stack = [products.with_beside(ops, stack[0], first.weight, first.y), *stack[1:]]
         projections = others
     for product in stack:
         products.append(ops, product)
@@ -212,7 +212,7 @@ def _add(ops: OpList, y: Buffer, part: Part, gate: Gate | None = None) -> None:
     consts = {"first": part.first, "rows": part.end - part.first, "y_stride": y.shape[-1], **part.epilogue.consts}
     if gate is not None:
         cols = gate.cols
-        params |= {"ACTIVATION": gate.activation, "Y16": int(gate.y.dtype == "f16")}
+        params |= {**activation_params(gate.activation), "Y16": int(gate.y.dtype == "f16")}
         bindings |= {"x": y, "y": gate.y}
         consts |= {"first": 0, "rows": cols, "x_stride": y.shape[-1], "y_stride": gate.y.shape[-1]}
     tokens = 1 if params["LAST"] else PerToken(int(params["TM"]))

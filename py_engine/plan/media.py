@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from py_engine.errors import WispError
@@ -74,6 +75,11 @@ def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int
     plan.lists[ops.list_of(MEDIA)] = found
     plan.lazy.add(ops.list_of(MEDIA))
     plan.media_width = width
+
+
+def token_rows(ops: list[Op]) -> list[Op]:
+    """The ops that look up what the first layer reads of tokens: those that embeddings of media take the place of."""
+    return list(takewhile(lambda op: op.kernel == "embed", ops))
 
 
 def _with_media(op: Op, params: dict[str, int], media: Buffer) -> Op:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from py_engine.plan import attention, low_rank, products, quants, tiles
+from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
@@ -245,15 +246,19 @@ class Ops(OpList):
         """The projection of x: (n, padded rows)."""
         return self._stack(name, *self._normed(x, projection))
 
-    def side_by_side(self, name: str, parts: list[tuple[Buffer, Projection]]) -> Buffer:
-        """Projections of several inputs, which follow each other in a row: (n, padded rows). None has a bias."""
-        y, row0 = self.rows(name, sum(projection.rows for _, projection in parts)), 0
+    def side_by_side(
+        self, name: str, parts: list[tuple[Buffer, Projection]], bias: Weight | None = None, cols: int = 0
+    ) -> Buffer:
+        """Projections of several inputs, which follow each other in a row: (n, padded rows).
+
+        `bias`: of the first parts, to the end of one of them. `cols`: columns of the row, if it has more.
+        """
+        y, row0 = self.rows(name, max(cols, sum(projection.rows for _, projection in parts))), 0
         for given in parts:
             x, projection = self._normed(*given)
             for weight in projection.stack:
-                low_rank.append(
-                    self, [Product(x, weight, y, None, row0=row0, norm=projection.norm, eps=projection.eps)]
-                )
+                own = bias if bias and row0 < bias.cols else None
+                low_rank.append(self, [Product(x, weight, y, own, row0=row0, norm=projection.norm, eps=projection.eps)])
                 row0 += weight.rows
         return y
 
@@ -300,7 +305,7 @@ class Ops(OpList):
         cols = projection.rows // 2
         y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
-            products.matvec(self, self._product(x, projection, y, Epilogue("gated", {"ACTIVATION": activation})))
+            products.matvec(self, self._product(x, projection, y, Epilogue("gated", activation_params(activation))))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
             self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
@@ -321,9 +326,10 @@ class Ops(OpList):
         `factors` (n, repeat): each row's gate is multiplied by its factor first.
         """
         name, terms = ("xielu", asdict(activation)) if isinstance(activation, Xielu) else (activation, {})
+        assert gated or "<" not in name, "limits are of gated activations"
         self.add(
             "activate",
-            {"COLS": cols, "ACTIVATION": name, "GATED": int(gated), "Y16": int(y.dtype == "f16")}
+            {"COLS": cols, **activation_params(name), "GATED": int(gated), "Y16": int(y.dtype == "f16")}
             | ({"WEIGHTED": 1} if factors else {}),
             {"x_stride": x.shape[1], "y_stride": y.shape[1]} | terms,
             {"state": self.state, "x": x, "y": y} | ({"factors": factors} if factors else {}),

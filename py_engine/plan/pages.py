@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PAGE = 64  # positions of a page; the tiles of attention divide it
-MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers
+# of a model: full attention, two windows, a short convolution's inputs or the states of recurrent layers
+MODEL_GROUPS = 4
+MAX_GROUPS = 2 * MODEL_GROUPS  # and of its draft model
 STATE_WORDS = 4  # u32 of a State
 RECORD_WORDS = 4  # u32 of a token's record
 SEGMENT_WORDS = 3  # of it that a packed batch uses

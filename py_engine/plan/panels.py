@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 
 ROWS = 4  # rows of a panel
 GROUP = 32  # columns whose activations share a scale
 ROUNDED_GROUP_BYTES = 4 + 2 * 4 + GROUP + 2 * GROUP  # of a rounded row: a scale, two sums, levels as bytes and as i16
 
 IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-HALF_SCALE, LEVELS = {"HALF_32": 2, "FLOAT_32": 4, "LEVELS_32": 4, "LEVELS_16": 4}, {"LEVELS_32": 8, "LEVELS_16": 16}
+HALF_SCALE = {"HALF_32": 2, "HALF_16": 4, "FLOAT_32": 4, "LEVELS_32": 4, "LEVELS_16": 4}
+LEVELS = {"LEVELS_32": 8, "LEVELS_16": 16}
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Format:
     def unit_bytes(self, type: Q) -> int:
         """Bytes of a unit: its columns of four rows."""
         if self.kind == "FLOATS":
-            return ROWS * GGML_QUANT_SIZES[type][1]
+            return ROWS * BLOCK_SIZES[type][1]
         scales = ROWS * (HALF_SCALE[self.scales] + LEVELS.get(self.scales, 0)) * (1 + self.minimum)
         return scales + ROWS * self.values // (1 if self.kind.endswith("BYTES") else 2)
 
@@ -53,6 +54,8 @@ def _codes(scales: str, levels: tuple[int, ...]) -> Format:
     offset = -min(levels)
     return Format("CODES", scales, offset=offset, table=tuple(level + offset for level in levels))
 
+
+E2M1 = _signed(0, 1, 2, 3, 4, 6, 8, 12)  # floats of four bits, times two
 
 FORMATS: dict[Q, Format] = {
     Q.F32: Format("FLOATS", "NO_SCALE"),
@@ -70,7 +73,10 @@ FORMATS: dict[Q, Format] = {
     Q.Q6_K: Format("BYTES", "LEVELS_16", offset=32),
     Q.IQ4_NL: Format("SIGNED_CODES", "HALF_32", table=tuple(level & 255 for level in IQ4)),
     Q.IQ4_XS: Format("SIGNED_CODES", "LEVELS_32", table=tuple(level & 255 for level in IQ4)),
-    Q.MXFP4: _codes("FLOAT_32", (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)),
+    Q.MXFP4: _codes("FLOAT_32", E2M1),
+    Q.NVFP4: _codes("HALF_16", E2M1),
+    Q.Q1_0: Format("NIBBLES", "HALF_32", offset=1),
+    Q.Q2_0: Format("NIBBLES", "HALF_32", offset=1),
     Q.TQ1_0: Format("NIBBLES", "LEVELS_32", offset=1),
     Q.TQ2_0: Format("NIBBLES", "LEVELS_32", offset=1),
     Q.IQ3_S: _codes("LEVELS_32", _signed(1, 3, 5, 7, 9, 11, 13, 15)),

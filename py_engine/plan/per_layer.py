@@ -25,12 +25,19 @@ def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Bu
     return y
 
 
-def gate(ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str, for_products: bool = False) -> Buffer:
-    """activation(x) * up[:, first : first + cols]: (n, cols). `for_products`: nothing but products reads it."""
+def gate(
+    ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str, *, for_products: bool = False,
+    span: int = 1,
+) -> Buffer:  # fmt: skip
+    """activation(x) * up[:, first : first + cols]: (n, cols). `for_products`: nothing but products reads it.
+
+    `span`: neighbouring columns that share a column of x.
+    """
     y = ops.rows("gated_input", cols, ops.input_dtype) if for_products else ops.rows("gated", cols)
     ops.add(
         "gate",
-        {"COLS": cols, "ACTIVATION": activation, "UP16": int(up.dtype == "f16"), "Y16": int(y.dtype == "f16")},
+        {"COLS": cols, "ACTIVATION": activation, "UP16": int(up.dtype == "f16"), "Y16": int(y.dtype == "f16")}
+        | ({"SPAN": span} if span > 1 else {}),
         {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "up": up, "y": y},
         -(-cols // THREADS),

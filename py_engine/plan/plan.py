@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from gguf.constants import GGMLQuantizationType as Q
-
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
-from py_engine.plan.lists import DECODE, MEDIA, PACKED, plain
+from py_engine.plan.lists import DECODE, LONG, MEDIA, PACKED, plain
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -131,6 +130,15 @@ class Embedding:
     softmax: bool = False  # the labels' scores are to be normalised by softmax
 
 
+@dataclass(frozen=True)
+class DraftPlan:
+    """The draft model in a plan (draft.py)."""
+
+    n_ctx: int  # positions that it may be used at
+    groups: list[PageGroup]  # of its caches: block tables that never change
+    cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
+
+
 @dataclass
 class Plan:
     """Everything about one loaded model that the executors need."""
@@ -149,6 +157,8 @@ class Plan:
     adapters: Adapters = field(default_factory=Adapters)  # LoRA adapters and control vectors
     media_width: int = 0  # values of an embedding in place of a token (media.py); 0: none are expected
     encoders: dict[str, EncoderPlan] = field(default_factory=dict)  # of "image" and "audio", in a projector's plan
+    first_group: int = 0  # the index of the first page group
+    draft: DraftPlan | None = None
 
     @property
     def generates(self) -> bool:
@@ -166,7 +176,7 @@ class Plan:
         lives: dict[str, list[Span]] = {}
         places = self._stage_places()
         for name, ops in self.lists.items():
-            if plain(name) in (PACKED, MEDIA):  # the buffers of PREFILL, in the same order
+            if plain(name) in (PACKED, MEDIA) or name.startswith(LONG):  # the buffers of PREFILL, in the same order
                 continue
             chain, begin = places.get(name, (name, 0))
             for i, op in enumerate(ops, begin):
@@ -209,6 +219,11 @@ class Plan:
     def recurrent(self) -> bool:
         """Whether layers have a state, which no position of a cache holds (states.py)."""
         return any(group.states for group in self.page_groups)
+
+    @property
+    def all_groups(self) -> list[PageGroup]:
+        """The page groups, and those of the draft model."""
+        return [*self.page_groups, *(self.draft.groups if self.draft is not None else ())]
 
     def page_rows(self, group: PageGroup) -> int:
         """Rows of one page in a cache of its group."""

@@ -31,12 +31,13 @@ class Beside:
 
     weight: Weight
     h: Buffer
+    lanes: int  # threads that share a row
 
     def params(self, workgroups: int) -> dict[str, int | str]:
         """The #params of lib/low_rank_input.wgsl. `workgroups`: that compute it."""
         return {
             "BESIDE": workgroups, "A_QUANT": self.weight.layout.fragment, "A_ROWS": self.weight.rows,
-            "A_LANES": tiles.LOW_RANK_LANES, "H_STRIDE": self.h.shape[-1],
+            "A_LANES": self.lanes, "H_STRIDE": self.h.shape[-1],
         }  # fmt: skip
 
     def bindings(self) -> dict[str, Buffer | Weight]:
@@ -45,7 +46,7 @@ class Beside:
 
     def workgroups(self, threads: int) -> int:
         """Workgroups of `threads` threads that compute one token's h."""
-        return -(-self.weight.rows * tiles.LOW_RANK_LANES // threads)
+        return -(-self.weight.rows * self.lanes // threads)
 
 
 STORE, ADD = Epilogue("store"), Epilogue("add")
@@ -77,6 +78,13 @@ def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
     return ops.small_batch and floats and tiles.fits_beside(ops.device, first)
 
 
+def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Product:
+    """The product with h = x A^T beside it. A normed x may be rounded by LOW_RANK_LANES threads only."""
+    most = tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
+    part = product.weight.split(ops.device.max_binding)[0][1]
+    return replace(product, beside=Beside(weight, h, tiles.low_rank_lanes(ops.device, part, most)))
+
+
 def append(ops: OpList, product: Product) -> None:
     """Append the product, in as many parts as the binding limit requires."""
     for first, part in product.weight.split(ops.device.max_binding):
@@ -93,7 +101,8 @@ def matvec(ops: OpList, p: Product) -> None:
     tile = tiles.matvec(ops.device, weight, dot8)
     variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     if ops.batch > 1:
-        kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8)}
+        looped = int(ops.device.software and not dot8)
+        kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
         if dot8:
             vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
             variant["SCALED"] = int(p.norm is not None)

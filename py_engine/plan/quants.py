@@ -15,10 +15,9 @@ whole blocks. wgsl/quants/<fragment>.wgsl dequantizes a group to 32 floats. Bloc
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine.errors import WispError
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 
 GROUP = 32
 ALIGN = 256  # the largest minStorageBufferOffsetAlignment that WebGPU allows
@@ -67,7 +66,7 @@ def _packed(
     groups_per_thread: int = 1,
 ) -> Layout:
     """Planes of these ranges. `stride`: of w_d, if padded; `grid`: 16-bit entries before w_d's records."""
-    block, size = GGML_QUANT_SIZES[type]
+    block, size = BLOCK_SIZES[type]
     planes = {
         "w_qs": Plane(sum(n for _, n in qs), tuple(qs)),
         "w_d": Plane(stride or sum(n for _, n in d), tuple(d), 2 * grid),
@@ -92,6 +91,9 @@ LAYOUTS = {
     Q.IQ4_NL: _packed(Q.IQ4_NL, [(2, 16)], [(0, 2)]),
     Q.IQ4_XS: _packed(Q.IQ4_XS, [(8, 128)], [(0, 8)]),  # d: d, scales
     Q.MXFP4: _packed(Q.MXFP4, [(1, 16)], [(0, 1)]),  # d: exponent
+    Q.NVFP4: _packed(Q.NVFP4, [(4, 32)], [(0, 4)]),  # d: the scales of 16 values each
+    Q.Q1_0: _packed(Q.Q1_0, [(2, 16)], [(0, 2)]),
+    Q.Q2_0: _packed(Q.Q2_0, [(2, 16)], [(0, 2)]),
     Q.TQ1_0: _packed(Q.TQ1_0, [(0, 48)], [(48, 6)], 8),  # d: the last 16 values, d
     Q.TQ2_0: _packed(Q.TQ2_0, [(0, 64)], [(64, 2)]),
     Q.IQ3_S: _packed(Q.IQ3_S, [(2, 108)], [(0, 2)], grid=512),  # qs: indices, their ninth bits, signs, scales
@@ -136,5 +138,5 @@ def groups(cols: int) -> int:
 
 def row_bytes(type: Q, cols: int) -> int:
     """Bytes of one row of `cols` values in the GGUF file."""
-    block, size = GGML_QUANT_SIZES[type]
+    block, size = BLOCK_SIZES[type]
     return cols // block * size

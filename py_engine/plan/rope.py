@@ -50,6 +50,7 @@ class RopeSpec:
     beta_slow: float = 1.0  # YaRN: pairs with fewer rotations are scaled fully
     attn_factor: float = 1.0
     use_factors: bool = True  # divide by the file's frequency factors, if it has them
+    first_factors: bool = False  # the file has factors for more pairs than these
     sections: tuple[int, ...] = ()  # M-RoPE: pairs rotated by the position in time, down and across, and not at all
     rotates: bool = True  # False: queries and keys keep the layout of rotated ones, but no angle is ever other than 0
     interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
@@ -63,7 +64,8 @@ class RopeSpec:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
         if not self.rotates:
             return [0.0] * (self.dim // 2)
-        plain = frequencies(self.dim, self.base, factors if self.use_factors else None)
+        own = factors[: self.dim // 2] if factors and self.first_factors else factors
+        plain = frequencies(self.dim, self.base, own if self.use_factors else None)
         if self.sections:
             plain = [f if axis < NO_AXIS else 0.0 for f, axis in zip(plain, self.axes, strict=True)]
         if self.scaling == "none":

@@ -25,8 +25,8 @@ from py_engine.plan.lists import (
     SHAPED_GREEDY,
     SHAPED_SAMPLE,
     each,
-    verify,
 )
+from py_engine.plan.processors import Processor
 from py_engine.plan.shared import MAX_LOGPROBS
 
 MAX_EXPONENT = 88.7228391  # exp(88.72...) is the largest float32
@@ -86,6 +86,7 @@ class Sampling:
     xtc_threshold: Annotated[float, Range(0, 1)] = 0.1
     dry_breakers: tuple[int, ...] = ()  # ids of the tokens that contain a sequence breaker
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token, -100..100); -100 or less: banned
+    processor: Processor | None = None  # a caller's WGSL, before all of these
     logprobs: int = -1  # -1: none; n: of the sampled and the n <= MAX_LOGPROBS most probable tokens, before filters
 
     def seeded(self) -> Sampling:
@@ -179,16 +180,17 @@ def samplers(samplings: Sequence[Sampling], masked: bool = False, batch: bool = 
     names = [((SHAPED_GREEDY, SHAPED_DRAW, SHAPED_SAMPLE) if shaped else (GREEDY, DRAW, SAMPLE))[filters]]
     names += [(MASKED_GREEDY, MASKED_DRAW, MASKED_SAMPLE)[filters]] if masked else []
     names += [LOGPROBS] if any(s.logprobs >= 0 for s in samplings) else []
+    names = [*processing(samplings), *names]
     return [each(name) for name in names] if batch else names
 
 
-def step(samplings: Sequence[Sampling], masked: bool = False, drafting: bool = False) -> tuple[list[str], list[str]]:
-    """The lists of a step that samples a token of each sequence: those before its logits, those after.
+def processing(samplings: Sequence[Sampling]) -> list[str]:
+    """The lists that run the processors of sequences, each of them once."""
+    return list(dict.fromkeys(s.processor.list for s in samplings if s.processor is not None))
 
-    `drafting`: of one sequence, whose draft the step verifies.
-    """
-    if drafting:
-        return [*BATCH_FORWARD], [verify(samplers(samplings)[0])]
+
+def step(samplings: Sequence[Sampling], masked: bool = False) -> tuple[list[str], list[str]]:
+    """The lists of a step that samples a token of each sequence: those before its logits, those after."""
     batch = len(samplings) > 1
     return [*BATCH_FORWARD] if batch else [DECODE], samplers(samplings, masked, batch)
 

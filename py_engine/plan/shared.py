@@ -14,6 +14,7 @@ MAX_BIASES = 16384  # tokens of a request's logit_bias
 BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
 THREADS = 64  # of a workgroup of an elementwise kernel
+MOST_DISTANCE = 128  # positions that T5's biases tell apart; farther ones have the last bucket
 MAX_EXPERT_GROUPS = 64  # of a mixture of experts
 FIRST_MEDIA_ID = 1 << 31  # ids from here on stand for embeddings of pictures and sounds (media.py)
 
@@ -25,5 +26,6 @@ KERNEL_PARAMS: dict[str, int | float | str] = {
     "BUCKETS": BUCKETS,
     "BANNED": BANNED,
     "THREADS": THREADS,
+    "MOST_DISTANCE": MOST_DISTANCE,
     "FIRST_MEDIA_ID": FIRST_MEDIA_ID,
 }

@@ -1,8 +1,8 @@
 """The layout of the states of recurrent layers, which these store in place of keys and values.
 
-A layer has a matrix for each head, and the last inputs of its causal convolution, all f32. A sequence has a slot in the
-buffers of all its layers. The slots are the pages of a page group of their own; the first entry of a sequence's block
-table in that group is its slot.
+A layer has a matrix for each head, and the last inputs of its causal convolution, or of RWKV's mixes, all f32. A
+sequence has a slot in the buffers of all its layers. The slots are the pages of a page group of their own; the first
+entry of a sequence's block table in that group is its slot.
 A slot has two halves. The state after position p is in half p % 2. The kernels write those after the last two positions
 of a batch, so the newest token can be computed again, and a sequence can go on from either of the two positions.
 No kernel reads a state at a sequence's first position: it is zeros there.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
+from py_engine.plan.pages import MODEL_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 
 FIRST_SLOTS = 3  # that a model starts with: a sequence's, and snapshots at the ends of a prompt and of an answer
@@ -44,8 +44,9 @@ def make_states(plan: Plan, layer: int, shape: StateShape) -> States:
     """Create the buffers of a recurrent layer's states. All page groups of positions must exist."""
     group = next((group for group in plan.page_groups if group.states), None)
     if group is None:
-        group = PageGroup(len(plan.page_groups), 0, SLOTS_PER_SEQUENCE, FIRST_SLOTS, states=True)
-        assert group.index < MAX_GROUPS
+        assert len(plan.page_groups) < MODEL_GROUPS
+        index = plan.first_group + len(plan.page_groups)
+        group = PageGroup(index, 0, SLOTS_PER_SEQUENCE, FIRST_SLOTS, states=True)
         plan.page_groups.append(group)
     sizes = {"matrices": shape.heads * shape.rows * shape.cols, "windows": shape.taps * shape.channels}
     matrices, windows = (_buffer(plan, group, f"{name}.{layer}", size) for name, size in sizes.items())

@@ -20,7 +20,7 @@ MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workg
 MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
-LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl
+LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
@@ -43,6 +43,17 @@ def fits_beside(device: Device, weight: Weight) -> bool:
     rows = min(tile["TR"] * tile["R"] for tile in (one, several))
     fits = used <= device.max_workgroup_storage and weight.rows <= MAX_WORKGROUPS // 2 * rows
     return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
+
+
+def low_rank_lanes(device: Device, weight: Weight, most: int) -> int:
+    """Threads that share a row of lib/low_rank_input.wgsl in both kernels: one for each group, from 64 to `most`."""
+    in_bytes = dot8(device, weight)
+    for tile in (matvec(device, weight, in_bytes), matvec_small_batch(device, weight, in_bytes)):
+        most = min(most, tile["TK"] * tile["TR"])
+    lanes = LOW_RANK_LANES
+    while 2 * lanes <= most and lanes < quants.groups(weight.cols):
+        lanes *= 2
+    return lanes
 
 
 def attention_key(n_ctx: int, head_dim: int, group: int) -> str:
@@ -198,8 +209,10 @@ def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[s
 
 
 def _matmul_tile(device: Device, batch: int) -> dict[str, int]:
+    if device.software:  # compiles larger tiles for seconds
+        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2}
     size = 2 if device.f16 else 4
-    if batch >= 64 and not device.software and (64 + 64) * 36 * size <= device.max_workgroup_storage:
+    if batch >= 64 and (64 + 64) * 36 * size <= device.max_workgroup_storage:
         return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
     return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
 
@@ -218,9 +231,10 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
                 sides = {"SIDE": side, "LANES": device.subgroup, "DIM": dim}
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
     size = 2 if device.f16 else 4
-    max_tokens = max(1, 16 // group)
+    max_tokens = max(1, (4 if device.software else 16) // group)
     threads = 64 if head_dim <= 128 else 128
-    for tokens, positions in [(max_tokens, n) for n in (32, 16, 8, 4)] + [(1, 4)]:
+    sizes = (8, 4) if device.software else (32, 16, 8, 4)
+    for tokens, positions in [(max_tokens, n) for n in sizes] + [(1, 4)]:
         rows = group * tokens
         used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
         if used <= device.max_workgroup_storage:

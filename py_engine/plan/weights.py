@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.plan import Plan, Weight
 
@@ -53,6 +52,13 @@ class Weights:
                 "bad_tensor_shape",
             )
         quants.layout(info.type, tensor)
+        scale = tensor.removesuffix("weight") + "scale"
+        if info.type == Q.NVFP4 and scale in self:
+            raise WispError(
+                f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
+                "quantisation, or one that llama-quantize made.",
+                "unsupported_quantization",
+            )
         return info
 
     def _add(self, weight: Weight) -> Weight:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from gguf.constants import GGMLQuantizationType as Q
 
 from py_engine.cpu.call import Array
 from py_engine.cpu.executor import DTYPES, dequantize
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.plan import Weight
 from py_engine.proof.numbers import Numbers
@@ -27,7 +27,8 @@ POOL = 65521  # random numbers that all buffers are filled from; prime, so that 
 SCALES: dict[Q, tuple[int, ...]] = {
     Q.Q8_0: (0,), Q.Q4_0: (0,), Q.Q4_1: (0, 2), Q.Q5_0: (0,), Q.Q5_1: (0, 2), Q.Q2_K: (80, 82), Q.Q3_K: (108,),
     Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,), Q.IQ4_NL: (0,), Q.IQ4_XS: (0,), Q.TQ1_0: (52,), Q.TQ2_0: (64,),
-    Q.IQ3_S: (0,), Q.IQ3_XXS: (0,), Q.IQ2_XXS: (0,), Q.IQ2_XS: (0,), Q.IQ2_S: (0,), Q.IQ1_S: (0,),
+    Q.IQ3_S: (0,), Q.IQ3_XXS: (0,), Q.IQ2_XXS: (0,), Q.IQ2_XS: (0,), Q.IQ2_S: (0,), Q.IQ1_S: (0,), Q.Q1_0: (0,),
+    Q.Q2_0: (0,),
 }  # fmt: skip
 PLAIN = (Q.F32, Q.F16, Q.BF16)
 
@@ -206,6 +207,8 @@ class RandomData:
             blocks[:, at + 1] = 0x24 | blocks[:, at + 1] & 3
         if weight.type == Q.MXFP4:
             blocks[:, 0] = 124 + blocks[:, 0] % 4
+        if weight.type == Q.NVFP4:  # the scales' four bits of exponent
+            blocks[:, :4] = 40 + blocks[:, :4] % 32
         if weight.type == Q.IQ1_M:  # the last upper nibble has the scale's sign and most of its exponent
             blocks[:, 55] = 0x20 | blocks[:, 55] & 15
         return raw

@@ -110,7 +110,7 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "histogram":
                 data[name] = np.zeros(b.shape, np.uint32)
             case "drafting":
-                data[name] = np.array([plan.n_ctx, 5, 0, 0], np.uint32)
+                data[name] = np.array([plan.n_ctx, 5, max(0, min(61, plan.n_ctx - 2) - 4), 0], np.uint32)
             case "logprobs":
                 data[name] = np.full((SEQUENCES, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
             case _:

@@ -13,7 +13,8 @@ from py_engine.plan import kernels
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
 
-SAMPLER_KERNELS = ("sample", "advance", "logprobs")  # prefixes of the kernels that are proven a list at a time
+# prefixes of the kernels that are proven a list at a time
+SAMPLER_KERNELS = ("sample", "advance", "draft_states", "logprobs")
 
 # (fields of Device, in words), the least loss of speed first
 STEPS: tuple[tuple[dict[str, Any], str], ...] = (

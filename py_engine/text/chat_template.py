@@ -17,6 +17,14 @@ CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
+# Templates that files hold by a name of llama.cpp's.
+NAMED = {
+    "rwkv-world": (
+        "{% for message in messages %}{{ message['role'] | capitalize + ': ' + message['content'] | trim + '\n\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+    )
+}
+
 Message = dict[str, Any]
 
 
@@ -158,6 +166,6 @@ def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTem
     if not isinstance(source, str) or not source.strip():
         return ChatTemplate(CHATML, bos, eos), ["The model has no chat template; ChatML is used."]
     try:
-        return ChatTemplate(source, bos, eos), []
+        return ChatTemplate(NAMED.get(source.strip(), source), bos, eos), []
     except WispError as error:
         return ChatTemplate(CHATML, bos, eos), [f"{error.message} ChatML is used instead."]

@@ -258,7 +258,7 @@ def _kind(weight: Weight, plane: str) -> str:
         return weight.type.name.lower()
     if plane == "w_qs":
         return "bytes"
-    return "exponents" if weight.type.name == "MXFP4" else "scales"
+    return {"MXFP4": "exponents", "NVFP4": "small floats"}.get(weight.type.name, "scales")
 
 
 def _data(kind: str, source: random.Random) -> bytes:
@@ -271,6 +271,8 @@ def _data(kind: str, source: random.Random) -> bytes:
     data = source.randbytes(RANDOM_BYTES)
     if kind == "scales":  # each pair of bytes, as f16, is below 1/128
         return data.translate(bytes(b & 0x9F for b in range(256)))
+    if kind == "small floats":  # E4M3 between 1/4 and 4
+        return data.translate(bytes(40 + b % 32 for b in range(256)))
     if kind == "exponents":
         return data.translate(bytes(118 + b % 8 for b in range(256)))
     return data

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gguf.constants import GGMLQuantizationType as Q
-
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.cache import make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL

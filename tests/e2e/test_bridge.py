@@ -1,5 +1,6 @@
 """The official packages of Python against a page's engine: `serve --api`, its bridge, and a real tab."""
 
+import base64
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.support.browser import watch
+from tests.support.pdf_file import pdf
 from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
@@ -90,6 +92,20 @@ def test_tools_schemas_embeddings_and_responses_pass_the_bridge(client: openai.O
     assert all(abs(sum(x * x for x in entry.embedding) - 1) < 1e-4 for entry in vectors.data)
     response = client.responses.create(model=MODEL, input="What is the capital of Italy?", temperature=0)
     assert "Rome" in response.output_text
+
+
+def test_pdf_files_pass_the_bridge(client: openai.OpenAI) -> None:
+    line = "The Lumo Lamp costs 12 euros."
+
+    def tokens(kind: str, data: bytes) -> int:
+        url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        content: Any = [{"type": "file", "file": {"filename": "prices", "file_data": url}}]
+        asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": content}]
+        answer = client.chat.completions.create(model=MODEL, messages=asked, max_tokens=1)
+        assert answer.usage is not None
+        return answer.usage.prompt_tokens
+
+    assert tokens("application/pdf", pdf([[(line, 11, 80)]])) == tokens("text/plain", line.encode())
 
 
 def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: ApiServer) -> None:

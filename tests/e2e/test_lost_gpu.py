@@ -147,6 +147,25 @@ def test_answers_continue(page: Page, expected: Any, lose_gpu: Callable[[], None
     assert run(page, "return (await engine.stats()).models[0].requests;") == 0
 
 
+LOAD_WITH_DRAFT = """
+const asked = { model: "/repo/static/models/wisp-mini-q4_0.gguf", name: "drafted", draft: "wisp-mini-q4_0" };
+await engine.load({ ...asked, default: false, backend: "webgpu", tune: false, contextLength: 512 });"""
+
+
+def test_a_draft_model_is_loaded_again(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
+    """An answer continues with the text of the model alone; it drafts as soon as its kernels are compiled again."""
+    run(page, LOAD_WITH_DRAFT)
+    asked = [REQUESTS[0] | {"model": "drafted"}]
+    assert answers(page, asked, lose_gpu) == expected[:1]
+
+    def drafted() -> bool:
+        assert answers(page, asked) == expected[:1]
+        return bool(run(page, 'return (await engine.stats({ model: "drafted" })).totals.model_drafted;'))
+
+    wait_for(drafted)
+    run(page, 'await engine.unload("drafted");')
+
+
 def test_answers_continue_in_another_worker(browser: Browser, page: Page, expected: Any) -> None:
     run(page, "notices.length = 0; start(requests);", requests=REQUESTS)
     assert not wait_for_chunks(page, 8)

@@ -14,6 +14,7 @@ from tests.support.bare_pyodide import MODEL, Python, Site
 from tests.support.tolerances import assert_close
 from tools.goldens import GOLDEN
 from tools.paths import ROOT, STATIC
+from tools.wheel import wheel
 
 DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
@@ -28,6 +29,17 @@ shared = sys.modules.setdefault("shared", types.ModuleType("shared"))
 with contextlib.redirect_stdout(io.StringIO()) as printed:
     await eval_code_async(example, shared.__dict__)
 result = printed.getvalue()
+"""
+
+
+LISTS = {"word_lists/__init__.py": b"ANIMALS = ('cat', 'dog', 'fox')\n"}
+RULES = b"""import numpy as np
+import word_lists
+
+def starts_with(engine, kind):
+    words = getattr(word_lists, kind.upper())
+    texts = [engine.detokenize([token]).strip().lower() for token in range(len(engine.tokenizer))]
+    return np.array([text in words for text in texts])
 """
 
 
@@ -89,6 +101,30 @@ def test_a_logits_processor_forbids_a_letter(python: Python) -> None:
     assert "e" not in text.lower()
 
 
+def test_a_processor_for_the_gpu_has_an_equivalent_on_the_cpu(python: Python) -> None:
+    """Without one, it is an error; so is a table that no vocabulary has."""
+    text = example(python, "WgslProcessor")
+    assert len(text) > 20
+    assert "e" not in text.lower()
+    codes = python.run(
+        """
+from shared import engine
+from wisp import WgslProcessor, WispError
+result = []
+async def refused(source, values=None, **more):
+    try:
+        await engine.chat("Hi", logits_processor=WgslProcessor(source, values, **more)).text()
+    except WispError as error:
+        result.append([error.code, error.param, error.message])
+await refused("fn process(token: u32, logit: f32) -> f32 { return logit; }")
+await refused("fn process(token: u32, logit: f32) -> f32 { return logit; }", table=[0.0] * 100000)
+await refused("fn process(token: u32, logit: f32) -> f32 { return logit; }", table="abc")"""
+    )
+    assert {param for _, param, _ in codes} == {"logits_processor"}
+    assert [code for code, _, _ in codes] == ["unsupported_parameter", "invalid_value", "invalid_value"]
+    assert "Python" in codes[0][2]
+
+
 def test_a_logits_processor_within_a_grammar(python: Python) -> None:
     """The processor prefers what the grammar forbids, and then one of the texts that it allows."""
     text, steps = python.run(
@@ -119,6 +155,75 @@ result = [await ask(), await ask(logits_processor=lambda ids, logits: logits.ast
 
 def test_a_custom_sampler(python: Python) -> None:
     assert len(example(python, "top_n_sigma")) > 5
+
+
+def test_packages_of_hooks(python: Python) -> None:
+    """Wheels in the file system, where one requires the other; a File; errors say what is missing."""
+    wheels = {
+        "word_rules-2.1-py3-none-any.whl": wheel("word_rules", "2.1", {"word_rules.py": RULES}, {}, ("word-lists>=1",)),
+        "word_lists-1.0-py3-none-any.whl": wheel("word_lists", "1.0", LISTS, {}),
+        "lonely-1.0-py3-none-any.whl": wheel("lonely", "1.0", {"lonely.py": b""}, {}, ("not-to-be-found",)),
+        "dropped_in-1.0-py3-none-any.whl": wheel("dropped_in", "1.0", {"dropped_in.py": b"X = 5"}, {}),
+    }
+    messages = python.run(
+        """
+import base64, js, wisp
+from pathlib import Path
+from pyodide.ffi import to_js
+for name, data in wheels.items():
+    Path(name).write_bytes(base64.b64decode(data))
+messages, end = [], "-py3-none-any.whl"
+for wrong in ("word_rules-2.1" + end, "lonely-1.0" + end, "surely-no-package", "x.whl", "a-1" + end):
+    try:
+        await wisp.install(wrong)
+    except wisp.WispError as error:
+        messages.append(error.message)
+dropped = "dropped_in-1.0-py3-none-any.whl"
+await wisp.install(js.File.new(to_js([Path(dropped).read_bytes()]), dropped))
+import dropped_in
+result = [messages, dropped_in.X]""",
+        wheels={name: base64.b64encode(data).decode() for name, data in wheels.items()},
+    )
+    assert example(python, "wisp.install").split()[0].lower().strip(".,") in ("cat", "dog", "fox")
+    (rules, lonely, unknown, no_name, no_file), dropped = messages
+    assert "word-lists" in rules
+    assert "not-to-be-found" in lonely
+    assert all("pypi=True" in message for message in (rules, lonely, unknown))
+    assert "no name of a wheel" in no_name
+    assert "There is no file" in no_file
+    assert dropped == 5
+
+
+def test_embeddings_in_place_of_tokens(python: Python) -> None:
+    """Rows of tokens give what the tokens give, and equal rows are not computed again; wrong ones are errors."""
+    first, second = example(python, "token_embeddings").splitlines()
+    assert "Rome" in first
+    assert "Rome" in second
+    same, cached, codes = python.run(
+        """
+import numpy as np
+from shared import Engine, engine
+from wisp import WispError
+async with await Engine.load("wisp-mini-q4_0.gguf", prompt_embeddings=True) as reader:
+    ids = reader.tokenize("Once upon a time there was a cat that lived in a house by the sea")
+    rows = await reader.token_embeddings(ids)
+    warm = dict(temperature=0.7, seed=4, max_tokens=16)
+    texts = [await reader.complete(ids, **warm).text(), await reader.generate(embeddings=rows, **warm).text()]
+    again = reader.generate([ids[:5], rows[5:12], ids[12:]], **warm)
+    texts.append(await again.text())
+    repeated = reader.generate(embeddings=rows, max_tokens=1)
+    await repeated.text()
+    codes = []
+    for model, wrong in ((reader, rows[:, :8]), (reader, rows * np.nan), (reader, rows[0]), (engine, rows)):
+        try:
+            await model.generate(embeddings=wrong).text()
+        except WispError as error:
+            codes.append([error.code, error.param])
+result = [texts, repeated.usage["prompt_tokens_details"]["cached_tokens"] / len(ids), codes]"""
+    )
+    assert same[0] == same[1] == same[2]
+    assert cached > 0.8
+    assert codes == [["invalid_value", "embeddings"]] * 3 + [["unsupported_parameter", "embeddings"]]
 
 
 def test_a_stopping_rule_and_a_callback(python: Python) -> None:
@@ -248,3 +353,84 @@ result = [engine.backend, seen[0], last[1:]]""",
     assert backend == "webgpu"
     assert_close(golden["logits_ref"][-1:], np.array([logits], np.float32), "f16")
     assert sampled == [41, 42, 43]
+
+
+ON_GPU = """
+import asyncio
+import numpy as np
+from wisp import Engine, WgslProcessor, WispError
+from wisp.py_engine.gpu import processors
+how = {"backend": "webgpu", "context_length": 256, "kv_type": "f32", "tune": False, "prompt_embeddings": True}
+engine = await Engine.load(model, **how)
+async def sampled(source=None, values=None, count=6, prompt=ids, **more):
+    found = []
+    def stop(ids, text):
+        found[:] = ids
+        return False
+    if source is not None:
+        given = table if "table_at" in source else None
+        more["logits_processor"] = WgslProcessor("fn process(token: u32, logit: f32" + source, values, table=given)
+    await engine.generate(prompt, max_tokens=count, stop_when=stop, ignore_eos=True, **more).text()
+    return found
+count_up = ", first: u32) -> f32 { return select(-1e38, logit, token == first + answer_count()); }"
+after = ") -> f32 { return select(logit, 500.0, token == token_at(token_count() - 1u) + 1u); }"
+shift = ", by: f32) -> f32 { return logit + by * table_at(token); }"
+table = [float((7 * i) % 11) for i in range(304)]
+def shifted(ids, logits):
+    logits += 0.5 * np.array(table, np.float32)
+warm = {"temperature": 0.8, "top_k": 20, "seed": 3}
+"""
+
+
+def test_processors_on_the_gpu(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+    """They sample what the same in Python does, alone and side by side, before biases; errors have lines."""
+    golden: Any = np.load(LLAMA.with_suffix(".npz"))
+    python = Python(chromium("lavapipe"), site, worker=True)
+    ids = golden["prompt"].tolist()
+    code = """
+counted = await sampled(count_up, {"first": 41})
+following = await sampled(after, temperature=0)
+alone = [await sampled(**warm), await sampled(shift, {"by": 0.5}, **warm)]
+in_python = await sampled(logits_processor=shifted, **warm)
+several = (None, None), (shift, {"by": 0.5}), (count_up, {"first": 60}), (shift, {"by": 0})
+both = await asyncio.gather(*(sampled(*one, **warm) for one in several))
+biased = await sampled(count_up, {"first": 90}, logit_bias={"30": 40, "31": 39}, temperature=0)
+errors = []
+wrong = [") -> f32 {\\n  return logit + token;\\n}", ") -> f32 { return missing(token); }"]
+wrong.append(") -> f32 { many[token].x = logit; return many[0].y; } var<workgroup> many: array<vec4f, 60000>;")
+for source in wrong:
+    try:
+        await sampled(source)
+    except WispError as error:
+        errors.append([error.code, error.message])
+again = await sampled(**warm)
+processors.MAX_PROCESSORS = 4
+lists = engine._model.engine_or_error().plan.lists
+for by in "23":
+    await sampled(shift.replace("by *", by + " * by *"), {"by": 0})
+places = [len([name for name in lists if name.startswith("process.")]), await sampled(after, temperature=0)]
+rows = await engine.token_embeddings(ids)
+again = [again, await sampled(prompt=rows, **warm)]
+ruled = dict(warm, regex="[a-m ]{8,40}")
+within = [await sampled(shift, {"by": 0.5}, **ruled), await sampled(logits_processor=shifted, **ruled)]
+letters = engine.detokenize(within[0])
+result = [places, engine.backend, counted, following, alone, in_python, both, biased, errors, again, within, letters]"""
+    got = python.run(ON_GPU + code, ids=ids, model=LLAMA.name)
+    python.page.context.close()
+    places, backend, counted, following, alone, in_python, both, biased, errors, again, within, letters = got
+    assert backend == "webgpu"
+    assert counted == [41, 42, 43, 44, 45, 46]
+    assert following == [ids[-1] + i for i in range(1, 7)]
+    assert alone[1] == in_python != alone[0]
+    assert places == [8, following]  # two lists of each function; the one that made room comes back
+    assert again == [alone[0], alone[0]]  # the second: from the rows of the tokens
+    assert both == [alone[0], alone[1], [60, 61, 62, 63, 64, 65], alone[0]]
+    assert biased == [90, 91, 92, 93, 94, 95]
+    assert [code for code, _ in errors] == ["invalid_value"] * 3
+    assert "line 2" in errors[0][1]
+    assert "missing" in errors[1][1]
+    assert "workgroup storage" in errors[2][1]
+    assert not set("\n{") & set(errors[2][1])  # no text of a kernel
+    assert within[0] == within[1]
+    assert len(letters) > 5
+    assert set(letters) <= set("abcdefghijklm ")

@@ -103,6 +103,32 @@ def test_adapters_by_address_and_as_files(sdk: Page) -> None:
     assert out["listed"] == [[], {"success": True}]
 
 
+def test_a_draft_model_of_the_catalog(sdk: Page) -> None:
+    """The text is the same. A model of another vocabulary is refused, and the engine stays usable."""
+    out = run(
+        sdk,
+        """
+        const options = { model: "/repo/static/models/wisp-mini-q8_0.gguf", default: false, backend: "cpu" };
+        const load = (name, more) => engine.load({ ...options, contextLength: 256, name, ...more });
+        const ask = { messages: [{ role: "user", content: "Tell me about a dragon." }], max_tokens: 48 };
+        const text = async (model) =>
+            (await engine.chat.completions.create({ ...ask, temperature: 0, model })).choices[0].message.content;
+        await load("plain", { speculation: false });
+        const wrong = await failure(load("wrong", { draft: "/repo/tests/golden/llama/llama.F16.gguf" }));
+        await load("drafted", { draft: "wisp-mini-q4_0" });
+        const texts = [await text("plain"), await text("drafted")];
+        const { totals, memory } = await engine.stats({ model: "drafted" });
+        const alone = (await engine.stats({ model: "plain" })).memory;
+        for (const name of ["plain", "drafted"]) await engine.unload(name);
+        return { wrong, texts, totals, weights: [alone.weights, memory.weights] };
+        """,
+    )
+    assert (out["wrong"]["code"], out["wrong"]["param"]) == ("draft_mismatch", "draft")
+    assert out["texts"][0] == out["texts"][1] != ""
+    assert 0 < out["totals"]["model_accepted"] <= out["totals"]["model_drafted"]
+    assert out["weights"][1] > 1.5 * out["weights"][0]
+
+
 def test_a_whole_answer_has_the_shape_of_openai(sdk: Page) -> None:
     answer = run(sdk, 'return engine.chat.completions.create(ask("What is the capital of Italy?"));')
     assert answer["object"] == "chat.completion"

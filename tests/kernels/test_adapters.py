@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-from gguf.constants import GGMLQuantizationType as Q
+from gguf.constants import GGMLQuantizationType
 from gguf.quants import quantize
 
 from py_engine.files.gguf_header import TensorInfo
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.adapters import Direction, Pair
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Weight
@@ -28,7 +29,9 @@ def pair(bench: Bench, adapter: int, tensor: str, rows: int, cols: int, rank: in
     for part, shape, type in (("a", (rank, cols), types[0]), ("b", (rows, rank), types[1])):
         name = f"adapter.{adapter}.{tensor}.lora_{part}"
         values = bench.random.standard_normal(shape).astype(np.float32)
-        bench.raw[name] = np.ascontiguousarray(quantize(values, type)).view(np.uint8).reshape(shape[0], -1)
+        bench.raw[name] = (
+            np.ascontiguousarray(quantize(values, GGMLQuantizationType(type))).view(np.uint8).reshape(shape[0], -1)
+        )
         infos.append(TensorInfo(name, shape[::-1], type, 0, bench.raw[name].nbytes))
     adapters = bench.plan.adapters
     adapters.pairs.setdefault(tensor, []).append(Pair(adapter, infos[0], infos[1], rank, 0.5 + adapter))

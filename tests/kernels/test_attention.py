@@ -6,12 +6,13 @@ Outputs start as NaN. NaN remains where a kernel does not write, and spreads whe
 from dataclasses import replace
 
 import numpy as np
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.attention import Temperature, scale_queries
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
+from py_engine.plan.relative import relative_bias
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
@@ -206,6 +207,25 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
     slopes = alibi.table(ops, n_head, 2.0)
     bench.data[slopes.name] = np.frombuffer(ops.plan.constants[slopes.name] + bytes(4), np.uint32).copy()
     y = ops.attention(q, cache, heads, AttentionOptions(0.5, window=window, causal=False, slopes=slopes))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+@in_turn("heads, n, n_ctx, type", [((3, 1, 16), 140, 160, Q.F16), ((4, 2, 8), 19, 64, Q.F32)], BOTH_ADAPTERS)
+def test_attention_with_buckets(bench: Bench, heads: tuple[int, int, int], n: int, n_ctx: int, type: Q) -> None:
+    """T5's biases, also of distances beyond the last bucket's first one."""
+    n_head, n_kv, dim = heads
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=n_ctx))
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = Cache(ops.buffer("k", (n_ctx, n_kv * dim)), ops.buffer("v", (n_ctx, n_kv * dim)), "f32", UNPAGED)
+    for b in (cache.k, cache.v):
+        bench.fill(b)[n:] = np.nan
+    relative = relative_bias(ops, bench.weight("relative", type, 8, n_head))
+    places = relative.buckets
+    bench.data[places.name] = np.frombuffer(ops.plan.constants[places.name], np.uint32).reshape(places.shape)
+    y = ops.attention(q, cache, heads, AttentionOptions(1.0, causal=False, relative=relative))
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 

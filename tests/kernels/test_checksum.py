@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.gpu.repack import checksum, repacks
 from py_engine.plan.placement import Placement
 from py_engine.plan.shared import THREADS

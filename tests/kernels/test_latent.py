@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import latent, tiles
 from py_engine.plan.cache import page_group
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape

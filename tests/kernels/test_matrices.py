@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import products, tiles
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.plan import PerToken

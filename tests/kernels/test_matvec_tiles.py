@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import tiles
 from py_engine.plan.ops import Projection
 from py_engine.plan.rope import Rope, frequencies, table

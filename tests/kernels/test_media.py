@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import media
 from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Page
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.gpu.repack import repacks
 from py_engine.plan import quants
 from py_engine.plan.placement import Placement
@@ -46,7 +46,7 @@ def test_embed(one_bench: Bench, type: Q) -> None:
     bench = one_bench
     block = quants.LAYOUTS[type].block
     values = BLOCKS[f"{type.name}.f32"]
-    rows, cols = (8, 96) if block == 32 else (12, 512)
+    rows, cols = (8, 96) if block == 32 else (24 * block // 512, 512)
     ops = bench.begin(Setup(batch=rows, n=rows, vocab=rows))
     bench.data["tokens"][0, :rows] = np.arange(rows)
     x = ops.embed(matrix(bench, type, "table", rows, cols))
@@ -78,7 +78,7 @@ def test_bytes(one_bench: Bench, type: Q) -> None:
 def product(bench: Bench, type: Q, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """The results (GPU, numpy) of y += x W^T."""
     ops = bench.begin(Setup(batch=batch, n=batch))
-    rows, cols = 37, 3 * max(quants.LAYOUTS[type].block, 96)
+    rows, cols = 37, 3 * (96 if quants.LAYOUTS[type].block == 32 else quants.LAYOUTS[type].block)
     x, y = ops.rows("x", cols), ops.rows("y", rows)
     bench.fill(x)
     bench.fill(y)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import attention, rows
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.op_list import pad

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType as Q
 from playwright.sync_api import Page
 
-from py_engine.plan import sampler_ops, tiles
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import draft, sampler_ops, tiles
 from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
@@ -32,10 +32,14 @@ EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 @in_pairs(
     ("type", [Q.F16, Q.Q4_0]),
     ("rows, cols, places", [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]),
+    ("software", [False, True]),
     adapters=["swiftshader"],
 )
-def test_products(bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+def test_products(
+    bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...], software: bool
+) -> None:
     """Mat-vec with both epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
+    bench = Bench(bench.page, replace(bench.device, software=software))
     cols, n = cols_of(type, cols), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y = ops.rows("x", cols), ops.rows("y", rows)
@@ -260,3 +264,26 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
         seen.add((last - 40, count > 1))
     assert len(seen) > (2 if end else 1)
     assert end == 0 or {True, False} == {drafted for _, drafted in seen}
+
+
+@pytest.mark.parametrize(("pos", "drafts"), [(40, 1), (40, 5), (1, 7), (0, 3)])
+def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int, drafts: int) -> None:
+    """The newest two tokens, or the only one, for the draft model; then the newest token and its draft."""
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos, 2),)))
+    swift_bench.data["drafting"] = np.array([0, 2, 9, 5], np.uint32)
+    draft.set_states(ops, verifies=False)
+    gpu, host = swift_bench.run(ops)
+    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
+    first = max(0, pos - 1)
+    count = pos + 1 - first
+    assert swift_bench.states(gpu)[0, 1] == count
+    assert swift_bench.states(gpu)[:count, [0, 3]].tolist() == [[first + i, 2] for i in range(count)]
+    assert gpu["drafting"].tolist() == [0, 2, pos, 5]
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos + drafts, 2),)))
+    swift_bench.data["drafting"] = gpu["drafting"]
+    draft.set_states(ops, verifies=True)
+    gpu, host = swift_bench.run(ops)
+    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
+    states = swift_bench.states(gpu)
+    assert states[0, 1] == drafts + 1
+    assert states[: drafts + 1, [0, 3]].tolist() == [[pos + i, 2] for i in range(drafts + 1)]

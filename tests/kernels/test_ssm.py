@@ -5,53 +5,16 @@ import numpy as np
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
-from py_engine.plan.states import States, StateShape, make_states
+from py_engine.plan.states import StateShape
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.states import BATCHES, compare, states
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_turn
-
-# the middle of a sequence, its beginning, one token, runs of several sequences, a packed batch with two segments
-BATCHES = [
-    Setup(batch=19, n=19, pos=5),
-    Setup(batch=3, n=2, pos=0),
-    Setup(batch=1, n=1, pos=4),
-    Setup(batch=8, n=6, places=((6, 1), (7, 1), (8, 1), (0, 0), (9, 2))),
-    Setup(batch=12, n=11, pos=3, segments=(5, 9)),
-    Setup(batch=20, n=2, pos=1),
-]
-
 
 CONVOLUTIONS = [(70, 3, True), (33, 1, False)]
 # rule, heads, groups, rows, cols; the last two of usual sizes
 SCANS = [("ssd", 4, 2, 9, 12), ("delta", 3, 3, 5, 7), ("delta", 4, 2, 64, 128), ("ssd", 3, 1, 64, 256)]
 SCANS_PER_KEY = [(3, 5, 7), (2, 33, 31), (2, 64, 128), (1, 1, 1), (2, 3, 255)]  # heads, rows, cols
-
-
-def states(bench: Bench, shape: StateShape, setup: Setup) -> States:
-    """Slots with random states, and NaN in the halves that no kernel may read."""
-    found = make_states(bench.plan, 0, shape)
-    slots = bench.data["state"][32 + found.paging["TABLE"] :][:: found.paging["PAGES"]]
-    places = list(setup.places) or [(setup.pos + i, setup.seq) for i in range(setup.n)]
-    first: dict[int, int] = {}
-    for position, seq in places:
-        first.setdefault(seq, position)
-    for buffer in (found.matrices, found.windows):
-        values = np.full((bench.pages, *buffer.shape[1:]), np.nan, np.float32)
-        for seq, position in first.items():
-            if position:
-                values[slots[seq], (position - 1) % 2] = bench.random.standard_normal(buffer.shape[2])
-        bench.data[buffer.name] = values
-    return found
-
-
-def compare(bench: Bench, found: States, name: str, cols: int, gpu: dict, host: dict) -> None:
-    n = bench.n
-    check(bench, gpu[name][:n, :cols], host[name][:n, :cols], 1e-9)
-    assert np.isnan(gpu[name][n:]).all()
-    for buffer in (found.matrices, found.windows):
-        got, want = gpu[buffer.name], host[buffer.name]
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-        check(bench, np.nan_to_num(got), np.nan_to_num(want), 1e-9)
 
 
 @in_turn("setup, channels, taps, bias", [(setup, *CONVOLUTIONS[i % 2]) for i, setup in enumerate(BATCHES)])

@@ -15,7 +15,9 @@ from tests.support.cpu_models import GOLDEN, load
 MODEL = GOLDEN / "llama" / "llama.F32.gguf"
 VOCAB = 304
 PROMPT = [1, 5, 9, 13, 17, 21]
+PROMPTS = [PROMPT, [7, 3, 200, 45], [9], list(range(40, 75)), [250, 1, 250, 1, 6], [88, 12, 13]]
 STOPS: frozenset[int] = frozenset()
+GREEDY = Sampling(temperature=0)
 WARM = Sampling(temperature=1.5, seed=3)
 SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, repeat_penalty=1.1, dry_multiplier=0.5)
 
@@ -131,7 +133,7 @@ def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int =
     plain = make(n_ctx, page=page)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
-    runner.step_ms = lambda rows, *, drafting=False: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
+    runner.step_ms = lambda rows, *, drafting=False, **_: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]
     return Engine(plain.plan, runner, "cpu", parallel)
 
 

@@ -29,9 +29,10 @@ def load(
     media_width: int = 0,
     adapters: Sequence[Path] = (),
     scales: Sequence[float] = (),
+    draft: Path | None = None,
 ) -> cpu.Cpu:
     """The numpy executor of a file's plan. `scales`: the adapters' defaults."""
-    files = ModelFiles.read(path, adapters, [AdapterOptions(scale=scale) for scale in scales])
+    files = ModelFiles.read(path, adapters, [AdapterOptions(scale=scale) for scale in scales], draft)
     header = files.parts.header
 
     def raw(tensor: str, first: int, rows: int) -> bytes:
@@ -40,7 +41,10 @@ def load(
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
     options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters)
-    plan = planner.make_plan(header, Device(software=True), options)
+    device = Device(software=True)
+    plan = planner.make_plan(header, device, options)
+    if files.parts.draft:
+        planner.add_draft_model(plan, files.parts.draft, device, kv_type)
     weights = {
         w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()

@@ -23,11 +23,14 @@ class ModelFiles:
     adapters: Adapters
 
     @classmethod
-    def read(cls, path: Path, adapters: Sequence[Path] = (), options: Sequence[AdapterOptions] = ()) -> ModelFiles:
-        """Read a model and adapters for it. WispError if they do not fit."""
-        data = [one.read_bytes() for one in (path, *adapters)]
+    def read(
+        cls, path: Path, adapters: Sequence[Path] = (), options: Sequence[AdapterOptions] = (),
+        draft: Path | None = None,
+    ) -> ModelFiles:  # fmt: skip
+        """Read a model, adapters for it and a draft model. WispError if they do not fit."""
+        data = [one.read_bytes() for one in (path, *adapters, *([draft] if draft else []))]
         sources: list[Any] = [None] * len(data)
-        parts = Parts.of(sources, [parse(one, len(one)) for one in data])
+        parts = Parts.of(sources, [parse(one, len(one)) for one in data], draft is not None)
         return cls(data, parts, read_adapters(parts.header, parts.adapters, options))
 
     def rows(self, tensor: str, first: int, rows: int) -> bytes:

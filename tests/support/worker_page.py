@@ -187,6 +187,9 @@ class Platform:
     async def read_media(self, file: Any) -> bytes:
         raise AssertionError("no test here needs it")
 
+    async def read_pdf(self, data: bytes) -> str:
+        raise AssertionError("no test here needs it")
+
     async def read_text(self, name: str) -> str | None:
         return self.kept.get(name)
 

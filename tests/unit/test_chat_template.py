@@ -38,6 +38,15 @@ def test_renders_as_hugging_face(golden: dict[str, Any], case: dict[str, Any]) -
         assert template.render(case["messages"], **options) == case["expected"]
 
 
+def test_rwkv_s_template_is_given_by_name() -> None:
+    """As llama.cpp renders it."""
+    template, notices = from_metadata({"tokenizer.chat_template": "rwkv-world"}, "", "")
+    roles = (("system", " be nice "), ("user", " hi "), ("assistant", " hello "), ("user", "more"))
+    text = template.render([{"role": role, "content": content} for role, content in roles])
+    assert text == "System: be nice\n\nUser: hi\n\nAssistant: hello\n\nUser: more\n\nAssistant:"
+    assert not notices
+
+
 def test_a_model_without_a_template_uses_chatml() -> None:
     for metadata in ({}, {"tokenizer.chat_template": " "}, {"tokenizer.chat_template": "{% if %}"}):
         template, notices = from_metadata(metadata, "", "")

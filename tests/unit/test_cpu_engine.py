@@ -140,7 +140,9 @@ async def test_constrained_answers_are_those_of_numpy() -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["llama/llama.Q4_K_M", "granite/granitehybrid.F16", "qwen35/qwen35.F16"])
+@pytest.mark.parametrize(
+    "name", ["llama/llama.Q4_K_M", "granite/granitehybrid.F16", "qwen35/qwen35.F16", "rwkv/rwkv7.F16"]
+)
 async def test_a_batch_gives_each_sequence_the_text_that_it_gets_alone(name: str) -> None:
     """Of seeded requests side by side. Small batches compute each row as a single step does."""
     import asyncio
@@ -161,7 +163,12 @@ async def test_drafts_do_not_change_the_text() -> None:
     texts, drafted = [], 0
     for drafting in (False, True):
         engine = await wasm_engines.load(path, 256)
-        engine.runner.step_ms = lambda rows, *, drafting=False, on=drafting: 1.0 if drafting == on else 100.0  # type: ignore[misc,method-assign]
+        wish = drafting
+
+        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0, wish: bool = wish) -> float:
+            return 1.0 if drafting == wish else 100.0
+
+        engine.runner.step_ms = step_ms  # type: ignore[method-assign]
         texts.append(await collect(engine, prompt, Sampling(temperature=0), 40))
         drafted = engine._generation.totals.draft_tokens
     assert texts[0] == texts[1]

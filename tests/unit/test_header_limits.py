@@ -3,6 +3,7 @@
 import math
 import struct
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,10 @@ OF_ARCHITECTURES: list[tuple[str, dict[str, Any]]] = [
     ("dense/deci", {"attention.head_count_kv": [2, 0, -1, 0, 1]}), ("experts/arctic", {"expert_count": 0}),
     ("experts/grok", {"expert_count": 0}), ("experts/grok", {"logit_scale": NAN}),
     ("experts/mimo2", {"attention.value_length": 28}), ("experts/mimo2", {"attention.value_length": 1 << 20}),
+    ("embedding/t5encoder", {"attention.relative_buckets_count": 7}),
+    ("embedding/t5encoder", {"attention.relative_buckets_count": 1 << 30}),
+    ("experts/step35", {"attention.head_count_kv": [2, 4, 1]}), ("experts/step35", {"swiglu_clamp_exp": [1.0]}),
+    ("experts/step35", {"rope.dimension_count_swa": 26}), ("experts/step35", {"swiglu_clamp_shexp": NAN}),
     ("experts/mimo2", {"attention.head_count_kv": [1, 3, 2, 1]}), ("experts/mimo2", {"attention.value_scale": "x"}),
 ]  # fmt: skip
 
@@ -111,6 +116,9 @@ def test_gemma4_rotates_no_more_than_a_head(name: str) -> None:
         ("kimi-linear", "kda.head_dim", 2**31 - 1),
         ("kimi-linear", "ssm.conv_kernel", 1),
         ("kimi-linear", "ssm.conv_kernel", 64),
+        ("rwkv7", "wkv.head_size", 24),
+        ("rwkv7", "wkv.head_size", 2),
+        ("rwkv6qwen2", "attention.head_count_kv", 3),
     ],
 )
 def test_sizes_of_layers_that_cannot_be(golden: str, key: str, value: float) -> None:
@@ -128,6 +136,13 @@ def test_a_later_model_of_kimi_s_is_refused() -> None:
     with pytest.raises(WispError) as error:
         plan(found)
     assert error.value.code == "unsupported_architecture"
+
+
+def test_a_scale_beside_a_matrix_is_not_ignored() -> None:
+    found = parse((LLAMA.parent / "llama.NVFP4.gguf").read_bytes(), None)
+    found.tensors["blk.0.attn_q.scale"] = replace(found.tensors["output_norm.weight"], shape=(1,))
+    with pytest.raises(WispError, match="a scale of its own"):
+        plan(found)
 
 
 def test_layers_of_experts_with_and_without_gates_are_planned() -> None:

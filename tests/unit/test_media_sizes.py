@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf.constants import GGMLQuantizationType
 
 from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import TensorType
 from py_engine.media.projector import Projector
 from py_engine.media.recipe import n_tokens, recipe
 from tests.support.media import MEDIA, follow, sha256
@@ -26,7 +26,7 @@ def picture(width: int, height: int) -> np.ndarray[Any, Any]:
 def projector(case: dict[str, Any]) -> Projector:
     name, shape = case["output"]
     shapes = {name: tuple(shape)} | ({"v.token_embd.img_break": (64,)} if case["img_break"] else {})
-    f32 = GGMLQuantizationType.F32
+    f32 = TensorType.F32
     tensors = {key: TensorInfo(key, shape, f32, 0, 0) for key, shape in shapes.items()}
     return Projector.from_gguf(Header(3, case["metadata"], tensors, 32, 0, None))
 

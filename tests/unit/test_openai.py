@@ -1,5 +1,6 @@
 """Requests checked field by field against OpenAI's reference."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ SOUND = {"data": "YWJj", "format": "wav"}
 
 def image(url: str, **more: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+def file(content: bytes = b"", data: Any = None, **fields: Any) -> dict[str, Any]:
+    """A part with a file."""
+    encoded = f"data:text/plain;base64,{base64.b64encode(content).decode()}"
+    return {"type": "file", "file": {"file_data": encoded if data is None else data, **fields}}
 
 
 def test_defaults() -> None:
@@ -108,6 +115,28 @@ def test_nulls_are_absent() -> None:
     assert chat_request({"messages": HI, **dict.fromkeys(names)}).sampling == Sampling()
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Größe".encode(), "Größe"),
+        (b"\xef\xbb\xbfa\r\nb\rc", "a\nb\nc"),
+        (b"\xff\xfeG\0r\0\xf6\0", "Grö"),
+        (b"Gr\xf6\xdfe", "Größe"),
+    ],
+)
+def test_the_text_of_a_file(content: bytes, text: str) -> None:
+    """It follows the file's name, and its special tokens are to be broken."""
+    given = file(content, filename="notes.txt")
+    got = chat_request({"messages": [{"role": "user", "content": [given, {"type": "text", "text": "Sum up."}]}]})
+    assert got.messages[0]["content"][0] == {"type": "text", "text": f"notes.txt:\n{text}", "untrusted": True}
+    part = {"type": "input_file", "filename": "notes.txt", "file_data": given["file"]["file_data"]}
+    responses = responses_request({"input": [{"role": "user", "content": [part]}]}).request
+    assert isinstance(responses, ChatRequest)
+    assert responses.messages[0]["content"] == got.messages[0]["content"][:1]
+    bare = file(data=base64.b64encode(content).decode())
+    assert chat_request({"messages": [{"role": "user", "content": [bare]}]}).messages[0]["content"][0]["text"] == text
+
+
 def test_the_newer_limit_wins() -> None:
     assert chat_request({"messages": HI, "max_tokens": 5, "max_completion_tokens": 7}).max_tokens == 7
 
@@ -131,7 +160,13 @@ BAD: list[tuple[Any, str, str | None]] = [
     ({"messages": [{"role": "user", "content": ["x"]}]}, T, PART),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, T, f"{PART}.text"),
     ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, V, f"{PART}.type"),
-    ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, U, PART),
+    ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, U, f"{PART}.file"),
+    ({"messages": [{"role": "user", "content": [{"type": "file"}]}]}, T, f"{PART}.file"),
+    ({"messages": [{"role": "user", "content": [file(data=5)]}]}, T, f"{PART}.file.file_data"),
+    ({"messages": [{"role": "user", "content": [file(data="%")]}]}, V, f"{PART}.file.file_data"),
+    ({"messages": [{"role": "user", "content": [file(b"%PDF-1.7")]}]}, U, f"{PART}.file"),
+    ({"messages": [{"role": "user", "content": [file(b"\x89PNG\0")]}]}, U, f"{PART}.file"),
+    ({"messages": [{"role": "system", "content": [file(b"x")]}]}, V, PART),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, T, f"{PART}.image_url.url"),
     ({"messages": [{"role": "user", "content": [image("ftp://x/y.png")]}]}, V, f"{PART}.image_url.url"),
     ({"messages": [{"role": "user", "content": [image("data:image/png;base64,%")]}]}, V, f"{PART}.image_url.url"),

@@ -1,16 +1,16 @@
 """The memory layout of matrices of every type: sizes, alignment, the split at a binding limit."""
 
 import pytest
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import BLOCK_SIZES
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.kernels import WGSL
 from py_engine.plan.plan import Weight
 
 NAMES = (
     "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
-    "IQ1_S IQ1_M TQ1_0 TQ2_0 MXFP4"
+    "IQ1_S IQ1_M TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0 Q2_0"
 )
 each_type = pytest.mark.parametrize("type", quants.LAYOUTS, ids=lambda t: t.name)
 
@@ -39,7 +39,7 @@ def test_planes_hold_each_byte_once(type: Q) -> None:
         assert sum(whole) + last <= plane.stride < sum(whole) + last + 4
         assert plane.table % 16 == 0
     if not layout.plain:
-        assert (layout.block, layout.block_bytes) == GGML_QUANT_SIZES[type]
+        assert (layout.block, layout.block_bytes) == BLOCK_SIZES[type]
 
 
 @each_type
@@ -54,7 +54,7 @@ def test_grid(type: Q) -> None:
 @each_type
 def test_split_at_whole_rows(type: Q) -> None:
     """Every row in one part, every plane of a part within the limit."""
-    weight = Weight("w", type, 100, 512, (("a", 0, 60), ("b", 10, 40)))
+    weight = Weight("w", type, 100, 1024, (("a", 0, 60), ("b", 10, 40)))
     limit = 8192
     parts = weight.split(limit)
     assert len(parts) > 1

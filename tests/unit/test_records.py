@@ -2,14 +2,14 @@
 
 from itertools import pairwise
 
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given
 from hypothesis import strategies as st
 
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import PieceIndex, plan_records, tensor_spans
+from py_engine.files.tensor_types import BLOCK_SIZES, TensorType
 
-TYPES = [GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K")]
+TYPES = [TensorType[name] for name in ("F32", "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K")]
 
 
 def align(n: int, to: int = 32) -> int:
@@ -22,7 +22,7 @@ def files(draw: st.DrawFn) -> tuple[Header, int]:
     tensors, end = {}, 0
     for i in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(TYPES))
-        block, block_bytes = GGML_QUANT_SIZES[kind]
+        block, block_bytes = BLOCK_SIZES[kind]
         row = draw(st.integers(1, 12)) * block
         rows = draw(st.integers(1, 60))
         nbytes = row // block * block_bytes * rows
@@ -46,7 +46,7 @@ def test_records_cover_every_byte_once_and_cut_no_block(made: tuple[Header, int]
     cuts = {record.offset for record in plan}
     assert header.data_offset in cuts | {size}
     for start, tensor in tensor_spans(header):
-        block, block_bytes = GGML_QUANT_SIZES[tensor.type]
+        block, block_bytes = BLOCK_SIZES[tensor.type]
         row_bytes = tensor.shape[0] // block * block_bytes
         unit = row_bytes if row_bytes <= max_bytes else block_bytes
         assert all((cut - start) % unit == 0 for cut in cuts if start < cut < start + tensor.nbytes)
@@ -70,5 +70,5 @@ def test_pieces_rebuild_every_tensor(made: tuple[Header, int], max_bytes: int) -
 
 
 def test_small_tensors_share_a_record() -> None:
-    tensors = {f"t{i}": TensorInfo(f"t{i}", (32,), GGMLQuantizationType.F32, 128 * i, 128) for i in range(100)}
+    tensors = {f"t{i}": TensorInfo(f"t{i}", (32,), TensorType.F32, 128 * i, 128) for i in range(100)}
     assert len(plan_records(Header(3, {}, tensors, 32, 64, 64 + 12800), 64 + 12800)) == 2

@@ -3,7 +3,9 @@
 import asyncio
 import random
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,11 @@ from py_engine.plan.sampling import Sampling
 from py_engine.plan.states import FIRST_SLOTS
 from tests.support.cpu_engines import WARM, Anything, RandomConstraint, Runner, collect
 from tests.support.cpu_models import GOLDEN, evaluate, load
+from tests.support.model_files import ModelFiles
 
 HYBRID = GOLDEN / "granite" / "granitehybrid.F16.gguf"
-MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf", GOLDEN / "mamba" / "mamba2.F16.gguf"]  # the last has no pages
+MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf"]
+MODELS += [GOLDEN / "mamba" / "mamba2.F16.gguf", GOLDEN / "rwkv" / "rwkv7.F16.gguf"]  # without pages
 in_every_model = pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
 PROMPT = [7 * i % 250 for i in range(40)]
 GREEDY = Sampling(temperature=0)
@@ -176,3 +180,22 @@ def test_packed_sequences_have_states_of_their_own(model: Path) -> None:
             alone.feed_packed(batch, [PACKED, EMBED, pool("last")])
         rows.append(alone.buffers["pooled"][0, :width].copy())
     np.testing.assert_allclose(packed.buffers["pooled"][:3, :width], rows, atol=1e-4)
+
+
+def test_older_files_of_rwkv_6_have_a_tensor_for_each_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = GOLDEN / "rwkv" / "rwkv6.F16.gguf", ModelFiles.read
+    want = evaluate(load(path, 256), PROMPT)
+
+    def older(*given: Any) -> ModelFiles:
+        files = read(*given)
+        for tensors in (files.parts.header.tensors, files.parts.headers[0].tensors):
+            for name in [name for name in tensors if name.endswith("lerp_fused.weight")]:
+                fused = tensors.pop(name)
+                size = fused.nbytes // 5
+                for i, part in enumerate("wkvrg"):
+                    own, at = name.replace("fused", part), fused.offset + i * size
+                    tensors[own] = replace(fused, name=own, shape=fused.shape[:3], offset=at, nbytes=size)
+        return files
+
+    monkeypatch.setattr(ModelFiles, "read", older)
+    np.testing.assert_array_equal(evaluate(load(path, 256), PROMPT), want)

@@ -39,3 +39,21 @@ def test_a_submit_takes_about_the_time_asked_for(ms: float, steps: int) -> None:
     times = StepTimes()
     times.add(KIND, ms, queued=True)
     assert times.steps_in(KIND, 8, 64) == steps
+
+
+def test_the_shortest_time_does_not_follow_a_sleep() -> None:
+    """A first step took 300 ms because kernels were compiled: whoever slept for so long would see every result late."""
+    times = StepTimes()
+    times.add(KIND, 300.0, queued=True)
+    times.add(KIND, 5.0, queued=False)
+    times.add(KIND, 240.0, queued=True)
+    assert times.ms(KIND) > 70
+    assert times.shortest(KIND) == pytest.approx(5.1)
+    assert times.shortest((2, False)) == 0
+
+
+def test_the_shortest_time_grows_with_the_context() -> None:
+    times = StepTimes()
+    for ms in [2.0] + [4.0] * 50:
+        times.add(KIND, ms, queued=True)
+    assert times.shortest(KIND) == 4.0

@@ -1,4 +1,4 @@
-"""Tokenizers against llama.cpp's answers on four real vocabularies and two toy ones, every case exact."""
+"""Tokenizers against llama.cpp's answers on four real vocabularies and three toy ones, every case exact."""
 
 import codecs
 import json
@@ -17,7 +17,7 @@ from py_engine.text.tokenizers.merge import HEAP_LENGTH, merge
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
 REAL = ["llama-bpe", "qwen2", "llama-spm", "bert-bge"]
-NAMES = [*REAL, "plamo2", "plamo3"]
+NAMES = [*REAL, "plamo2", "plamo3", "rwkv"]
 
 
 @cache

@@ -1,10 +1,15 @@
 // Activation functions of feed-forward layers: ACTIVATION(x), and gated: ACTIVATION(gate) * up.
+#param LIMIT // of both factors (the gate's has no lower one), if it is not 0
 fn gated(gate: f32, up: f32) -> f32 {
 #if ACTIVATION == "swiglu_oai"
   let g = min(gate, 7.0); // gpt-oss clamps both inputs
   return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
 #else
+#if LIMIT
+  return min(activation(gate), LIMIT) * clamp(up, -LIMIT, LIMIT);
+#else
   return activation(gate) * up;
+#endif
 #endif
 }
 

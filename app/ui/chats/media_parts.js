@@ -2,7 +2,8 @@
  * Media in requests. A request names each as "medium:MESSAGE/INDEX", so that it is small where it is stored; its file takes
  * the name's place when the request is sent.
  */
-import { base64Of, urlOf } from "../media/medium.js";
+import { base64Of } from "../../sdk/base64.js";
+import { urlOf } from "../media/medium.js";
 
 /**
  * @typedef {import("./database.js").Message} Message

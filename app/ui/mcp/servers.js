@@ -4,6 +4,7 @@
  * it, or one of its tools is called.
  */
 import { t } from "../../language/phrase.js";
+import { bytesOf } from "../../sdk/base64.js";
 import { read, write } from "../../text_store.js";
 import { openSignIn, redirectUrl } from "./sign_in.js";
 
@@ -308,7 +309,7 @@ const made = (stored) => ({
 
 /** @param {import("../../sdk/types.d.ts").McpMedium} medium @param {number} index @returns {ToolFile} */
 function fileOf({ mimeType, data }, index) {
-  const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
+  const bytes = bytesOf(data);
   const ending = /^\w+\/(\w+)/.exec(mimeType)?.[1] ?? "bin";
   return { name: `${index + 1}.${ending}`, blob: new Blob([bytes], { type: mimeType }) };
 }

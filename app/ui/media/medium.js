@@ -1,7 +1,7 @@
 /** Pictures and sounds of questions: what is taken for one, and the addresses under which the page shows them. */
 import { t } from "../../language/phrase.js";
 import { bytes } from "../format.js";
-import { upright } from "./upright.js";
+import { upright } from "../../sdk/upright.js";
 import { waveOf } from "./wave.js";
 
 /** @typedef {import("../chats/database.js").Medium} Medium */
@@ -54,14 +54,4 @@ export function urlOf(blob) {
   urls.set(blob, url);
   unused.register(blob, url);
   return url;
-}
-
-/** A blob's bytes in Base64. @param {Blob} blob @returns {Promise<string>} */
-export function base64Of(blob) {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,/, ""));
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(blob);
-  });
 }

@@ -1,9 +1,10 @@
 /** Records sound with the microphone: a bar in place of the message field, with a level meter and the time. */
 import { t } from "../../language/phrase.js";
+import { wavOf } from "../../sdk/wav.js";
 import { byId } from "../dom.js";
 import { playingTime } from "../format.js";
 import { announce, notify } from "../notices.js";
-import { samplesOf, wave, wavOf } from "./wave.js";
+import { RATE, samplesOf, wave } from "./wave.js";
 
 /** @typedef {import("../chats/database.js").Medium} Medium */
 
@@ -58,7 +59,7 @@ export function startRecorder(recorded) {
     if (!keep) return;
     try {
       const samples = await samplesOf(new Blob(parts, { type: recorder.mimeType }));
-      recorded({ kind: "audio", name: `${t("Recording")}.wav`, blob: wavOf(samples), ...wave(samples) });
+      recorded({ kind: "audio", name: `${t("Recording")}.wav`, blob: wavOf(samples, RATE), ...wave(samples) });
     } catch (error) {
       notify({ key: "microphone", text: t("The recording is empty."), more: `${error}`, kind: "error" });
     }

@@ -1,8 +1,8 @@
-/** Sound as a wave: how long it is, how loud in each part, a WAV file of it, and a drawing. */
+/** Sound as a wave: how long it is, how loud in each part, and a drawing. */
 
 /** @typedef {{ seconds: number, peaks: number[] }} Wave `peaks`: the loudest sample of each part, 0 to 1 */
 
-const RATE = 16_000; // samples a second: what models take
+export const RATE = 16_000; // samples a second: what models take
 const PARTS = 48;
 
 /** Decodes a sound to mono at 16 kHz, outside of the page's thread. @param {Blob} blob */
@@ -28,27 +28,6 @@ export function wave(samples) {
     return Math.round(Math.min(1, peak) * 100) / 100;
   });
   return { seconds: samples.length / RATE, peaks };
-}
-
-/** A WAV file with 16 bits a sample. @param {Float32Array} samples mono at 16 kHz */
-export function wavOf(samples) {
-  const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
-  const text = (/** @type {number} */ at, /** @type {string} */ letters) =>
-    [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
-  text(0, "RIFF");
-  view.setUint32(4, 36 + 2 * samples.length, true);
-  text(8, "WAVEfmt ");
-  view.setUint32(16, 16, true);
-  view.setUint16(20, 1, true); // PCM
-  view.setUint16(22, 1, true); // channels
-  view.setUint32(24, RATE, true);
-  view.setUint32(28, 2 * RATE, true);
-  view.setUint16(32, 2, true);
-  view.setUint16(34, 16, true);
-  text(36, "data");
-  view.setUint32(40, 2 * samples.length, true);
-  samples.forEach((sample, i) => view.setInt16(44 + 2 * i, Math.max(-1, Math.min(1, sample)) * 32767, true));
-  return new Blob([view], { type: "audio/wav" });
 }
 
 /** A drawing of a wave, as wide as its box. @param {number[]} peaks @returns {SVGSVGElement} */

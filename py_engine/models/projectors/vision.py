@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from math import isqrt
 
-from gguf.constants import GGMLQuantizationType as Q
-
 from py_engine.errors import WispError
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.heads import HEADS, DeepStack
 from py_engine.models.projectors.stages import Stages

@@ -116,7 +116,7 @@ class FileCase:
 
 @dataclass(frozen=True)
 class ToyVocabCase:
-    """A tiny PLaMo vocabulary, and what llama.cpp does with it."""
+    """A tiny vocabulary, and what llama.cpp does with it."""
 
     model: str  # tokenizer.ggml.model
 
@@ -139,9 +139,9 @@ class ToyVocabCase:
         for key, value in (("feed_forward_length", 32), ("attention.head_count", 1)):
             file.add(f"%s.{key}", value)
         file.add("%s.attention.layer_norm_rms_epsilon", 1e-5)
-        toy_vocabularies.plamo(file, self.model)
+        (toy_vocabularies.rwkv if self.model == "rwkv" else toy_vocabularies.plamo)(file, self.model)
         file.write(vocab, "F16", Layout(), library)
-        tokenizers.make(vocab, out, library, PLAMO_TEXTS)
+        tokenizers.make(vocab, out, library, [] if self.model == "rwkv" else PLAMO_TEXTS)
 
 
 def make_chat(name: str, out: Path, library: Library) -> None:
@@ -163,7 +163,7 @@ def make_wisp_mini(out: Path, library: Library) -> None:
 
 CHATS = [f"chat/{name}.json" for name in ("gemma-2", "llama-3.2", "phi-3.5", "qwen3", "smollm3")]
 VOCABS = [f"vocab/{name}.json" for name in ("bert-bge", "llama-bpe", "llama-spm", "qwen2")]
-TOY_VOCABS = ("plamo2", "plamo3")
+TOY_VOCABS = ("plamo2", "plamo3", "rwkv")
 FETCHED = [Path("vocab", f"ggml-vocab-{Path(name).stem}.gguf{end}") for name in VOCABS for end in ("", ".inp", ".out")]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from gguf import GGMLQuantizationType as TensorType
 
 from tests.golden.make.llama_cpp_api import Library
+from tests.golden.make.tensor_types import dequantize, tensor_type
 
 SEED = 1
 BLOCKS = 24
@@ -41,12 +41,15 @@ TYPES: dict[str, tuple[tuple[int, ...], str | None]] = {
     "TQ1_0": ((52,), "tq1_0"),
     "TQ2_0": ((64,), "tq2_0"),
     "MXFP4": ((), "mxfp4"),
+    "NVFP4": ((), "nvfp4"),
+    "Q1_0": ((0,), "q1_0"),
+    "Q2_0": ((0,), "q2_0"),
 }
 
 
 def random_blocks(name: str, random: np.random.Generator) -> np.ndarray:
     """Random bytes (BLOCKS, bytes a block) whose scales are finite."""
-    size = gguf.GGML_QUANT_SIZES[TensorType[name]][1]
+    size = gguf.GGML_QUANT_SIZES[tensor_type(name)][1]
     raw = random.integers(0, 256, (BLOCKS, size), dtype=np.uint8)
     for offset in TYPES[name][0]:
         scale = (random.standard_normal(BLOCKS) * 2.0 ** random.integers(-12, 3, BLOCKS)).astype(np.float16)
@@ -71,8 +74,8 @@ def random_blocks(name: str, random: np.random.Generator) -> np.ndarray:
 def with_ggml(library: Library, routine: str, raw: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The values by ggml's own routine."""
     out = np.zeros(shape, np.float32)
-    dequantize = getattr(library.ggml, "dequantize_row_" + routine)
-    dequantize(ctypes.c_void_p(raw.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(out.size))
+    own = getattr(library.ggml, "dequantize_row_" + routine)
+    own(ctypes.c_void_p(raw.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(out.size))
     return out
 
 
@@ -82,7 +85,7 @@ def make(out: Path, library: Library) -> None:
     arrays = {}
     for name, (_, routine) in TYPES.items():
         raw = random_blocks(name, random)
-        values = gguf.quants.dequantize(raw, TensorType[name]).astype(np.float32).reshape(BLOCKS, -1)
+        values = dequantize(raw, tensor_type(name)).astype(np.float32).reshape(BLOCKS, -1)
         assert np.isfinite(values).all(), name
         if routine:
             np.testing.assert_array_equal(with_ggml(library, routine, raw, values.shape), values, name)

@@ -146,7 +146,9 @@ class Model(Vocabulary):
         """The pooled embedding, or with "none" one of each token (n, n_embd), before any normalisation."""
         self.clear_cache()
         batch = self.batch(ids, 0)
-        run = self.api.llama_decode if self.api.llama_get_memory(self.context) else self.api.llama_encode
+        # T5's encoder has a memory, too; as a decoder, its tokens would not see later ones
+        encodes = self.api.llama_model_has_encoder(self.model) or not self.api.llama_get_memory(self.context)
+        run = self.api.llama_encode if encodes else self.api.llama_decode
         code = run(self.context, batch)
         if code:
             raise RuntimeError(f"llama_encode: {code}")

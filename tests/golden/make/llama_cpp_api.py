@@ -88,6 +88,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_batch_free": (None, [Batch]),
     "llama_decode": (c_int32, [c_void_p, Batch]),
     "llama_encode": (c_int32, [c_void_p, Batch]),
+    "llama_model_has_encoder": (c_bool, [c_void_p]),
     "llama_get_logits_ith": (POINTER(c_float), [c_void_p, c_int32]),
     "llama_get_embeddings_ith": (POINTER(c_float), [c_void_p, c_int32]),
     "llama_get_embeddings_seq": (POINTER(c_float), [c_void_p, c_int32]),

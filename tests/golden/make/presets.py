@@ -10,6 +10,7 @@ from tests.golden.make.presets_dense import DENSE
 from tests.golden.make.presets_dense import ENCODERS as MORE_ENCODERS
 from tests.golden.make.presets_experts import EXPERTS
 from tests.golden.make.presets_latent import LATENT
+from tests.golden.make.presets_rwkv import RWKV
 
 Settings = dict[str, Any]
 
@@ -192,7 +193,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT
+PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT | RWKV
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -249,11 +250,11 @@ LAYERNORM |= {"dbrx"}
 NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
 SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 FUSED_QKV |= {"bailingmoe2", "dbrx"}
-QK_NORM |= {"bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe", "grovemoe"}
+QK_NORM |= {"step35", "bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe", "grovemoe"}
 WIDE_QK_NORM |= {"minimax-m2"}
 POST_NORMS |= {"afmoe"}
 NORM_AS_POST |= {"glm4moe"}
-ATTENTION_GATES = {"afmoe"}
+ATTENTION_GATES = {"afmoe", "step35"}  # of each value, or head
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
 EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
 

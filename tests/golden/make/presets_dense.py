@@ -62,5 +62,11 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "jina-bert-v3": {"arch": "jina-bert-v3", **SQUARE, "n_kv": 4, "tok": "wpm", "eps": 1e-12, "pooling": 1},
     "eurobert": {"arch": "eurobert", **SQUARE, "rope_base": 250000.0, "pooling": 1, "tied": True},
     "neo-bert": {"arch": "neo-bert", **SQUARE, "n_kv": 4, "tok": "wpm", "pooling": 2, "tied": True},
+    # `buckets`: of relative positions. Flan's networks are gated.
+    "t5encoder": {"arch": "t5encoder", **SMALL, "n_kv": 4, "head_dim": 24, "tok": "spm", "pooling": 1, "buckets": 8},
+    "flan-t5encoder": {
+        **{"arch": "t5encoder", **SMALL, "n_kv": 4, "head_dim": 24, "tok": "spm", "pooling": 1, "buckets": 32},
+        "gated": True,
+    },
     "llama-embed": {"arch": "llama-embed", **SMALL, "rope_base": 500000.0, "pooling": 1, "tied": True},
 }

@@ -84,6 +84,15 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"rope_dim": 8, "rope_base": 1e6, "rope_base_swa": 10000.0, "value_scale": 0.7, "lead": 2},
         **{"n_ff_dense": 104, "probs_bias": True},
     },
+    # `clamp_exp` and `clamp_shexp`: limits of the experts' hidden layers, and of the other networks'; 0: none. Layers
+    # without a window rotate half of the dimensions.
+    "step35": {
+        "arch": "step35",
+        **SMALL,
+        **{**LED, **SIGMOID, "omit": ["expert_gating_func"], "n_layer": 3, "rope": "llama3", "rope_base": 500000.0},
+        **{"head_arr": [4, 6, 4], "kv_arr": [2, 3, 1], "pattern": [False, True, False], "window": 9},
+        **{"rope_dim": 24, "rope_base_swa": 10000.0, "clamp_exp": [0.0, 0.4, 0.0], "clamp_shexp": [0.5, 0.3, 0.0]},
+    },
     "grovemoe": {
         "arch": "grovemoe",
         **SMALL,

@@ -12,11 +12,12 @@ import numpy as np
 from gguf import GGMLQuantizationType as TensorType
 
 from tests.golden.make.llama_cpp_api import Library, NoLlamaCpp
+from tests.golden.make.tensor_types import tensor_type
 
 GGUF_PY = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4")
 GGML = (
     *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ3_S", "IQ3_XXS"),
-    *("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M"),
+    *("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M", "NVFP4", "Q1_0", "Q2_0"),
 )
 MIXES = ("Q4_K_M", "MXFP4_MOE")
 # llama_ftype, which general.file_type records.
@@ -24,7 +25,7 @@ FILE_TYPES = {
     **{"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 12},
     **{"Q4_K": 15, "Q4_K_M": 15, "Q5_K": 17, "Q6_K": 18, "IQ2_XXS": 19, "IQ2_XS": 20, "IQ3_XXS": 23, "IQ1_S": 24},
     **{"IQ4_NL": 25, "IQ3_S": 26, "IQ2_S": 29, "IQ4_XS": 30, "IQ1_M": 31, "BF16": 32, "TQ1_0": 36, "TQ2_0": 37},
-    **{"MXFP4": 38, "MXFP4_MOE": 38},
+    **{"MXFP4": 38, "MXFP4_MOE": 38, "NVFP4": 39, "Q1_0": 40, "Q2_0": 41},
 }
 # What llama-quantize takes where a row does not divide into blocks of 256.
 SMALLER_BLOCKS = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
@@ -33,7 +34,7 @@ NEEDS_IMPORTANCE = ("IQ1", "IQ2", "IQ3")
 
 def fits(shape: tuple[int, ...], kind: str) -> bool:
     """Does a row divide into the type's blocks?"""
-    block: int = gguf.GGML_QUANT_SIZES[TensorType[kind]][0]
+    block: int = gguf.GGML_QUANT_SIZES[tensor_type(kind)][0]
     return shape[-1] % block == 0
 
 
@@ -66,10 +67,10 @@ class Quantizer:
             elif kind == "F16":
                 data = tensor.astype(np.float16)
             elif self.kind in GGUF_PY:
-                data = gguf.quants.quantize(tensor, TensorType[kind])
+                data = gguf.quants.quantize(tensor, tensor_type(kind))
             else:
-                data = self.with_ggml(tensor, TensorType[kind], weights.get(name))
-            out[name] = (data, TensorType[kind])
+                data = self.with_ggml(tensor, tensor_type(kind), weights.get(name))
+            out[name] = (data, tensor_type(kind))
         return out
 
     def type_of(self, name: str, shape: tuple[int, ...], tied: bool) -> str:

@@ -48,7 +48,7 @@ def add_uneven_layer(file: GgufFile, c: Settings, prefix: str, kv_heads: int) ->
 
 def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "head_arr" in c:  # heads and widths that differ between layers
-        c = c | {"n_head": c["head_arr"][i], "n_ff": c["ff_arr"][i]}
+        c = c | {"n_head": c["head_arr"][i], "n_ff": c["ff_arr"][i] if "ff_arr" in c else c["n_ff"]}
     arch, width = c["arch"], c["n_embd"]
     prefix = f"blk.{i}."
     bias = arch in NORM_BIAS
@@ -156,7 +156,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     if arch in ("gpt-oss", "mimo2"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
-        file.matrix(prefix + "attn_gate.weight", n_q, width)
+        file.matrix(prefix + "attn_gate.weight", heads if arch == "step35" else n_q, width)
     if arch in SUB_NORMS:
         file.norm(prefix + "attn_sub_norm", n_q)
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_gemma3n, random_gemma4, random_latent, random_recurrent, toy_vocabularies
+from tests.golden.make import (
+    random_gemma3n,
+    random_gemma4,
+    random_latent,
+    random_recurrent,
+    random_rwkv,
+    random_t5,
+    toy_vocabularies,
+)
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -48,6 +56,12 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     elif c["arch"] == "gemma3n":
         random_gemma3n.add_metadata(file, c)
         random_gemma3n.add_tensors(file, c)
+    elif c["arch"] == "t5encoder":
+        random_t5.add_metadata(file, c)
+        random_t5.add_tensors(file, c)
+    elif c["arch"] in random_rwkv.ARCHITECTURES:
+        random_rwkv.add_metadata(file, c)
+        random_rwkv.add_tensors(file, c)
     else:
         add_metadata(file, c)
         add_tensors(file, c)
@@ -125,6 +139,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.expert_chunk_feed_forward_length", g("n_ff_chunk"))
         file.add("%s.expert_group_scale", g("group_scale"))
         file.add("%s.expert_group_used_count", g("groups_used"))
+    file.add("%s.swiglu_clamp_exp", g("clamp_exp"))
+    file.add("%s.swiglu_clamp_shexp", g("clamp_shexp"))
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.golden.make import reference_gemma3n
+from tests.golden.make import reference_gemma3n, reference_rwkv, reference_t5
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward
 from tests.golden.make.reference_latent import latent_attention
@@ -65,6 +65,10 @@ class Reference(ReferenceModel):
         if self.architecture == "gemma3n":
             assert extra is not None
             return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
+        if self.architecture == "t5encoder":
+            return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
+        if "rwkv" in self.architecture:
+            return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
         for layer in range(self.n_layer):
             x = self.layer(x, layer, shared)

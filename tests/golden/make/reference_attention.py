@@ -30,7 +30,7 @@ LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and k
 BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
-OWN_WINDOW_BASE = {"mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -40,8 +40,8 @@ def frequency_factors(model: ReferenceModel, layer: int) -> np.ndarray | None:
     """What divides the rotation's frequencies, if anything."""
     tensors = model.tensors
     if "rope_freqs.weight" in tensors:
-        skipped = model.architecture == "gemma4" and model.windowed(layer)
-        return None if skipped else tensors["rope_freqs.weight"]
+        skipped = model.architecture in ("gemma4", "step35") and model.windowed(layer)
+        return None if skipped else tensors["rope_freqs.weight"][: rotated_dimensions(model, layer) // 2]
     if "rope_factors_long.weight" in tensors:
         is_long = model.n_ctx > model.key("rope.scaling.original_context_length")
         return tensors["rope_factors_long.weight" if is_long else "rope_factors_short.weight"]
@@ -86,7 +86,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
 def rotated_dimensions(model: ReferenceModel, layer: int) -> int:
     """How many of a head's dimensions rotate."""
     suffix = "_swa" if model.architecture == "gemma4" and model.windowed(layer) else ""
-    return int(model.key("rope.dimension_count" + suffix, model.head_dim(layer)))
+    found = int(model.key("rope.dimension_count" + suffix, model.head_dim(layer)))
+    return found // 2 if model.architecture == "step35" and not model.windowed(layer) else found
 
 
 def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray:
@@ -215,7 +216,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:
-        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+        gates = 1 / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+        mixed = mixed * np.repeat(gates, mixed.shape[1] // gates.shape[1], axis=1)
     if prefix + "attn_sub_norm.weight" in model.tensors:
         mixed = model.norm(mixed, prefix + "attn_sub_norm")
     return model.linear(mixed, prefix + "attn_output")

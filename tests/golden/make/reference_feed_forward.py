@@ -23,7 +23,7 @@ NORMALIZED_EXPERTS |= {
     "kimi-linear",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"llama4", "mimo2"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {"llama4", "mimo2", "step35"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def feed_forward(
         gate, up = np.split(up, 2, axis=1)
         hidden = act(gate) * up
     elif prefix + "ffn_gate.weight" in model.tensors:
-        hidden = act(model.linear(x, prefix + "ffn_gate")) * up
+        hidden = limited(model, act(model.linear(x, prefix + "ffn_gate")), up, prefix, "shexp")
     elif model.architecture == "apertus":
         hidden = xielu(model, up, layer)
     else:
@@ -56,6 +56,13 @@ def feed_forward(
     if prefix + "ffn_sub_norm.weight" in model.tensors:
         hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
+
+
+def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str, kind: str) -> np.ndarray:
+    """gate * up, after Step 3.5's limits of both."""
+    limits = model.key(f"swiglu_clamp_{kind}")
+    limit = limits[int(prefix.split(".")[1])] if limits else 0
+    return np.asarray(np.minimum(gate, limit) * np.clip(up, -limit, limit) if limit else gate * up)
 
 
 def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
@@ -154,13 +161,13 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if model.architecture == "gpt-oss":
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
-    return project("down", expert_activation(model)(gate) * up)
+    return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     hidden = model.linear(x, prefix + "ffn_up_shexp")
     if prefix + "ffn_gate_shexp.weight" in model.tensors:
-        hidden = silu(model.linear(x, prefix + "ffn_gate_shexp")) * hidden
+        hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
     else:
         hidden = activation(model)(hidden)
     out = model.linear(hidden, prefix + "ffn_down_shexp")

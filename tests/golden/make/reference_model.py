@@ -9,6 +9,8 @@ from typing import Any
 import gguf
 import numpy as np
 
+from tests.golden.make.tensor_types import dequantize
+
 KNOWN = {
     *("llama", "arcee", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "gemma4", "phi3"),
     *("olmo2", "olmoe", "granite", "granitemoe", "starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "smollm3"),
@@ -23,12 +25,13 @@ KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lf
 KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear", "plamo2"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3"}
+KNOWN |= {"t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
 WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
-WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mimo2": 0}  # 0: the metadata says it for each layer
+WINDOW_PERIOD |= {"step35": 0, "smallthinker": 4, "llama4": 4, "mimo2": 0}  # 0: the metadata says it for each layer
 FULL_FIRST = {"modern-bert", "smallthinker"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
@@ -86,7 +89,7 @@ class ReferenceModel:
         if self.architecture not in KNOWN:
             raise UnsupportedArchitecture(self.architecture)
         self.tensors: dict[str, np.ndarray] = {
-            tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+            tensor.name: dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
             for shard in shards
             for tensor in shard.tensors
         }

@@ -113,6 +113,33 @@ def plamo(file: GgufFile, model: str) -> None:
     file.add("tokenizer.ggml.add_bos_token", True)
 
 
+def rwkv(file: GgufFile, model: str) -> None:
+    """RWKV: an end, all bytes, and byte strings that overlap or cut characters, escaped as in Python."""
+    texts = [
+        b" the",
+        b"the",
+        b"th",
+        b"he",
+        b" a",
+        b"an",
+        b" an a",
+        b"  ",
+        b"    ",
+        b"\n\n",
+        b"\r\n",
+        b"\t\t",
+        b"'s",
+        b"\\",
+    ]
+    texts += [b"\\x", b"12", b"345", b"aaaa", b"aa", b"ing", b'"', b"\x00\x00", b"\xe6\x97", b"\xe6\x9c\xac\xe8"]
+    texts += [text.encode() for text in ("日本", "語", "é", "ñ", "😀", "👩\u200d", "ä", "naïve")]
+    pieces = [bytes([byte]) for byte in range(256)] + [text for text in texts if len(text) > 1]
+    tokens = ["<s>", *(repr(piece)[2:-1] for piece in pieces)]
+    add_tokens(file, model, tokens, [CONTROL, *[NORMAL] * len(pieces)], len(tokens) + 3)
+    file.add("tokenizer.ggml.eos_token_id", 0)
+    file.add("tokenizer.ggml.eot_token_id", tokens.index("\\n\\n"))
+
+
 def word_pieces(file: GgufFile, size: int) -> None:
     """WordPiece (BERT) as llama.cpp writes it: words start with U+2581, continuations carry no '##'."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

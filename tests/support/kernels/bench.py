@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf.constants import GGMLQuantizationType as Q
+from gguf.constants import GGMLQuantizationType
 from gguf.quants import quantize
 from playwright.sync_api import Page
 
 from py_engine.cpu import executor as cpu
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
@@ -117,7 +118,7 @@ class Bench:
     def weight(self, name: str, type: Q, rows: int, cols: int, scale: float = 1.0) -> Weight:
         """A random matrix in the GGUF type."""
         values = self.random.standard_normal((rows, cols)).astype(np.float32) * scale
-        self.raw[name] = np.ascontiguousarray(quantize(values, type)).view(np.uint8).reshape(-1)
+        self.raw[name] = np.ascontiguousarray(quantize(values, GGMLQuantizationType(type))).view(np.uint8).reshape(-1)
         weight = Weight(name, type, rows, cols, ((name, 0, rows),))
         self.plan.weights[name] = weight
         return weight

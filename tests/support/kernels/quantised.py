@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from gguf.constants import GGMLQuantizationType as Q
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.plan import Weight
 from tests.support.kernels.bench import Bench

@@ -15,7 +15,7 @@ from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.shards import open_source
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.gpu import gpu
-from py_engine.options import LoadOptions
+from py_engine.options import DraftOptions, LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.lists import DECODE_STEP
 from py_engine.plan.sampling import Sampling
@@ -33,6 +33,8 @@ async def with_engine(
     opened = [await open_model(url) for url in urls]
     sources, headers = (list(part) for part in zip(*opened, strict=True))
     several = len(urls) > 1
+    if "draft" in options:
+        options["draft"] = DraftOptions(**options["draft"])
     engine = await Engine.load(
         sources if several else sources[0], headers if several else headers[0], LoadOptions(**options)
     )

@@ -1,6 +1,7 @@
 /** Wisp's own file of chats: JSON that holds everything, all branches included. */
 
 import { t } from "../../../language/phrase.js";
+import { bytesOf } from "../../../sdk/base64.js";
 
 /** @typedef {import("./tree.js").Stored} Stored */
 
@@ -114,7 +115,7 @@ function checked(chat, where) {
 /** A medium, or a file of a call, with its blob: the file of chats has it as a data URL. @param {any} file */
 function withBlob({ data, ...file }) {
   const [, type = ""] = FILE.exec(data) ?? [];
-  const bytes = Uint8Array.from(atob(data.slice(data.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
+  const bytes = bytesOf(data.slice(data.indexOf(",") + 1));
   return { ...file, blob: new Blob([bytes], { type }) };
 }
 

@@ -1,6 +1,6 @@
 /** Writes chats to files: JSON, which holds everything, and Markdown, which has the shown branch. */
 import { t } from "../../../language/phrase.js";
-import { base64Of } from "../../media/medium.js";
+import { base64Of } from "../../../sdk/base64.js";
 import { Tree } from "../tree.js";
 import { FORMAT, VERSION } from "./own.js";
 

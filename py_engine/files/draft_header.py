@@ -1,0 +1,47 @@
+"""The header of a draft model, which is loaded beside the model that it drafts for.
+
+Its tensors get names that begin with DRAFT, unlike the model's. Both must have the same vocabulary, because the draft's
+tokens go to the model as they are. Only the model may have more tokens at the end: larger models of a family often have
+more rows for padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+
+DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
+KIND = "tokenizer.ggml.model"
+MOST_MORE = 128  # tokens that the model may have at the end, as in llama.cpp
+ADVICE = "Give a smaller model of the same family, or load without draft."
+
+
+def prefixed(header: Header) -> Header:
+    """The header of a draft model's file with its tensors' names prefixed."""
+    tensors = {DRAFT + name: replace(info, name=DRAFT + name) for name, info in header.tensors.items()}
+    return replace(header, tensors=tensors)
+
+
+def check_draft(model: Header, draft: Header) -> None:
+    """Raise WispError draft_mismatch if the draft model's vocabulary differs from the model's."""
+    if model.get(KIND) != draft.get(KIND):
+        raise _mismatch(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
+    tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))
+    check_size(len(tokens), len(others))
+    if tokens[: len(others)] != others:
+        at = next(i for i, (a, b) in enumerate(zip(tokens, others, strict=False)) if a != b)
+        raise _mismatch(f"its token {at} is {others[at]!r}, the model's is {tokens[at]!r}")
+
+
+def check_size(tokens: int, of_draft: int) -> None:
+    """Raise WispError draft_mismatch if the draft model has more tokens than the model, or too few."""
+    if not 0 <= tokens - of_draft <= MOST_MORE:
+        raise _mismatch(f"it has {of_draft} tokens, the model has {tokens}")
+
+
+def _mismatch(what: str) -> WispError:
+    return WispError(
+        f"The draft model has another vocabulary than the model: {what}. {ADVICE}", "draft_mismatch", param="draft"
+    )

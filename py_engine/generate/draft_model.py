@@ -1,0 +1,166 @@
+"""The draft model of a runner: whose tokens its caches hold, and whether drafting by it pays.
+
+plan/draft.py has its lists. Its caches hold one sequence, the last one that drafted: what they have of the next one's
+tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from py_engine.plan.draft import DRAFT_PREFILL
+from py_engine.plan.sampling import UNLIMITED
+from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.runners import Row, Runner
+
+TRIAL = 2.5  # decode steps whose time a trial may lose
+MOST = 12.0  # decode steps that the account has at most
+REGAIN = 0.01  # decode steps that it gains with each plain step while drafts are off
+SWITCH = 0.5  # decode steps that the device waits when drafts begin, about
+VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
+ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
+DECAY = 0.95  # of that fraction, per verified token
+PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
+AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
+
+
+class DraftAccount:
+    """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
+
+    A trial may lose TRIAL steps. Where drafts gain, the account grows to MOST, so that a passage with bad drafts does
+    not end them at once. Once it is used up, REGAIN limits what all later trials lose to a hundredth of the time.
+    """
+
+    def __init__(self, most: int, cost: float) -> None:
+        """`most`: tokens of a draft; `cost`: of a step of the draft model, in steps of the model."""
+        self.most, self._cost = most, cost
+        self.on = False
+        self.balance = TRIAL
+        self.accepted = ACCEPTED  # estimated fraction of the draft's tokens, each given those before it
+        self._latest = 0  # tokens of the latest draft that was timed
+        self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
+
+    def choose(self, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
+        """How many tokens to draft next; 0: none.
+
+        `plain_ms`: a step of one token; `drafting_ms(k)`: a step with a draft of k; 0: not measured yet.
+        """
+        if not self.on and (self.balance < TRIAL or not plain_ms):
+            return 0
+
+        def gain(k: int) -> float:
+            tokens = sum(self.accepted**i for i in range(k + 1))
+            return tokens / self._steps(k, plain_ms, drafting_ms)
+
+        return max(range(1, self.most + 1), key=gain)
+
+    def _steps(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
+        """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
+        if plain_ms and (ms := drafting_ms(k)):
+            return min(ms / plain_ms, VERIFYING + 1 + k)  # a longer time was a delay: the draft model is no slower
+        each, known = self._cost, self._latest
+        if plain_ms and known and (ms := drafting_ms(known)):
+            each = max(ms / plain_ms - VERIFYING, 0.0) / known  # small models take longer than their bytes tell
+        return VERIFYING + k * each
+
+    def affords(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
+        """How many steps with drafts of k tokens may be under way: their loss if all of it is rejected is covered."""
+        return int(max(self.balance, 0.0) / max(self._steps(k, plain_ms, drafting_ms) - 1, 0.05))
+
+    def charge(self, steps: float) -> None:
+        """Record what takes so many decode steps: the draft model reads a prompt. Gains pay for it first."""
+        self._debt += steps
+
+    def start(self) -> None:
+        """Record that drafts begin."""
+        self.on = True
+        self.charge(SWITCH)
+
+    def record(self, k: int, steps: int, tokens: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> None:
+        """Record steps with drafts of k tokens, and how many tokens they yielded."""
+        took, accepted = steps * self._steps(k, plain_ms, drafting_ms), tokens - steps
+        rejected = min(steps, steps * k - accepted)
+        keep = DECAY ** (accepted + rejected)
+        if accepted + rejected:
+            self.accepted = keep * self.accepted + (1 - keep) * accepted / (accepted + rejected)
+        self._latest = k
+        gained = tokens - took
+        paid = min(self._debt, max(gained, 0.0))
+        self._debt -= paid
+        self.balance = min(MOST, self.balance + gained - paid)
+        if self.balance <= 0:
+            self.on = False
+            self.balance -= self._debt
+            self._debt = 0.0
+
+    def plain(self, tokens: int) -> None:
+        """Record tokens that were decoded without drafts by the model."""
+        if not self.on:
+            self.balance = min(TRIAL, self.balance + REGAIN * tokens)
+
+
+class DraftModel:
+    """The draft model of one runner. `most`: tokens that it drafts at most."""
+
+    def __init__(self, runner: Runner, most: int) -> None:
+        plan = runner.plan
+        assert plan.draft is not None
+        self.account = DraftAccount(most, plan.draft.cost)
+        self.n_ctx = plan.draft.n_ctx
+        self._runner, self._cost = runner, plan.draft.cost
+        # positions that its windows' caches hold before they overwrite the first ones
+        self._rows = min((g.pages * plan.page for g in plan.draft.groups if g.window), default=UNLIMITED)
+        self._tokens: list[int] = []  # whose keys and values its caches hold
+        self._written = 0  # positions that were written at most
+
+    def choose(self, row: Row) -> int:
+        """How many tokens to draft for the next steps of a sequence; 0: none, or the lists are being compiled."""
+        if self.n_ctx < self._runner.plan.n_ctx and row.position + AHEAD >= self.n_ctx:
+            return 0
+        drafts = self.account.choose(self._runner.step_ms(1), self._step_ms)
+        if drafts and not self._runner.prepared([DRAFT_PREFILL, *self._lists(row.seq, drafts)], [row.seq]):
+            return 0
+        return drafts
+
+    def steps(self, drafts: int, wanted: int, in_flight: int) -> int:
+        """How many of the wanted steps to submit now, while others are in flight; 0: wait for their results."""
+        covered = self.account.affords(drafts, self._runner.step_ms(1), self._step_ms) - in_flight
+        return min(wanted, max(covered, 0 if in_flight else 1))
+
+    def _lists(self, seq: int, drafts: int) -> list[str]:
+        return self._runner.step_lists([seq], drafting=True, by_model=drafts)
+
+    def _step_ms(self, drafts: int) -> float:
+        return self._runner.step_ms(1, drafting=True, by_model=drafts)
+
+    def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
+        """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes.
+
+        `ids`: the sequence's tokens. All results must have been read. False: this was a part that takes PART_MS.
+        """
+        runner, batch, end = self._runner, self._runner.plan.batch, row.position - 1
+        first = self._common(ids[:end])
+        token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(1)
+        fed = min(end, first + max(batch, int(PART_MS / token_ms) if token_ms else 0))
+        for at in range(first, fed, batch):
+            runner.feed(at, list(ids[at : min(at + batch, fed)]), [DRAFT_PREFILL], row.seq)
+        self._tokens, self._written = list(ids[:fed]), max(self._written if first else 0, fed)
+        self.account.charge((fed - first) * token_ms / plain_ms if plain_ms else 0.0)
+        return fed == end
+
+    def start(self, row: Row) -> None:
+        """Begin to draft for a sequence, after catch_up()."""
+        self.account.start()
+        self._runner.start_drafts(row)
+
+    def _common(self, ids: Sequence[int]) -> int:
+        """How many of the first tokens its caches hold; where a window's rows were overwritten, none."""
+        pairs = zip(self._tokens, ids, strict=False)
+        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self._tokens), len(ids)))
+        return n if n == len(self._tokens) or self._written + AHEAD <= self._rows else 0
+
+    def record(self, row: Row, ids: Sequence[int], drafts: int, steps: int, tokens: int) -> None:
+        """Record the result of steps with drafts. `row`, `ids`: of the sequence afterwards."""
+        self._tokens += ids[len(self._tokens) : row.position - 1]
+        self._written = max(self._written, len(self._tokens))
+        self.account.record(drafts, steps, tokens, self._runner.step_ms(1), self._step_ms)

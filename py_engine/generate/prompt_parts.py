@@ -1,0 +1,77 @@
+"""The parts in which a prompt is read: how many tokens at a time, and which lists compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from py_engine.generate.answer import Answer
+from py_engine.generate.sequence_cache import SequenceCache
+from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL_END, SMALL_BATCH_END
+from py_engine.plan.media import MediaBatch
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.runners import Runner
+
+ALONE_MS = 100.0  # of a prompt that is alone: the time of a part, and of parts before another is submitted
+ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
+SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """Tokens of a prompt, from position `at` on, and the lists that compute them."""
+
+    at: int
+    ids: list[int]
+    lists: Sequence[str]
+    decoded: bool  # with the rounding of decoded tokens
+    last: bool
+    media: MediaBatch | None = None
+    shift: int = 0  # as in Runner.feed()
+
+    def record(self, cache: SequenceCache) -> None:
+        """Record in the caches that the part was submitted."""
+        cache.append(self.ids, generated=self.decoded)
+        cache.advance(self.at + len(self.ids), exact=not self.decoded)
+        if self.last or len(cache.tokens) == cache.checkpoint:
+            cache.take_snapshot()
+
+
+def tokens_alone(runner: Runner) -> int:
+    """Most tokens of a part of a prompt while nothing else runs."""
+    return max(min(runner.plan.batch, ALONE_TOKENS), runner.prompt_tokens_in(ALONE_MS))
+
+
+def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
+    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
+    at = len(cache.tokens)
+    rest = len(answer.ids) - at
+    # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
+    decoded = at >= answer.prompted and (answer.exact or rest == 1)
+    short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
+    small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
+    count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
+    if answer.exact and at < answer.prompted:
+        count = min(count, answer.prompted - at)
+    if at < cache.checkpoint:
+        count = min(count, cache.checkpoint - at)
+    media, shift = answer.media.batch(answer.ids, at, count)
+    if media is not None:
+        return _part_with_media(answer, cache, at, most)
+    count = min(count, max(0, cache.reserve(at + count) - at))
+    last = count == rest
+    lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
+    return PromptPart(
+        at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last, None, shift
+    )
+
+
+def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:
+    """prompt_part() where pictures or sounds are among the next tokens."""
+    ids = answer.ids[: answer.prompted] if answer.exact else answer.ids
+    count = answer.media.part(ids, at, most)
+    count = answer.media.part_within(ids, at, min(count, cache.reserve(at + count) - at))
+    media, shift = answer.media.batch(answer.ids, at, count)
+    last = at + count == len(answer.ids)
+    lists = PREFILL_END if media is None else MEDIA_END
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], False, last, media, shift)

@@ -1,0 +1,45 @@
+"""What is submitted to the GPU in one piece, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from py_engine.plan.sampling import Batch, read_logprobs
+from py_engine.plan.shared import LOGPROB_ROW_BYTES
+from py_engine.runners import Kind
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Work on the GPU whose result has not been read."""
+
+    rows: int  # sequences; 0: a part of a prompt
+    steps: int  # decode steps; of a prompt, its tokens
+    drafting: bool = False
+    by_model: int = 0  # tokens that the draft model drafts
+    logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
+    read: bool = True
+
+    @property
+    def scored(self) -> bool:
+        """Whether a row asked for log-probabilities."""
+        return max(self.logprobs) >= 0
+
+    @property
+    def kind(self) -> Kind:
+        """Submits of a kind take the same time per step."""
+        return self.rows, self.drafting, self.by_model
+
+    def batches(self, result: Any, n_vocab: int) -> list[Batch]:
+        """The tokens of each sequence, with their log-probabilities where it asked for them. `result`: of replay.js."""
+        ids = [int(i) for i in result.ids.to_py()]
+        if not self.scored:
+            size = max(1, len(ids)) if self.rows <= 1 else self.steps
+            return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]
+        rows, count, out = result.rows.to_py().cast("B"), len(ids) // len(self.logprobs), []
+        for i, n in enumerate(self.logprobs):
+            part = rows[i * count * LOGPROB_ROW_BYTES : (i + 1) * count * LOGPROB_ROW_BYTES]
+            scored = read_logprobs(part, count, n, n_vocab) if n >= 0 else None
+            out.append(Batch(ids[i * count : (i + 1) * count], scored))
+        return out

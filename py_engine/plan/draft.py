@@ -1,0 +1,115 @@
+"""A draft model in the plan of the model that it drafts for: a second set of weights, caches and lists.
+
+Its lists share the tokens, the State and the logits of the plan, so that they run between the plan's own lists, and the
+plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin with DRAFT.
+A round drafts k tokens of one sequence and verifies them:
+    DRAFT_BEGIN                       the newest two tokens become a small batch
+    SMALL_BATCH ... and a sampler     the draft model computes both and samples the token after them
+    DECODE and a sampler, k - 1 times
+    DRAFT_END                         the newest token and its draft become a small batch
+    SMALL_BATCH ... and verify()      the plan's own model verifies the draft
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from py_engine.files.draft_header import DRAFT, check_size
+from py_engine.plan.adapted_lists import AdaptedSequences
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import (
+    BATCH_FORWARD,
+    DECODE,
+    DRAFT_BEGIN,
+    DRAFT_END,
+    PREFILL,
+    SMALL_BATCH,
+    SMALL_BATCH_LAST_LOGITS,
+    each,
+    verify,
+)
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
+from py_engine.plan.sampling import Sampling, samplers
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.traffic import decode_bytes
+
+MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
+# Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
+# draft is rejected.
+SHARED = ("tokens", "state", "logits")
+LISTS = (PREFILL, DECODE, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # that a draft model needs
+DRAFT_PREFILL = DRAFT + PREFILL
+
+Step = tuple[list[str], int]  # lists, and the tokens of their batch
+
+
+def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
+    """Add a draft model's plan to a plan with the same context, batch and page.
+
+    `n_ctx`: positions that the draft model was trained for. WispError draft_mismatch.
+    """
+    check_size(plan.n_vocab, draft.n_vocab)
+    cost = decode_bytes(draft, device, 0)[0] / decode_bytes(plan, device, 0)[0]
+    for name in LISTS:
+        plan.lists[DRAFT + name] = [_renamed(op, plan) for op in draft.lists[name]]
+        plan.lazy.add(DRAFT + name)
+    for name, data in draft.constants.items():
+        if DRAFT + name in plan.buffers:
+            plan.constants[DRAFT + name] = data
+    groups = [replace(group, caches=[DRAFT + name for name in group.caches]) for group in draft.page_groups]
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost)
+    for name in (DRAFT_BEGIN, DRAFT_END):
+        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END)
+        plan.lazy.add(name)
+
+
+def set_states(ops: OpList, *, verifies: bool) -> None:
+    """Append the op that sets the States before the draft model's first step of a round, or after its last one."""
+    drafting = ops.buffer("drafting", (4,), "u32", "state")
+    ops.add("draft_states", {"VERIFY": int(verifies)}, {}, {"state": ops.state, "drafting": drafting}, 1)
+
+
+def _renamed(op: Op, plan: Plan) -> Op:
+    """An op of the draft model on buffers and weights of the plan."""
+    return replace(op, bindings={name: _bound(bound, plan) for name, bound in op.bindings.items()})
+
+
+def _bound(bound: Buffer | Weight, plan: Plan) -> Buffer | Weight:
+    """A buffer or a weight of the draft model, added to the plan with its own name."""
+    if bound.name in SHARED:
+        return plan.buffers[bound.name]
+    if isinstance(bound, Weight):
+        sources = tuple((DRAFT + tensor, first, rows) for tensor, first, rows in bound.sources)
+        return plan.weights.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name, sources=sources))
+    return plan.buffers.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name))
+
+
+def draft_step(sampling: Sampling, adapted: AdaptedSequences, seq: int, by_model: int = 0) -> list[Step]:
+    """The lists of a step with a draft. `by_model`: tokens that the draft model drafts; 0: by prompt lookup."""
+    *processors, sampler = samplers([replace(sampling, logprobs=-1)])
+    verifying = [*adapted.lists(BATCH_FORWARD, [seq]), *map(each, processors), verify(sampler)]
+    if not by_model:
+        return [(verifying, MAX_SMALL_BATCH)]
+    return draft_round(by_model, [*processors, sampler], verifying)
+
+
+def names_of(steps: Sequence[Step]) -> list[str]:
+    """The lists of steps, in order."""
+    return [name for names, _ in steps for name in names]
+
+
+def draft_round(drafts: int, sampling: Sequence[str], verifying: Sequence[str]) -> list[Step]:
+    """The lists of a round that drafts `drafts` tokens.
+
+    `sampling`: those that sample one token; `verifying`: those in which the plan's own model verifies the draft.
+    """
+    return [
+        ([DRAFT_BEGIN], 1),
+        ([DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS], 2),
+        ([*sampling], 1),
+        *[([DRAFT + DECODE, *sampling], 1)] * (drafts - 1),
+        ([DRAFT_END], 1),
+        ([*verifying], 1 + drafts),
+    ]

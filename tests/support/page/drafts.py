@@ -1,0 +1,50 @@
+"""Answers with drafts by a model on a GPU, and without."""
+
+from typing import Any
+
+from py_engine.engine import Engine
+from py_engine.plan.sampling import Sampling
+from tests.support.page.engines import collect
+
+SAMPLINGS = {
+    "greedy": Sampling(temperature=0),
+    "seeded": Sampling(temperature=1.1, seed=3, top_k=40, top_p=0.95),
+    "shaped": Sampling(temperature=0.9, seed=4, min_p=0.02, repeat_penalty=1.1, presence_penalty=0.4),
+}
+
+
+async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]:
+    """By sampling: the text without drafts, the text with them, and how many tokens were drafted and accepted."""
+    runner: Any = engine.runner
+    totals = engine._generation.totals
+    out: dict[str, Any] = {}
+    for name, sampling in SAMPLINGS.items():
+
+        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+            return 1.0 if by_model or not drafting else 1000.0
+
+        runner.step_ms = step_ms
+        model = engine._generation._scheduler._draft_model
+        assert model is not None
+        account, model.account.balance = model.account, -1e9
+        plain = await collect(engine, prompt, sampling, count)
+        engine.forget()
+        account.balance, account.on, account._debt = 1e9, False, 0.0
+        await runner.prepare(["draft.prefill", *_lists(runner)], [0])
+        before = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
+        drafted = await collect(engine, prompt, sampling, count)
+        after = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
+        out[name] = {
+            "plain": plain,
+            "drafted": drafted,
+            **dict(
+                zip(("steps", "tokens", "accepted"), (b - a for a, b in zip(before, after, strict=True)), strict=True)
+            ),
+        }
+        account.on = False
+        engine.forget()
+    return {"texts": out, "proof": engine.stats()["proof"], "memory": engine.stats()["memory"]}
+
+
+def _lists(runner: Any) -> list[str]:
+    return list(runner.step_lists([0], drafting=True, by_model=2))

@@ -1,0 +1,316 @@
+"""Drafts by a model: they never change the text, and save steps where the model agrees with them."""
+
+import asyncio
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.files.draft_header import check_draft
+from py_engine.generate.draft_model import REGAIN, TRIAL, DraftAccount, DraftModel
+from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
+from py_engine.plan.sampling import Sampling
+from py_engine.runners import Row
+from tests.support import wasm_engines
+from tests.support.cpu_engines import MODEL, PROMPT, SHAPED, WARM, Counting, collect, make
+from tests.support.cpu_models import GOLDEN, header, load
+from tests.support.model_files import ModelFiles
+from tools.gguf_writer import add_value, finish
+
+GREEDY = Sampling(temperature=0)
+OTHER = GOLDEN / "qwen" / "qwen3.F16.gguf"  # of the same vocabulary, with other weights
+
+
+def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX_DRAFT) -> tuple[Engine, Counting]:
+    """An engine with a draft model. `draft_ms`: of a step with a draft, where a plain step takes 1."""
+    cpu = load(MODEL, n_ctx, draft=draft)
+    runner = Counting(cpu.plan)
+    runner._cpu = cpu
+
+    def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+        return draft_ms if by_model else 100.0 if drafting else 1.0
+
+    runner.step_ms = step_ms  # type: ignore[method-assign]
+    return Engine(cpu.plan, runner, "cpu", draft_tokens=most), runner
+
+
+def model_of(used: Engine) -> DraftModel:
+    model = used._generation._scheduler._draft_model
+    assert model is not None
+    return model
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+async def test_the_text_is_the_one_without_a_draft_model(sampling: Sampling) -> None:
+    """The model itself drafts what it would have sampled; one with other weights hardly ever does."""
+    want = await collect(make(), PROMPT, sampling, 120)
+    itself, good = engine(MODEL)
+    assert await collect(itself, PROMPT, sampling, 120) == want
+    totals = itself._generation.totals
+    assert totals.model_accepted > 0.9 * totals.model_drafted
+    assert good.verified < 25, "120 tokens, up to 8 a step"
+    other, bad = engine(OTHER)
+    assert await collect(other, PROMPT, sampling, 120) == want
+    assert other._generation.totals.model_accepted < 0.2 * other._generation.totals.model_drafted
+    assert bad.verified > 60
+
+
+async def test_the_cpu_engine_drafts_by_a_model() -> None:
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    texts = []
+    for draft in (None, path, GOLDEN / "llama" / "llama-bias.F16.gguf"):
+        used = await wasm_engines.load(path, 128, draft=draft)
+
+        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+            return 1.0 if by_model or not drafting else 100.0
+
+        used.runner.step_ms = step_ms  # type: ignore[method-assign]
+        texts.append([await collect(used, PROMPT, sampling, 50) for sampling in (GREEDY, WARM)])
+        if draft == path:
+            assert used._generation.totals.model_accepted > 0.9 * used._generation.totals.model_drafted > 50
+    assert texts[0] == texts[1] == texts[2]
+
+
+async def test_a_draft_is_no_longer_than_asked() -> None:
+    used, _ = engine(MODEL, most=2)
+    assert await collect(used, PROMPT, GREEDY, 60) == await collect(make(), PROMPT, GREEDY, 60)
+    totals = used._generation.totals
+    assert 0 < totals.model_drafted <= 2 * totals.draft_steps
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 31])
+async def test_drafts_end_at_the_limit_and_at_the_end_of_the_context(count: int) -> None:
+    used, runner = engine(MODEL, n_ctx=64)
+    assert await collect(used, PROMPT, GREEDY, count) == await collect(make(64), PROMPT, GREEDY, count)
+    assert await collect(used, PROMPT, GREEDY, 200) == await collect(make(64), PROMPT, GREEDY, 200)
+    assert runner.verified
+
+
+async def test_a_full_context_that_is_shifted_goes_on_with_drafts() -> None:
+    used, runner = engine(MODEL, n_ctx=64)
+    assert await collect(used, PROMPT, WARM, 150, keep=3) == await collect(make(64), PROMPT, WARM, 150, keep=3)
+    assert runner.verified < 75
+
+
+async def test_the_draft_model_s_cache_serves_the_next_turn() -> None:
+    """Of a chat's second request, only what is new is fed to the draft model."""
+    used, runner = engine(MODEL)
+    fed: list[int] = []
+    feed = runner.feed
+
+    def counting(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> None:
+        if DRAFT_PREFILL in lists:
+            fed.append(len(ids))
+        feed(position, ids, lists, *args, **options)
+
+    runner.feed = counting  # type: ignore[method-assign, assignment]
+    first = await collect(used, PROMPT, GREEDY, 40)
+    assert sum(fed) in range(len(PROMPT) - 1, len(PROMPT) + 4)
+    fed.clear()
+    follow_up = [*PROMPT, *first, 7, 8, 9]
+    assert await collect(used, follow_up, GREEDY, 20) == await collect(make(), follow_up, GREEDY, 20)
+    assert sum(fed) <= 13, "of 49: the last 8 tokens of an answer are not drafted"
+
+
+async def test_the_draft_model_reads_a_long_prompt_in_parts_between_which_it_can_be_aborted() -> None:
+    used, runner = engine(MODEL)
+    prompt = [7 * i % 250 for i in range(100)]
+    runner.prompt_token_ms = lambda: 10.0  # type: ignore[method-assign]
+    waits: list[int] = []
+    finish, model = runner.finish, model_of(used)
+
+    async def finishing() -> None:
+        waits.append(len(model._tokens))
+        await finish()
+
+    runner.finish = finishing  # type: ignore[method-assign]
+    assert await collect(used, prompt, GREEDY, 40) == await collect(make(), prompt, GREEDY, 40)
+    assert waits == [16, 32, 48, 64, 80, 96], "a batch of 16 takes more than PART_MS"
+    assert runner.verified
+
+
+async def test_several_requests_side_by_side_do_without_the_draft_model() -> None:
+    used, runner = engine(MODEL)
+    prompts = [PROMPT, [7, 3, 200, 45], [9, 1, 2]]
+    want = [await collect(make(), ids, WARM, 40) for ids in prompts]
+    assert await asyncio.gather(*(collect(used, ids, WARM, 40) for ids in prompts)) == want
+    assert runner.each > 20
+
+
+async def test_another_runner_begins_with_an_empty_cache_of_the_draft_model() -> None:
+    """As after the loss of a GPU: the draft model is part of the plan that is loaded again."""
+    used, _ = engine(MODEL)
+    want = await collect(used, PROMPT, GREEDY, 40)
+    again, runner = engine(MODEL)
+    used.take_over(again)
+    assert await collect(used, PROMPT, GREEDY, 40) == want
+    assert runner.verified
+
+
+# -- whether it pays
+
+
+def test_drafts_that_are_rejected_cost_at_most_a_hundredth_of_the_time_and_a_trial() -> None:
+    """Steps with drafts take two plain steps and yield one token."""
+    account, time, tokens = DraftAccount(4, 0.2), 0.0, 0
+    for _ in range(5000):
+        k = account.choose(1.0, lambda _: 2.0)
+        if k and not account.on:
+            account.start()
+        if k:
+            account.record(k, 1, 1, 1.0, lambda _: 2.0)
+        else:
+            account.plain(1)
+        time, tokens = time + (2.0 if k else 1.0), tokens + 1
+    assert tokens < time < (1 + 2 * REGAIN) * tokens + 2 * TRIAL
+    assert time > tokens + 2 * TRIAL, "it is tried again"
+
+
+def test_drafts_that_are_accepted_go_on_and_grow() -> None:
+    account = DraftAccount(7, 0.1)
+    lengths = []
+    for _ in range(50):
+        k = account.choose(1.0, lambda k: 1.2 + 0.1 * k)
+        if not account.on:
+            account.start()
+        account.record(k, 1, k + 1, 1.0, lambda k: 1.2 + 0.1 * k)
+        lengths.append(k)
+    assert account.on
+    assert lengths[-1] == 7 > lengths[0]
+
+
+def test_the_length_suits_a_draft_model_that_is_slower_than_its_size_tells() -> None:
+    """Long drafts would lose time, short ones gain: a token of a draft takes 0.4 steps, and 70 of 100 are accepted."""
+    account, dice = DraftAccount(7, 0.05), random.Random(1)
+    measured: dict[int, float] = {}
+    time = tokens = 0.0
+    for _ in range(2000):
+        k = account.choose(1.0, lambda k: measured.get(k, 0.0))
+        if not k:
+            account.plain(1)
+            time, tokens = time + 1, tokens + 1
+            continue
+        if not account.on:
+            account.start()
+        accepted = next((i for i in range(k) if dice.random() > 0.7), k)
+        measured[k] = 1.0 + 0.4 * k
+        account.record(k, 1, accepted + 1, 1.0, lambda k: measured.get(k, 0.0))
+        time, tokens = time + measured[k], tokens + accepted + 1
+    assert account.on
+    assert tokens > 1.15 * time, "1.22 with drafts of two tokens"
+
+
+def test_a_dear_prompt_of_the_draft_model_delays_the_next_trial() -> None:
+    waits = []
+    for prompt_steps in (0.0, 5.0):
+        account = DraftAccount(4, 0.2)
+        account.charge(prompt_steps)
+        account.start()
+        while account.on:
+            account.record(1, 1, 1, 1.0, lambda _: 2.0)
+        tokens = 0
+        while not account.choose(1.0, lambda _: 2.0):
+            account.plain(1)
+            tokens += 1
+        waits.append(tokens)
+    assert waits[1] - waits[0] == pytest.approx(5 / REGAIN, abs=2)
+
+
+def test_no_drafts_before_a_plain_step_was_timed() -> None:
+    assert DraftAccount(4, 0.2).choose(0.0, lambda _: 0.0) == 0
+    assert DraftAccount(4, 0.2).choose(1.0, lambda _: 0.0) > 0
+
+
+def test_a_trial_waits_for_results_before_it_risks_more() -> None:
+    used, _ = engine(MODEL, draft_ms=2.0)
+    model = model_of(used)
+    assert model.steps(3, 16, 0) == 2, "each may lose a step of the 2.5"
+    assert model.steps(3, 16, 2) == 0
+    model.account.balance = 0.5
+    assert model.steps(3, 16, 0) == 1
+    model.account.balance = 12.0
+    assert model.steps(3, 16, 4) == 8
+
+
+def test_rows_that_a_window_has_overwritten_are_not_used_again() -> None:
+    used, _ = engine(MODEL)
+    model = model_of(used)
+    ids = list(range(200))
+    while not model.catch_up(Row(0, 150), ids):
+        pass
+    assert model._common([*ids[:100], 7]) == 100
+    model._rows = 640
+    assert model._common([*ids[:100], 7]) == 0
+    assert model._common(ids) == 149
+
+
+# -- what can be a draft model
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused() -> None:
+    model = header("llama/llama.F32")
+    tokens = list(model.metadata["tokenizer.ggml.tokens"])
+    check_draft(model, header("qwen/qwen3.F16"))
+    check_draft(model, replace(model, metadata=model.metadata | {"tokenizer.ggml.tokens": tokens[:-128]}))
+    for key, value, says in (
+        ("tokenizer.ggml.tokens", [*tokens[:7], "other", *tokens[8:]], "its token 7 is 'other'"),
+        ("tokenizer.ggml.tokens", [*tokens, "more"], "it has 305 tokens, the model has 304"),
+        ("tokenizer.ggml.tokens", tokens[:-129], "it has 175 tokens, the model has 304"),
+        ("tokenizer.ggml.model", "llama", "its tokenizer.ggml.model is 'llama', the model's is 'gpt2'"),
+    ):
+        with pytest.raises(WispError, match=says) as error:
+            check_draft(model, replace(model, metadata=model.metadata | {key: value}))
+        assert error.value.code == "draft_mismatch"
+        assert error.value.param == "draft"
+        assert "load without draft" in str(error.value)
+
+
+def write_with_fewer_tokens(path: Path, count: int) -> None:
+    """Write MODEL with the first `count` tokens of its vocabulary."""
+    writer, files = gguf.GGUFWriter(path, "llama"), ModelFiles.read(MODEL)
+    for key, value in files.parts.header.metadata.items():
+        if key not in ("general.architecture", "tokenizer.ggml.token_type"):
+            add_value(writer, key, count if key == "llama.vocab_size" else value)
+    for name, info in files.parts.header.tensors.items():
+        rows = np.frombuffer(files.rows(name, 0, int(np.prod(info.shape[1:]))), np.float32).reshape(info.shape[::-1])
+        writer.add_tensor(name, rows[:count] if name in ("token_embd.weight", "output.weight") else rows)
+    finish(writer)
+
+
+async def test_a_draft_model_may_lack_the_last_tokens(tmp_path: Path) -> None:
+    """As where larger models of a family have more rows for padding. It never drafts them."""
+    path = tmp_path / "draft.gguf"
+    write_with_fewer_tokens(path, 250)
+    on_wasm = await wasm_engines.load(MODEL, 256, draft=path)
+    on_wasm.runner.step_ms = engine(path)[1].step_ms  # type: ignore[method-assign]
+    for used in (engine(path)[0], on_wasm):
+        text = await collect(used, PROMPT, WARM, 60)
+        assert max(text) >= 250, "the model has sampled some of them"
+        totals = used._generation.totals
+        assert totals.model_drafted > totals.model_accepted > 20
+        if used.runner.numpy:
+            assert text == await collect(make(), PROMPT, WARM, 60)
+
+
+@pytest.mark.parametrize("recurrent", ["model", "draft"])
+def test_recurrent_models_neither_draft_nor_are_drafted_for(recurrent: str) -> None:
+    mamba = GOLDEN / "qwen35" / "qwen35.F16.gguf"
+    model, draft = (mamba, MODEL) if recurrent == "model" else (MODEL, mamba)
+    with pytest.raises(WispError, match=f"The {'draft ' * (recurrent == 'draft')}model is recurrent") as error:
+        load(model, 64, draft=draft)
+    assert error.value.code == "unsupported_parameter"
+    assert error.value.param == "draft"
+
+
+def test_the_memory_of_the_draft_model_is_counted() -> None:
+    alone, beside = load(MODEL, 64).plan, load(MODEL, 64, draft=MODEL).plan
+    assert beside.memory()["weights"] == 2 * alone.memory()["weights"]
+    assert beside.memory()["kv"] == 2 * alone.memory()["kv"]
+    assert beside.draft is not None
+    assert beside.draft.cost == pytest.approx(1)

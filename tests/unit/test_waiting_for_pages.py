@@ -1,0 +1,29 @@
+"""Sequences that wait for pages: the oldest one gets them, whatever the others do in the meantime."""
+
+from unittest.mock import Mock
+
+from py_engine.generate.sequences import Sequences
+from tests.support.cpu_engines import engine
+
+
+async def test_pages_stay_with_the_oldest_until_it_has_taken_them() -> None:
+    """A younger sequence took them while the oldest waited for the device, and both gave way without end."""
+    used = engine(n_ctx=16, page=8)
+    cache = used._generation.sequences.cache
+    sequences = Sequences(cache, Mock(), 2, Mock())
+    async with sequences.acquire() as old, sequences.acquire() as young:
+        await sequences.wait_for_pages(old, 16)
+        assert young.reserve(8) == 0
+        assert not sequences.may_hold(young)
+        assert old.reserve(8) == 8
+        sequences.resumed(old)
+        assert young.reserve(8) == 8
+
+
+async def test_a_sequence_that_ends_before_it_has_taken_its_pages_leaves_them() -> None:
+    used = engine(n_ctx=16, page=8)
+    sequences = Sequences(used._generation.sequences.cache, Mock(), 2, Mock())
+    async with sequences.acquire() as old:
+        await sequences.wait_for_pages(old, 16)
+    async with sequences.acquire() as young:
+        assert young.reserve(16) == 16
