@@ -28,7 +28,18 @@ const database = new Database("wisp-prefixes", (opened) => {
 const changes = new BroadcastChannel("wisp-prefixes"); // tells other workers of this browser which layouts have changed
 /** @type {Set<string>} layouts that another worker has changed; "": all */
 const changed = new Set();
-changes.onmessage = ({ data }) => changed.add(data);
+let removals = 0; // of everything, or of what exceeds a new limit, by any worker: ends what is being stored
+changes.onmessage = ({ data }) => {
+  changed.add(data);
+  if (data === "") removals++;
+};
+
+/** Tells everyone that what is stored is being removed: what is being stored is not kept. */
+function announceRemoval() {
+  removals++;
+  changed.add("");
+  changes.postMessage("");
+}
 
 /** Whether another worker has changed the blocks of a layout since the last call. @param {string} layout */
 export function prefixesChanged(layout) {
@@ -64,12 +75,14 @@ export async function listPrefixes(layout) {
 }
 
 /**
- * Stores a block. Rejects with QuotaExceededError if storage is full.
+ * Stores a block, unless everything is removed meanwhile. Rejects with QuotaExceededError if storage is full.
  * @param {string} layout @param {string} key @param {{ depth: number, prompted: number, groups: number }} about
  * @param {ArrayBuffer} data
  */
 export async function putPrefix(layout, key, about, data) {
-  const handle = await (await folderOf(layout)).getFileHandle(key, { create: true });
+  const before = removals;
+  const folder = await folderOf(layout);
+  const handle = await folder.getFileHandle(key, { create: true });
   const file = await handle.createWritable();
   try {
     await file.write(data);
@@ -79,6 +92,7 @@ export async function putPrefix(layout, key, about, data) {
     throw Object.assign(new Error(error.message), { name: error.name }); // Pyodide takes no DOMException for an error
   }
   const entry = { ...about, bytes: data.byteLength, hash: await xxHash(data), used: Date.now() };
+  if (removals !== before) return void (await folder.removeEntry(key).catch(() => {}));
   await database.transact(BLOCKS, "readwrite", (store) => store.put(entry, [layout, key]));
   changes.postMessage(layout);
 }
@@ -132,6 +146,7 @@ async function limit() {
 
 /** Sets how many bytes may be stored, and removes what exceeds them. @param {number} bytes */
 export async function limitPrefixes(bytes) {
+  announceRemoval();
   await database.transact(SETTINGS, "readwrite", (store) => store.put(bytes, "limit"));
   await tidyPrefixes();
 }
@@ -158,9 +173,8 @@ export async function tidyPrefixes() {
 
 /** Removes everything. */
 export async function clearPrefixes() {
+  announceRemoval();
   await database.transact(BLOCKS, "readwrite", (store) => store.clear());
-  changed.add("");
-  changes.postMessage("");
   await removeFiles(() => true);
 }
 

@@ -158,6 +158,9 @@ class PrefixStore:
             if not await self._store.put(key, entry, data):
                 self._full = True
                 break
+            if self._store.changed():  # removed meanwhile, perhaps by the user: until the next request, store no more
+                self._stored = None
+                break
             stored[key] = entry
             self.written_tokens += cache.page
         if self.written_tokens > before:
