@@ -231,14 +231,14 @@ class GpuRunner:
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
         return self._times.steps_in((rows, drafting, by_model), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 
+    def prompt_ms(self, n: int) -> float:
+        return self._times.prompt_ms(n)
+
     def prompt_token_ms(self) -> float:
-        return self._times.ms((0, False, 0))
+        return self._times.prompt_token_ms()
 
     def prompt_tokens_in(self, ms: float) -> int:
-        token = self.prompt_token_ms()
-        if not token:
-            return self.plan.batch
-        return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
+        return self._times.prompt_tokens_in(ms, min(MIN_PROMPT, self.plan.batch), self.plan.batch)
 
     async def _awaited(self, work: Awaitable[Any]) -> Any:
         try:
