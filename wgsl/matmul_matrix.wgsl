@@ -1,6 +1,7 @@
 // Y = X W^T for a batch of tokens, as matmul.wgsl, with subgroup matrices (chromium_experimental_subgroup_matrix): f16
 // inputs, f32 sums. Grid (rows / TN, tiles of TM tokens). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of
-// SIDE.
+// SIDE. Every tile adds the same terms in the same order, what y has as the last: a token's result does not depend on the
+// tile that it is in, so a text does not depend on the parts in which its prompt was read.
 //
 // Indices into workgroup memory are computed in main from constants and the thread's index: the compiler then knows
 // their range, so it checks no bounds and can join neighbouring stores.
@@ -10,7 +11,7 @@
 #param TN // rows of a tile
 #param SM // subgroups along the tokens
 #param SN // subgroups along the rows
-#param DEPTH // columns at a time: 32 or 64
+#param DEPTH // columns at a time: 32, 64 or 128
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
 #param BIAS // 1: y has a bias, added to each result; 2: added as a product
 #param EPILOGUE // "store": y = ...; "add": y += ...
@@ -52,21 +53,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not CACHED and BIAS != 1
-  // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
-  let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
-  let stride = p.y_stride;
-  let y0 = (tile.first + sm) * stride + p.row0 + n0 + sn;
-#if EPILOGUE == "add"
-  if (whole) {
-#for i in TM // SM // SIDE
-#for j in TN // SN // SIDE
-    acc${i}_${j} = subgroupMatrixLoad<Result>(&y, y0 + ${i}u * SIDE * stride + ${j}u * SIDE, false, stride);
-#endfor
-#endfor
-  }
-#endif
-#endif
 #if BIAS == 2
   // Two columns of ones times the bias's f16 and what rounding leaves of it: results then stay in matrices.
   for (var e = t; e < TM * SIDE; e += WG) {
@@ -151,8 +137,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     workgroupBarrier();
   }
-#if not GROUPED and not CACHED and BIAS != 1
-  if (whole) {
+#if EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1
+  // Whole tiles are stored as matrices. Rows of y are aligned as these need it.
+  if (tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u) {
+    let stride = p.y_stride;
+    let y0 = (tile.first + sm) * stride + p.row0 + n0 + sn;
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
     subgroupMatrixStore(&y, y0 + ${i}u * SIDE * stride + ${j}u * SIDE, acc${i}_${j}, false, stride);

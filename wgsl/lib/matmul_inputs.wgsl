@@ -91,7 +91,7 @@ fn x_at(tile: Tile, i: u32) -> u32 {
 
 // Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
 fn load_x(at: u32, g: u32, c: u32) -> XVector {
-  if (COLS % 64u != 0u && g >= W_GROUPS) {
+  if (COLS % 128u != 0u && g >= W_GROUPS) {
     return XVector(0);
   }
   let v = x[at + g * 8u + c];
