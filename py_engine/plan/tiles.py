@@ -21,12 +21,18 @@ MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would lea
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
 LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
+MAX_SMALL_BATCH_ROWS = 4  # of a thread in small batches, at most: it has a sum for each row and token
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
 def matvec_key(weight: Weight) -> str:
     """The key in Device.tiles of a matrix's tile (in bytes, TK, TR, R, AHEAD)."""
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def small_batch_key(weight: Weight) -> str:
+    """The key in Device.tiles of a matrix's tile in small batches (in bytes, TK, TR, R)."""
+    return f"small_batch {weight.type.name} {weight.rows}x{weight.cols}"
 
 
 def fits_beside(device: Device, weight: Weight) -> bool:
@@ -139,14 +145,33 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[s
     With two groups per thread, one row is the fastest.
     """
     tk = matvec(device, weight, in_bytes)["TK"]
+    if (measured := dict(device.tiles).get(small_batch_key(weight))) and measured[:2] == (int(in_bytes), tk):
+        return dict(zip(MATVEC[:3], measured[1:], strict=True))
     if not in_bytes:
         r = 1 if device.software else 2
         return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r}  # four rows at least: RoPE rotates them together
     tr, r = (256 if tk > 16 else 128) // tk, 1 if weight.layout.groups_per_thread > 1 else 2 if tk == 64 else 4
-    row_bytes = 4 * MAX_SMALL_BATCH * tr * _parts_of_a_sum(device, tk)  # of the sums of a row per thread
+    row_bytes = _small_batch_bytes(device, tk, tr, 1)
     while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):
         r //= 2
     return {"TK": tk, "TR": tr, "R": r}
+
+
+def _small_batch_bytes(device: Device, tk: int, tr: int, sums: int) -> int:
+    """Workgroup memory of matvec_small_batch.wgsl, whose threads have so many sums of each token."""
+    return 4 * MAX_SMALL_BATCH * tr * sums * _parts_of_a_sum(device, tk)
+
+
+def small_batch_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Valid tiles (in bytes, TK, TR, R) that differ from `tile` in the rows per thread, in the threads, or in both."""
+    in_bytes, tk, tr, r = tile
+    found: list[tuple[int, ...]] = []
+    for new_tr, new_r in ((tr, 2 * r), (tr // 2, 2 * r), (tr, r // 2), (2 * tr, r // 2), (tr // 2, r), (2 * tr, r)):
+        fits = new_tr and 1 <= new_r <= MAX_SMALL_BATCH_ROWS and new_tr * new_r % 4 == 0  # RoPE rotates four rows
+        fits = fits and 32 <= tk * new_tr <= device.max_threads
+        if fits and _small_batch_bytes(device, tk, new_tr, new_r + 1) <= device.max_workgroup_storage:
+            found.append((in_bytes, tk, new_tr, new_r))
+    return found
 
 
 def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:

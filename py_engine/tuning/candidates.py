@@ -12,11 +12,22 @@ from functools import partial
 from py_engine.plan import tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
-from py_engine.tuning.workloads import Attention, Matrix, Prefill, Workload, attention_of, matrices_of, prefill_of
+from py_engine.tuning.workloads import (
+    Attention,
+    Matrix,
+    Prefill,
+    SmallBatch,
+    Workload,
+    attention_of,
+    matrices_of,
+    prefill_of,
+    small_batches_of,
+)
 
 MIN_GAIN = 1.1  # how many times faster than the first another candidate must be; less would not show in a model
 MAX_NMSE, MAX_NMSE_ROUNDED = 1e-5, 1e-4  # normalised mean squared error; the latter if activations are rounded to bytes
 MAX_MATRICES = 5  # matrices of a model that are measured, the most costly first
+MAX_SMALL_BATCHES = 3  # the same of small batches
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[
     found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
     if (attention := attention_of(plan)) is not None:
         found.insert(4, partial(_attention, workload=attention))  # not last: its cost grows with the context
+    found += [partial(_small_batch, matrix=m) for m in small_batches_of(plan)[:MAX_SMALL_BATCHES]]
     return found
 
 
@@ -117,6 +129,27 @@ def _matrix(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | N
             candidates.append(Candidate(name, variant, MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE))
     key = tiles.matvec_key(weight)
     return Choice(matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
+
+
+def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
+    """The tile of one of the model's matrices in steps of several sequences, with the threads per row of one.
+
+    A thread has a sum for each row and token, so it depends on the compiler how many rows are best.
+    """
+    weight, key = matrix.weight, tiles.small_batch_key(matrix.sample)
+    in_bytes = tiles.dot8(device, weight)
+    alone = (int(in_bytes), *tiles.matvec(device, weight, in_bytes).values())
+    device = tiles.with_tile(device, tiles.matvec_key(matrix.sample), alone)
+    first = (int(in_bytes), *tiles.matvec_small_batch(device, weight, in_bytes).values())
+    candidates = []
+    for tile in [first, *tiles.small_batch_alternatives(device, first)]:
+        name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
+        max_nmse = MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE
+        candidates.append(Candidate(name, tiles.with_tile(device, key, tile), max_nmse))
+    key_of_all = tiles.small_batch_key(weight)
+    return Choice(
+        matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key_of_all, dict(c.device.tiles)[key])
+    )
 
 
 def _attention(device: Device, workload: Attention) -> Choice:

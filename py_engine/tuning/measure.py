@@ -47,11 +47,12 @@ async def tuned(
     forced: Iterable[str],
     plan: Plan,
     measure: bool = True,
+    seconds: float = tuner.TIME_BUDGET_S,
 ) -> tuple[Device, dict[str, Any]]:
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
     `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`:
-    whether to measure where no choice is cached.
+    whether to measure where no choice is cached, for so many seconds at most.
     """
     started = time.perf_counter()
     info = adapter.info
@@ -66,7 +67,7 @@ async def tuned(
         return device, {"source": "default", "why": LATER, **cached_choices.as_stats(device, [])}
     if cached is None:
         try:
-            chosen, reports = await _measure(device, plan, forced)
+            chosen, reports = await _measure(device, plan, forced, seconds)
         except (JsException, WispError, ValueError) as error:
             why = f"Measuring failed: {error}"
             return device, {"source": "default", "why": why, **cached_choices.as_stats(device, [])}
@@ -90,13 +91,15 @@ async def _cached(key: str, device: Device) -> tuple[Device, list[dict[str, Any]
         return None
 
 
-async def _measure(device: Device, plan: Plan, forced: list[str]) -> tuple[Device, list[dict[str, Any]]]:
+async def _measure(
+    device: Device, plan: Plan, forced: list[str], seconds: float
+) -> tuple[Device, list[dict[str, Any]]]:
     adapter = await request_adapter()
     if adapter is None:
         raise WispError("The browser offers no second GPU adapter.", "internal_error", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
     try:
-        chosen = await tuner.tune(plan, device, bench, forced)
+        chosen = await tuner.tune(plan, device, bench, forced, seconds)
         if bench.lost:
             raise WispError(f"The GPU was lost: {bench.lost}", "internal_error", SERVER_ERROR)
         return chosen

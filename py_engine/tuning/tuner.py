@@ -23,6 +23,7 @@ from py_engine.tuning.candidates import Candidate, Choice, choices
 from py_engine.tuning.workloads import Workload
 
 TIME_BUDGET_S = 2.0  # for all choices together; one second would leave most of them unmeasured on an H200
+IDLE_BUDGET_S = 5.0  # the same where no load waits for them
 COMPILED_AHEAD = 2  # choices whose candidates compile while those of another are timed
 
 T = TypeVar("T")

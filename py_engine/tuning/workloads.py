@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.cache import make_cache, page_group
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, PREFILL
+from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
 MAX_COPIES = 16
@@ -59,8 +60,11 @@ class Matrix(Workload):
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
         plan = Plan(1, self.pos + 2, 1)
-        ops = Ops(plan, "test", 1, device)
-        sample = self.sample
+        return plan, [self._append(Ops(plan, "test", 1, device))]
+
+    def _append(self, ops: Ops) -> Buffer:
+        """Append the product with each copy of the matrix; return the result."""
+        plan, sample = ops.plan, self.sample
         x = ops.rows("x", sample.cols)
         norm = _weight("norm", Q.F32, 1, sample.cols, plan) if self.normed else None
         for i in range(self.copies):
@@ -72,7 +76,16 @@ class Matrix(Workload):
                 ops.linear(x, w, None, y)
             else:
                 y = ops.normed_stack("y", x, Projection([w], None, norm, EPS))
-        return plan, [y]
+        return y
+
+
+@dataclass(frozen=True)
+class SmallBatch(Matrix):
+    """A matrix times the vectors of a small batch."""
+
+    def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
+        plan = Plan(self.n, self.pos + self.n, 1)
+        return plan, [self._append(Ops(plan, "test", self.n, device, state_per_token=True))]
 
 
 @dataclass(frozen=True)
@@ -163,6 +176,13 @@ def matrices_of(plan: Plan) -> list[Matrix]:
             )
         )
     return matrices
+
+
+def small_batches_of(plan: Plan) -> list[SmallBatch]:
+    """The same matrices in steps of several sequences; none if the plan has no such steps."""
+    fields = [vars(matrix) for matrix in matrices_of(plan)] if SMALL_BATCH in plan.lists else []
+    more = {"n": MAX_SMALL_BATCH, "checked": MAX_SMALL_BATCH}
+    return [SmallBatch(**{**f, **more, "name": f"{f['name']}, {MAX_SMALL_BATCH} tokens"}) for f in fields]
 
 
 def attention_of(plan: Plan) -> Attention | None:

@@ -41,13 +41,14 @@ def test_tuning_choices_are_measured_cached_and_measured_again(page: Page) -> No
     """The choice is measured, then read from the cache. Changed kernels are measured again, wrong ones never used."""
     first = load(page, "tuning_patches.one_matrix_and_bad_tiles", tune=True)
     assert first["source"] == "measured"
-    matrix = next(c for c in first["choices"] if c["choice"].startswith("Q4_0"))
+    matrix, batch = (c for c in first["choices"] if c["choice"].startswith("Q4_0"))
     good, wrong, broken = matrix["candidates"]
     assert good["microseconds"] > 0
     assert good["error"] < 1e-5
     assert "wrong" in wrong["rejected"]
     assert "does not compile" in broken["rejected"]
     assert matrix["chosen"] == good["name"]
+    assert all(candidate["error"] < 1e-5 for candidate in batch["candidates"])
     again = load(page, tune=True)
     assert again["source"] == "cache"
     assert again["choices"] == first["choices"]

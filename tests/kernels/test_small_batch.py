@@ -87,10 +87,23 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
         assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
 
 
-@in_turn("type, dot8", [(Q.F16, False), (Q.Q4_0, True), (Q.Q4_0, False), (Q.Q4_K, True), (Q.Q6_K, True)])
-def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q, dot8: bool) -> None:
-    """Bit by bit, with every fusion. tests/engine/test_batch_bits.py has whole models, on lavapipe too."""
-    bench = Bench(bench.page, replace(bench.device, dot8=dot8))
+@in_turn(
+    "type, dot8, measured",
+    [
+        (Q.F16, False, ()), (Q.Q4_0, True, ()), (Q.Q4_0, False, ()), (Q.Q4_K, True, ()), (Q.Q6_K, True, ()),
+        (Q.Q4_K, True, (8, 4)), (Q.Q4_0, True, (4, 2)), (Q.F16, False, (1, 4)),
+    ],
+)  # fmt: skip
+def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q, dot8: bool, measured: tuple[int, ...]) -> None:
+    """Bit by bit, with every fusion, also with a `measured` tile: TR and R. test_batch_bits.py has whole models."""
+    device = replace(bench.device, dot8=dot8)
+    if measured:
+        weight = Weight("w", type, 384, 1280, (("w", 0, 384),))
+        tile = int(dot8), tiles.matvec(device, weight, dot8)["TK"], *measured
+        device = tiles.with_tile(device, tiles.small_batch_key(weight), tile)
+        found = tiles.matvec_small_batch(device, weight, dot8)
+        assert (found["TR"], found["R"]) == measured
+    bench = Bench(bench.page, device)
     batch = _fused(bench, type, np.arange(len(FIVE)))
     for m in (0, 3):
         for got, want in zip(batch, _fused(bench, type, np.array([m])), strict=True):

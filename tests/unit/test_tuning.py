@@ -12,11 +12,11 @@ from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import kernels, tiles
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE
+from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
 from py_engine.tuning import cached_choices, tuner
-from py_engine.tuning.candidates import choices
-from py_engine.tuning.workloads import Attention, Prefill, Workload, attention_of, matrices_of
+from py_engine.tuning.candidates import MAX_SMALL_BATCHES, choices
+from py_engine.tuning.workloads import Attention, Prefill, SmallBatch, Workload, attention_of, matrices_of
 from tests.support.cpu_models import ONE_OF_EACH, header
 
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, dot8=True, matrix=16)
@@ -100,6 +100,49 @@ def test_the_fastest_choice_is_used_in_the_plan() -> None:
     assert {op.params["DOT8"] for op in again.lists[DECODE] if op.kernel == "matvec"} == {0}
     assert {op.params["TS"] for op in again.lists[DECODE] if op.kernel == "attention_decode"} == {32}
     assert len(bench.closed) == bench.trials
+
+
+def small_batches(device: Device) -> dict[str, dict[str, Any]]:
+    """The params of each product of small batches, by its matrix."""
+    ops = [op for op in plan_of(device=device).lists[SMALL_BATCH] if op.kernel == "matvec_small_batch"]
+    return {tiles.small_batch_key(w): op.params for op in ops if isinstance(w := op.bindings["w"], Weight)}
+
+
+def test_small_batches_have_tiles_of_their_own() -> None:
+    """More rows per thread are the fastest here. The threads per row, and so the bits, are those of one token."""
+
+    def time(device: Device, workload: Workload) -> float:
+        if not isinstance(workload, SmallBatch):
+            return 1.0
+        return 10.0 / dict(device.tiles)[tiles.small_batch_key(workload.sample)][3]
+
+    chosen, _ = tune(Bench(time))
+    before, after = small_batches(GPU), small_batches(chosen)
+    more = [key for key in before if after[key]["R"] > before[key]["R"]]
+    assert len(more) == MAX_SMALL_BATCHES
+    for key, params in after.items():
+        assert params["TK"] == before[key]["TK"]
+        assert params["TR"] * params["R"] % 4 == 0
+
+
+def test_a_measured_small_batch_needs_the_threads_per_row_that_it_was_measured_with() -> None:
+    weight = matrices_of(plan_of())[0].weight
+    for in_bytes in (False, True):
+        tk, tr, r = tiles.matvec_small_batch(GPU, weight, in_bytes).values()
+        for tile in ((int(in_bytes), 2 * tk, tr, 4), (int(not in_bytes), tk, tr, 4)):
+            device = tiles.with_tile(GPU, tiles.small_batch_key(weight), tile)
+            assert tiles.matvec_small_batch(device, weight, in_bytes) == {"TK": tk, "TR": tr, "R": r}
+
+
+def test_alternatives_of_small_batches_fit() -> None:
+    for tile in ((1, 8, 16, 1), (1, 64, 4, 4), (0, 16, 4, 2), (1, 4, 64, 1)):
+        found = tiles.small_batch_alternatives(GPU, tile)
+        assert found
+        for in_bytes, tk, tr, r in found:
+            assert (in_bytes, tk) == tile[:2]
+            assert tr * r % 4 == 0
+            assert 32 <= tk * tr <= GPU.max_threads
+            assert 1 <= r <= 4
 
 
 def test_a_small_gain_keeps_the_default() -> None:

@@ -18,21 +18,22 @@ TILES = [
 
 
 def one_matrix_and_bad_tiles() -> None:
-    """Tune one matrix, without a time limit, with two candidates that must be rejected."""
+    """Tune one matrix, without a time limit, with two candidates that must be rejected; and its small batches."""
     tune = tuner.tune
 
-    async def slowly(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
+    async def slowly(plan: Plan, device: Device, bench: Any, forced: Iterable[str], seconds: float) -> Any:
         return await tune(plan, device, bench, forced, SECONDS)
 
-    candidates.MAX_MATRICES = 1
+    candidates.MAX_MATRICES = candidates.MAX_SMALL_BATCHES = 1
     tuner.tune = slowly
     tiles.alternatives = lambda device, weight, tile: list(TILES)
+    tiles.small_batch_alternatives = lambda device, tile: [(*tile[:2], tile[2] // 2, 2 * tile[3])]
 
 
 def other_kernels() -> None:
     """Pretend that the kernels changed since they were measured; the choice then takes no time."""
 
-    async def at_once(plan: Plan, device: Device, bench: Any, forced: Iterable[str] = ()) -> Any:
+    async def at_once(plan: Plan, device: Device, bench: Any, forced: Iterable[str], seconds: float) -> Any:
         return device, []
 
     cached_choices.kernels_hash = lambda files=None: "of other kernels"
