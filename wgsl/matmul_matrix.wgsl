@@ -11,7 +11,8 @@
 #param SM // subgroups along the tokens
 #param SN // subgroups along the rows
 #param DEPTH // columns at a time: 32 or 64
-#param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied
+#param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied; 2: and have workgroup
+// memory of their own, so that threads store them while others still multiply
 #param BIAS // 1: y has a bias, added to each result; 2: added as a product
 #param EPILOGUE // "store": y = ...; "add": y += ...
 #param F16
@@ -21,12 +22,22 @@
 
 const WG = SM * SN * LANES;
 const VECS = DEPTH / 4u;
+const EIGHTS = DEPTH / 8u; // vectors of eight halves of a row
 const GROUPS = DEPTH / 32u;
 const PITCH = DEPTH + 8u; // row pitch in workgroup memory, in f16: a multiple of 16 bytes, padded against bank conflicts
 
 var<workgroup> xs: array<f16, TM * PITCH>;
 var<workgroup> ws: array<f16, TN * PITCH>;
+#if AHEAD == 2
+var<workgroup> next_xs: array<f16, TM * PITCH>;
+var<workgroup> next_ws: array<f16, TN * PITCH>;
+#endif
 var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
+
+// Group g of a row of W. After the last group it is the last one, which then meets zeros of X.
+fn group_at(g: u32) -> u32 {
+  return select(g, min(g, W_GROUPS - 1u), W_GROUPS % GROUPS != 0u);
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -41,12 +52,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   // One variable per vector: an array would be in slow memory where the compiler does not unroll.
 #for i in TM * DEPTH // 4 // (SM * SN * LANES)
   let x_at${i} = x_at(tile, (t + ${i}u * WG) / VECS);
-  var x${i}: vec4<f16>;
+  var x${i}: XVector;
 #endfor
+#if QUANT == "f16" and HALVES
+  // Neighbouring threads load neighbouring halves: a row of them is one access to memory.
+#for i in TN * DEPTH // 8 // (SM * SN * LANES)
+  let w_at${i} = loaded_row(tile, n0, (t + ${i}u * WG) / EIGHTS) * W_GROUPS * 4u + (t + ${i}u * WG) % 4u;
+  var w${i}: vec4u;
+#endfor
+#else
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
   let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
   var w${i}: array<vec4<f16>, 8>;
 #endfor
+#endif
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
   var acc${i}_${j} = Result();
@@ -91,6 +110,38 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   workgroupBarrier();
 #endif
+#if AHEAD == 2
+  {
+    const g0 = 0u;
+#include "lib/matmul_load.wgsl"
+#include "lib/matmul_store.wgsl"
+  }
+  workgroupBarrier();
+  for (var step = 0u; step < W_GROUPS; step += 2u * GROUPS) {
+    {
+      let g0 = step + GROUPS;
+      if (g0 < W_GROUPS) {
+#include "lib/matmul_load.wgsl"
+      }
+#include "lib/matmul_multiply.wgsl"
+      if (g0 < W_GROUPS) {
+#include "lib/matmul_store.wgsl" with xs=next_xs ws=next_ws
+      }
+    }
+    workgroupBarrier();
+    if (step + GROUPS < W_GROUPS) { // uniform
+      let g0 = step + 2u * GROUPS;
+      if (g0 < W_GROUPS) {
+#include "lib/matmul_load.wgsl"
+      }
+#include "lib/matmul_multiply.wgsl" with xs=next_xs ws=next_ws
+      if (g0 < W_GROUPS) {
+#include "lib/matmul_store.wgsl"
+      }
+      workgroupBarrier();
+    }
+  }
+#else
 #if AHEAD
   {
     const g0 = 0u;
@@ -99,31 +150,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   for (var step = 0u; step < W_GROUPS; step += GROUPS) {
 #if not AHEAD
-    let g0 = step;
-#include "lib/matmul_load.wgsl"
-#endif
-#for i in TM * DEPTH // 4 // (SM * SN * LANES)
     {
-      let e = t + ${i}u * WG;
-      let at = e / VECS * PITCH + e % VECS * 4u;
-      xs[at] = x${i}.x;
-      xs[at + 1u] = x${i}.y;
-      xs[at + 2u] = x${i}.z;
-      xs[at + 3u] = x${i}.w;
+      let g0 = step;
+#include "lib/matmul_load.wgsl"
     }
-#endfor
-#for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
-    if (t + ${i}u * WG < TN * GROUPS) {
-      let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
-      let at = e / GROUPS * PITCH + e % GROUPS * 32u;
-#for c in 8
-      ws[at + 4u * ${c}u] = w${i}[${c}].x;
-      ws[at + 4u * ${c}u + 1u] = w${i}[${c}].y;
-      ws[at + 4u * ${c}u + 2u] = w${i}[${c}].z;
-      ws[at + 4u * ${c}u + 3u] = w${i}[${c}].w;
-#endfor
-    }
-#endfor
+#endif
+#include "lib/matmul_store.wgsl" with g0=step
     workgroupBarrier();
 #if AHEAD
     let g0 = step + GROUPS;
@@ -131,26 +163,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #include "lib/matmul_load.wgsl"
     }
 #endif
-#for k in DEPTH // SIDE
-    {
-#for j in TN // SN // SIDE
-      let b${j} = subgroupMatrixLoad<Right>(&ws, (sn + ${j}u * SIDE) * PITCH + ${k}u * SIDE, true, PITCH);
-#endfor
-#for i in TM // SM // SIDE
-#if GROUPED
-      if (sm + ${i}u * SIDE < tile.count) // skip what no token needs
-#endif
-      {
-        let a = subgroupMatrixLoad<Left>(&xs, (sm + ${i}u * SIDE) * PITCH + ${k}u * SIDE, false, PITCH);
-#for j in TN // SN // SIDE
-        acc${i}_${j} = subgroupMatrixMultiplyAccumulate(a, b${j}, acc${i}_${j});
-#endfor
-      }
-#endfor
-    }
-#endfor
+#include "lib/matmul_multiply.wgsl"
     workgroupBarrier();
   }
+#endif
 #if not GROUPED and not CACHED and BIAS != 1
   if (whole) {
 #for i in TM // SM // SIDE

@@ -26,6 +26,10 @@ def matrix_bench(plain_bench: Bench) -> Bench:
         (Q.F32, 65, 33, 31, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
         (Q.Q8_0, 257, 96, 3, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
         (Q.Q4_0, 70, 288, 130, {"TM": 128, "TN": 32, "DEPTH": 32, "SN": 1}),
+        (Q.F16, 70, 150, 130, {"TM": 64, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.F16, 33, 76, 40, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
+        (Q.F16, 40, 97, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 2, "HALVES": 1}),
+        (Q.Q8_0, 257, 160, 3, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2}),
     ],
 )
 def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:

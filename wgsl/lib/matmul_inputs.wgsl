@@ -89,14 +89,19 @@ fn x_at(tile: Tile, i: u32) -> u32 {
 #endif
 }
 
-// Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
-fn load_x(at: u32, g: u32, c: u32) -> XVector {
-  if (COLS % 64u != 0u && g >= W_GROUPS) {
-    return XVector(0);
+// Four values of a row of x, `column` on; zeros after the last column, where the padding's contents are undefined.
+fn within_row(v: XVector, column: u32) -> XVector {
+  if (COLS % 4u != 0u) {
+    return select(XVector(0), v, column + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
+  return select(XVector(0), v, column < COLS);
+}
+
+// Four values of the row at x_at(), columns 32 * g + 4 * c on.
+fn load_x(at: u32, g: u32, c: u32) -> XVector {
   let v = x[at + g * 8u + c];
-  if (COLS % 32u != 0u) { // the padding's contents are undefined
-    return select(XVector(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+  if (COLS % 32u != 0u) {
+    return within_row(v, 32u * g + 4u * c);
   }
   return v;
 }
