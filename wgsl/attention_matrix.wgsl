@@ -99,7 +99,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let row = min(${c}u * TS + e / DIM_VECS, TQ * G - 1u);
     let m = min(m0 + row / G, state.n - 1u);
     let column = min(e % DIM_VECS, VECS - 1u);
-    var v = vec4<f16>(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + column] * p.scale);
+    var v = vec4<f16>(vec4f(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + column]) * p.scale);
     if (DIM != HEAD_DIM && e % DIM_VECS >= VECS) {
       v = vec4<f16>();
     }

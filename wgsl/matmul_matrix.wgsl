@@ -14,11 +14,16 @@
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied; 2: and have workgroup
 // memory of their own, so that threads store them while others still multiply
 #param BIAS // 1: y has a bias, added to each result; 2: added as a product
-#param EPILOGUE // "store": y = ...; "add": y += ...
+#param EPILOGUE // "store": y = ...; "add": y += ...; others store f16: "activate": y = ACTIVATION(...); "gated": y =
+// ACTIVATION(gate) * up; "split": queries into y, keys and values into an encoder's cache
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/matmul_inputs.wgsl"
+#if EPILOGUE in ("activate", "gated")
+#param ACTIVATION // see activation.wgsl
+#include "lib/activation.wgsl"
+#endif
 
 const WG = SM * SN * LANES;
 const VECS = DEPTH / 4u;
@@ -33,6 +38,30 @@ var<workgroup> next_xs: array<f16, TM * PITCH>;
 var<workgroup> next_ws: array<f16, TN * PITCH>;
 #endif
 var<workgroup> out: array<f32, SM * SN * SIDE * SIDE>;
+
+#if EPILOGUE == "activate"
+fn store_four(m: u32, column: u32, v: vec4f) {
+  let result = vec4f(activation(v.x), activation(v.y), activation(v.z), activation(v.w));
+  y[(m * p.y_stride + column) / 4u] = Stored(result);
+}
+#endif
+#if EPILOGUE == "gated"
+fn store_four(m: u32, column: u32, gate: vec4f, up: vec4f) {
+  let result = vec4f(gated(gate.x, up.x), gated(gate.y, up.y), gated(gate.z, up.z), gated(gate.w, up.w));
+  y[(m * p.y_stride + column) / 4u] = Stored(result);
+}
+#endif
+#if EPILOGUE == "split"
+fn store_four(m: u32, column: u32, v: vec4f) {
+  if (column < p.q_rows) {
+    y[(m * p.y_stride + column) / 4u] = Stored(v);
+  } else if (column < p.q_rows + p.kv_rows) {
+    k_cache[(m * p.kv_rows + column - p.q_rows) / 4u] = Stored(v);
+  } else {
+    v_cache[(m * p.kv_rows + column - p.q_rows - p.kv_rows) / 4u] = Stored(v);
+  }
+}
+#endif
 
 // Group g of a row of W. After the last group it is the last one, which then meets zeros of X.
 fn group_at(g: u32) -> u32 {
@@ -71,7 +100,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not CACHED and BIAS != 1
+#if not GROUPED and not CACHED and BIAS != 1 and EPILOGUE in ("store", "add")
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -92,7 +121,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     xs[e / SIDE * PITCH + e % SIDE] = select(f16(0.0), f16(1.0), e % SIDE < 2u);
   }
   for (var e = t; e < TN * SIDE; e += WG) {
-    let b = bias[p.row0 + min(n0 + e / SIDE, p.rows - 1u)];
+    let b = bias[p.row0 + loaded_row(tile, n0, e / SIDE)];
     let rest = select(f16(0.0), f16(b - f32(f16(b))), e % SIDE == 1u);
     ws[e / SIDE * PITCH + e % SIDE] = select(rest, f16(b), e % SIDE == 0u);
   }
@@ -167,7 +196,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
 #endif
-#if not GROUPED and not CACHED and BIAS != 1
+#if not GROUPED and not CACHED and BIAS != 1 and EPILOGUE in ("store", "add")
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -178,14 +207,45 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
 #endif
   let lane = t % LANES;
+#if EPILOGUE == "gated"
+#for e in (SIDE * SIDE // 4 + LANES - 1) // LANES
+  var gate${e}: vec4f;
+#endfor
+#endif
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
   subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
   workgroupBarrier();
+#if EPILOGUE not in ("store", "add")
+#for e in (SIDE * SIDE // 4 + LANES - 1) // LANES
+  {
+    let e = 4u * (lane + ${e}u * LANES);
+    let at = sub * SIDE * SIDE + e;
+    let m = sm + ${i}u * SIDE + e / SIDE;
+    let v = vec4f(out[at], out[at + 1u], out[at + 2u], out[at + 3u]);
+#if EPILOGUE == "gated" and ${j} % 2 == 0
+    gate${e} = v;
+#else
+#if EPILOGUE == "gated"
+    let column = n0 / 2u + sn / 2u + ${j}u / 2u * SIDE + e % SIDE;
+    if (e < SIDE * SIDE && m < tile.count && column < p.rows / 2u) {
+      store_four(tile.first + m, column, gate${e}, v);
+    }
+#else
+    let row = n0 + sn + ${j}u * SIDE + e % SIDE;
+    if (e < SIDE * SIDE && m < tile.count && row < p.rows) { // what is after the last row is padding
+      store_four(tile.first + m, p.row0 + row, v);
+    }
+#endif
+#endif
+  }
+#endfor
+#else
   for (var e = lane; e < SIDE * SIDE; e += LANES) {
     let row = n0 + sn + ${j}u * SIDE + e % SIDE;
     store_result(tile, sm + ${i}u * SIDE + e / SIDE, row, out[sub * SIDE * SIDE + e]);
   }
+#endif
   workgroupBarrier();
 #endfor
 #endfor

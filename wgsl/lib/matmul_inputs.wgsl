@@ -28,6 +28,10 @@ struct Params {
 #if GROUPED
   first: u32, // row of the whole W that this part begins with
 #endif
+#if EPILOGUE == "split"
+  q_rows: u32,
+  kv_rows: u32,
+#endif
 }
 @bind var<uniform> p: Params;
 #include "lib/state.wgsl"
@@ -51,9 +55,17 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #param F16
 alias Stored = f16;
 #else
+#if EPILOGUE in ("activate", "gated", "split")
+alias Stored = vec4<f16>;
+#else
 alias Stored = f32;
 #endif
+#endif
 @bind var<storage, read_write> y: array<Stored>; // (n, y_stride)
+#if EPILOGUE == "split"
+@bind var<storage, read_write> k_cache: array<Stored>; // (n, kv_rows)
+@bind var<storage, read_write> v_cache: array<Stored>;
+#endif
 
 struct Tile {
   first: u32, // token, or index in slots, of the first row
@@ -126,9 +138,16 @@ fn w_row(tile: Tile, row: u32) -> u32 {
 
 // Row of this part that is loaded for row i of a tile: the last one for rows after it, which are not stored.
 fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
+#if EPILOGUE == "gated"
+  // Squares of gate and up rows take turns, so that both are in one subgroup. W stacks the gate's rows, then the up's.
+  let half = p.rows / 2u;
+  return min(n0 / 2u + i / (2u * SIDE) * SIDE + i % SIDE, half - 1u) + i / SIDE % 2u * half;
+#else
   return min(w_row(tile, min(n0 + i, result_rows() - 1u)), p.rows - 1u);
+#endif
 }
 
+#if EPILOGUE in ("store", "add")
 // Applies bias and epilogue to one result.
 fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
@@ -153,3 +172,4 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   y[at] = Stored(v);
 #endif
 }
+#endif
