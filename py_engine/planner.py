@@ -25,8 +25,8 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
 A model with LoRA adapters or control vectors has these lists twice: as if it had none, and as adapted(a list above),
-where that differs. adapted_lists.py picks. PREFILL, PACKED and MEDIA also exist as long(a list above), with larger
-tiles for batches of more than 512 tokens. long_batches.py picks.
+where that differs. adapted_lists.py picks. PREFILL, PACKED and MEDIA also exist as short(a list above), with tiles for
+at most 64 tokens, and as long(a list above), with tiles for more than 512. batch_sizes.py picks.
 
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
 (plan/draft.py).
@@ -47,7 +47,7 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
 from py_engine.models.projectors import families as projectors
-from py_engine.plan import long_batches, low_rank, media, sampler_ops
+from py_engine.plan import batch_sizes, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.draft import add_draft
@@ -122,7 +122,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
-    long_batches.split(plan, device)
+    batch_sizes.split(plan, device)
     return plan
 
 

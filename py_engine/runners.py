@@ -147,8 +147,11 @@ class Runner(Protocol):
     def prompt_tokens_in(self, ms: float) -> int:
         """Prompt tokens that take about `ms`; at least one small batch, at most a whole one."""
 
+    def prompt_ms(self, n: int) -> float:
+        """Milliseconds of a part of a prompt of n tokens; 0: not measured yet."""
+
     def prompt_token_ms(self) -> float:
-        """Milliseconds of a prompt token; 0: not measured yet."""
+        """Milliseconds of a token of a long prompt; 0: not measured yet."""
 
     def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
         """Milliseconds of one decode step; 0: not measured yet."""

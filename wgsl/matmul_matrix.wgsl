@@ -1,6 +1,7 @@
 // Y = X W^T for a batch of tokens, as matmul.wgsl, with subgroup matrices (chromium_experimental_subgroup_matrix): f16
 // inputs, f32 sums. Grid (rows / TN, tiles of TM tokens). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of
-// SIDE.
+// SIDE. Every tile adds the same terms in the same order, what y has as the last: a token's result does not depend on the
+// tile that it is in, so a text does not depend on the parts in which its prompt was read.
 //
 // Indices into workgroup memory are computed in main from constants and the thread's index: the compiler then knows
 // their range, so it checks no bounds and can join neighbouring stores.
@@ -10,12 +11,13 @@
 #param TN // rows of a tile
 #param SM // subgroups along the tokens
 #param SN // subgroups along the rows
-#param DEPTH // columns at a time: 32 or 64
+#param DEPTH // columns at a time: 32, 64 or 128
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied; 2: and have workgroup
 // memory of their own, so that threads store them while others still multiply
 #param BIAS // 1: y has a bias, added to each result; 2: added as a product
-#param EPILOGUE // "store": y = ...; "add": y += ...; others store f16: "activate": y = ACTIVATION(...); "gated": y =
-// ACTIVATION(gate) * up; "split": queries into y, keys and values into an encoder's cache
+#param EPILOGUE // "store": y = ...; "add": y += ...; "accumulate": y += ..., and in whole tiles y is the first term, which is
+// faster; others store f16: "activate": y = ACTIVATION(...); "gated": y = ACTIVATION(gate) * up; "split": queries into y,
+// keys and values into an encoder's cache
 #param F16
 #param HALVES // 1: W is dequantised in f16
 #include "lib/subgroup_matrix.wgsl"
@@ -100,12 +102,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if not GROUPED and not CACHED and BIAS != 1 and EPILOGUE in ("store", "add")
+#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
   let y0 = (tile.first + sm) * stride + p.row0 + n0 + sn;
-#if EPILOGUE == "add"
+#endif
+#if EPILOGUE == "accumulate"
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -113,7 +116,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
   }
-#endif
 #endif
 #if BIAS == 2
   // Two columns of ones times the bias's f16 and what rounding leaves of it: results then stay in matrices.
@@ -196,7 +198,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
 #endif
-#if not GROUPED and not CACHED and BIAS != 1 and EPILOGUE in ("store", "add")
+#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE
@@ -216,7 +218,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for j in TN // SN // SIDE
   subgroupMatrixStore(&out, sub * SIDE * SIDE, acc${i}_${j}, false, SIDE);
   workgroupBarrier();
-#if EPILOGUE not in ("store", "add")
+#if EPILOGUE not in ("store", "add", "accumulate")
 #for e in (SIDE * SIDE // 4 + LANES - 1) // LANES
   {
     let e = 4u * (lane + ${e}u * LANES);

@@ -204,7 +204,7 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
     match c.params["EPILOGUE"]:
         case "store":
             out[:, row0 : row0 + rows] = y
-        case "add":
+        case "add" | "accumulate":
             out[:, row0 : row0 + rows] += y
         case "gated":
             act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)

@@ -218,6 +218,9 @@ class CpuRunner:
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
         return 1
 
+    def prompt_ms(self, n: int) -> float:
+        return n * self.prompt_token_ms()
+
     def prompt_token_ms(self) -> float:
         return self._times.get((0, False, 0), 0.0)
 

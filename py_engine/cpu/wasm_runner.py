@@ -283,6 +283,9 @@ class WasmRunner:
         known = self.step_ms(rows, drafting=drafting, by_model=by_model)
         return 1 if drafting or not known else max(1, min(MAX_STEPS, int(ms / known)))
 
+    def prompt_ms(self, n: int) -> float:
+        return n * self.prompt_token_ms()
+
     def prompt_token_ms(self) -> float:
         return self.step_ms(0)
 

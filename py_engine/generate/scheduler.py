@@ -28,7 +28,7 @@ from py_engine.runners import Row, Runner
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
-PROMPT_MS = 24.0  # the time of a part of a prompt while others decode: they get no token meanwhile
+PROMPT_MS = 36.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 LONG_MS = 200.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
@@ -307,7 +307,7 @@ class Scheduler:
         part.record(sequence.cache)
         if part.last and self._speculation:  # now, while the device computes the prompt
             sequence.drafts, sequence.ids = DraftPolicy(answer.ids), list(answer.ids)
-        return Submit([sequence], len(part.ids) * (runner.prompt_token_ms() or UNKNOWN_TOKEN_MS), part.last)
+        return Submit([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
 
     # -- drafts
 

@@ -18,11 +18,11 @@ from py_engine.gpu.memory import obj
 from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
 from py_engine.gpu.submit import Submit
+from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import Step, draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
-from py_engine.plan.long_batches import sized
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
@@ -163,11 +163,13 @@ class GpuRunner:
             self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
-        self.gpu.feed(position, ids, self._sized(self._adapted.lists(lists, [seq]), len(ids)), seq, read, logprobs >= 0)
+        self.gpu.feed(
+            position, ids, self._for_batch(self._adapted.lists(lists, [seq]), len(ids)), seq, read, logprobs >= 0
+        )
 
-    def _sized(self, lists: list[str], n: int) -> list[str]:
-        """The lists for a batch of n tokens. The usual ones do for long batches too, until the others are compiled."""
-        found = sized(self.plan, lists, n)
+    def _for_batch(self, lists: list[str], n: int) -> list[str]:
+        """The lists for a batch of n tokens. The usual ones do for all sizes, until the others are compiled."""
+        found = batch_sizes.lists_for(self.plan, lists, n)
         return found if found == lists or self.prepared(found) else lists
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
@@ -233,14 +235,14 @@ class GpuRunner:
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
         return self._times.steps_in((rows, drafting, by_model), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 
+    def prompt_ms(self, n: int) -> float:
+        return self._times.prompt_ms(n)
+
     def prompt_token_ms(self) -> float:
-        return self._times.ms((0, False, 0))
+        return self._times.prompt_token_ms()
 
     def prompt_tokens_in(self, ms: float) -> int:
-        token = self.prompt_token_ms()
-        if not token:
-            return self.plan.batch
-        return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
+        return self._times.prompt_tokens_in(ms, min(MIN_PROMPT, self.plan.batch), self.plan.batch)
 
     async def _awaited(self, work: Awaitable[Any]) -> Any:
         try:
@@ -334,7 +336,7 @@ class GpuRunner:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
-        self.gpu.feed_packed(batch, self._sized(self._adapted.lists(lists, [seq]), len(batch.ids)), seq)
+        self.gpu.feed_packed(batch, self._for_batch(self._adapted.lists(lists, [seq]), len(batch.ids)), seq)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()
@@ -369,7 +371,7 @@ class GpuRunner:
 
     def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
         """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""
-        return sized(self.plan, self._adapted.lists(names, [seq]), n)
+        return batch_sizes.lists_for(self.plan, self._adapted.lists(names, [seq]), n)
 
     async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""

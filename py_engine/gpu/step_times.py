@@ -1,11 +1,26 @@
-"""Estimates how long a step takes in each kind of submit, from the times between results."""
+"""Estimates how long a step takes in each kind of submit, from the times between results.
+
+A batch of a prompt has a kind for each power of two of its tokens: one of few tokens takes up to ten times as long per
+token as one of many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
+PROMPT = "prompt"
+
+
+def prompt_kind(n: int) -> tuple[str, int]:
+    """The kind of a batch of n tokens of a prompt, whose step is a token: (PROMPT, e), 2^(e - 1) < n <= 2^e."""
+    return PROMPT, (n - 1).bit_length()
+
+
+def _of_prompt(kind: Any) -> TypeGuard[tuple[str, int]]:
+    return bool(kind[0] == PROMPT)
 
 
 class StepTimes:
@@ -20,13 +35,14 @@ class StepTimes:
 
         The time of a submit that was not queued includes waiting for the host, so it only counts where it is shorter
         than the estimate. It has to count there: after a delay the estimate may be so long that the scheduler sends
-        one submit at a time. Then none is queued, and the estimate would never recover.
+        one submit at a time. Then none is queued, and the estimate would never recover. A prompt's batch is often
+        alone, so it also counts where nothing is known: too small parts of prompts are better than too large ones.
         """
         before = self._times.get(kind)
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:
             self._times[kind] = ms if before is None else (1 - SMOOTHING) * before + SMOOTHING * ms
-        elif before is not None and ms < before:
+        elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
 
     def ms(self, kind: Hashable) -> float:
@@ -50,3 +66,41 @@ class StepTimes:
         # the next estimate is right again.
         least = 2 if step <= 2 * ms else 1
         return max(least, min(most, int(ms / step)))
+
+    # -- prompts
+
+    def _batches(self) -> list[tuple[int, float]]:
+        """(tokens, milliseconds) of the largest batch of each kind that was measured, in order.
+
+        None takes longer than a larger one, whatever was measured while kernels were compiled.
+        """
+        found: list[tuple[int, float]] = []
+        for _, e in sorted((kind for kind in self._times if _of_prompt(kind)), reverse=True):
+            ms = self._times[PROMPT, e] * (1 << e)
+            found.append((1 << e, min(ms, found[-1][1]) if found else ms))
+        return found[::-1]
+
+    def prompt_token_ms(self) -> float:
+        """Milliseconds of a token in the longest batches measured; 0: none was."""
+        batches = self._batches()
+        return batches[-1][1] / batches[-1][0] if batches else 0.0
+
+    def prompt_ms(self, n: int) -> float:
+        """Estimated milliseconds of a batch of n tokens; 0: none was measured.
+
+        Between the batches that were measured, interpolated. A shorter one takes as long as the shortest, at most.
+        """
+        batches = self._batches()
+        if not batches:
+            return 0.0
+        before = (0, batches[0][1])
+        for size, ms in batches:
+            if n <= size:
+                return before[1] + (ms - before[1]) * (n - before[0]) / (size - before[0])
+            before = size, ms
+        return before[1] * n / before[0]
+
+    def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
+        """Tokens of a batch that takes `ms` at most: the largest multiple of `least` up to `most`; at least `least`."""
+        sizes = range(most // least * least, least, -least)
+        return next((n for n in (most, *sizes) if self.prompt_ms(n) <= ms), least)

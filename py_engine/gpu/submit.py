@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from py_engine.gpu.step_times import prompt_kind
 from py_engine.plan.sampling import Batch, read_logprobs
 from py_engine.plan.shared import LOGPROB_ROW_BYTES
-from py_engine.runners import Kind
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Submit:
         return max(self.logprobs) >= 0
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> Hashable:
         """Submits of a kind take the same time per step."""
-        return self.rows, self.drafting, self.by_model
+        return (self.rows, self.drafting, self.by_model) if self.rows else prompt_kind(self.steps)
 
     def batches(self, result: Any, n_vocab: int) -> list[Batch]:
         """The tokens of each sequence, with their log-probabilities where it asked for them. `result`: of replay.js."""

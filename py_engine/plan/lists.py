@@ -23,6 +23,7 @@ EMBED = "embed"
 TOKEN_ROWS = "token_rows"
 NORMALIZE = "normalize"  # scales pooled embeddings to length 1
 ADAPTED = ".adapted"
+SHORT = "short_"
 LONG = "long_"
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_END = "draft_end"  # after its last one
@@ -48,8 +49,13 @@ def plain(name: str) -> str:
     return name.removesuffix(ADAPTED)
 
 
+def short(name: str) -> str:
+    """The list that does what `name` does, for batches of fewer tokens (batch_sizes.py)."""
+    return SHORT + name
+
+
 def long(name: str) -> str:
-    """The list that does what `name` does, for batches of more tokens (long_batches.py)."""
+    """The list that does what `name` does, for batches of more tokens (batch_sizes.py)."""
     return LONG + name
 
 

@@ -20,8 +20,8 @@ QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 class Epilogue:
     """What a kernel does with the product, and what it needs for that.
 
-    "store", "add" (to y), "gated" or "qkv"; of many tokens "store" or "add", and where stores_halves() "activate",
-    "gated" or "split".
+    "store", "add" (to y), "gated" or "qkv"; of many tokens "store", "add" or "accumulate" (add, in any order), and
+    where stores_halves() "activate", "gated" or "split".
     """
 
     name: str
@@ -201,12 +201,13 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.matmul(ops.device, ops.batch, weight)
+    kernel, tile = tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
     bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
+    epilogue = "accumulate" if p.epilogue is ADD and ops.precise and kernel == "matmul_matrix" else p.epilogue.name
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
-        | {"EPILOGUE": p.epilogue.name, **p.epilogue.params}
+        | {"EPILOGUE": epilogue, **p.epilogue.params}
         | halves(ops, p.x)
         | ({"SUMS32": 1} if ops.precise and ops.device.f16 and kernel == "matmul" else {})
         | tile,

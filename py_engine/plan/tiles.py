@@ -182,6 +182,8 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        if batch <= 64:  # one tile along the tokens: small ones along the rows occupy a GPU, if their loads are hidden
+            return "matmul_matrix", {"TM": 64, "TN": 32, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 1} | sides
         tiles = weight.rows // 128 * (batch // 128)
         wide = weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
         if wide and tiles >= FULL_OCCUPANCY // 2 and device.max_workgroup_storage >= 48 << 10:
@@ -190,6 +192,14 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
             return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0} | sides
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
     return "matmul", _matmul_tile(device, batch)
+
+
+def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:
+    """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
+    kernel, tile = matmul(device, batch, weight)
+    if epilogue == "gated" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
+        tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
+    return kernel, tile
 
 
 def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:

@@ -102,7 +102,7 @@ def decode_bytes_on_cpu(plan: Plan, position: int) -> tuple[int, int]:
 
 
 def _reads_output(op: Op) -> bool:
-    return op.kernel in IN_PLACE or op.params.get("EPILOGUE") == "add" or bool(op.params.get("ADD"))
+    return op.kernel in IN_PLACE or op.params.get("EPILOGUE") in ("add", "accumulate") or bool(op.params.get("ADD"))
 
 
 def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:

@@ -214,7 +214,7 @@ class _Maker:
             return poison(shape, b.dtype)
         if name == "x" and op.kernel in PRODUCTS:
             values = self.random.tokens(rows, width[0], b.dtype)
-            if op.kernel == "matmul_matrix" and op.params["EPILOGUE"] not in ("store", "add"):
+            if op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split"):
                 values *= values.dtype.type(FOR_HALVES)
         else:
             values = self.random.normal(shape, b.dtype)
@@ -289,7 +289,7 @@ def _adds(op: Op, name: str) -> bool:
     """Whether a kernel reads what it writes."""
     if op.kernel == "embed":
         return op.params["ROW"] != "token"
-    adds = op.kernel in ADDING or op.params.get("EPILOGUE") == "add"
+    adds = op.kernel in ADDING or op.params.get("EPILOGUE") in ("add", "accumulate")
     adds = adds or bool(op.params.get("ADD") or op.params.get("IN_PLACE"))
     return name in ("x", "y") and adds
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from py_engine.gpu.step_times import StepTimes
+from py_engine.gpu.step_times import StepTimes, prompt_kind
 
 KIND = (1, False)
 
@@ -57,3 +57,35 @@ def test_the_shortest_time_grows_with_the_context() -> None:
     for ms in [2.0] + [4.0] * 50:
         times.add(KIND, ms, queued=True)
     assert times.shortest(KIND) == 4.0
+
+
+def prompts(*batches: tuple[int, float]) -> StepTimes:
+    """Times of batches of prompts: (tokens, milliseconds)."""
+    times = StepTimes()
+    for n, ms in batches:
+        times.add(prompt_kind(n), ms / n, queued=False)
+    return times
+
+
+def test_nothing_is_known_before_a_prompt_was_read() -> None:
+    times = prompts()
+    assert times.prompt_ms(100) == times.prompt_token_ms() == 0
+    assert times.prompt_tokens_in(24, 64, 2048) == 2048
+
+
+def test_short_prompts_say_little_about_long_ones() -> None:
+    """Those of an 8B model: 16 tokens take 22 ms, 512 take 64. The parts of a long prompt grow with what is known."""
+    times = prompts((16, 22))
+    assert times.prompt_tokens_in(24, 64, 2048) == 64
+    times = prompts((16, 22), (64, 23))
+    assert times.prompt_ms(8) == times.prompt_ms(16) == 22
+    assert times.prompt_tokens_in(50, 64, 2048) == 128
+    times = prompts((16, 22), (64, 23), (512, 64))
+    assert times.prompt_ms(288) == pytest.approx((23 + 64) / 2)
+    assert times.prompt_tokens_in(50, 64, 2048) == 320
+    assert times.prompt_ms(1024) == 128
+    assert times.prompt_token_ms() == 0.125
+
+
+def test_a_batch_that_waited_for_a_compilation_is_no_longer_than_a_larger_one() -> None:
+    assert prompts((16, 700), (512, 64)).prompt_ms(16) == 64

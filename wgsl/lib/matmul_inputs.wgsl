@@ -147,7 +147,7 @@ fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
 #endif
 }
 
-#if EPILOGUE in ("store", "add")
+#if EPILOGUE in ("store", "add", "accumulate")
 // Applies bias and epilogue to one result.
 fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
@@ -166,7 +166,7 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   v += bias[p.row0 + row];
 #endif
 #endif
-#if EPILOGUE == "add"
+#if EPILOGUE in ("add", "accumulate")
   y[at] += v;
 #else
   y[at] = Stored(v);

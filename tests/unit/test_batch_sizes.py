@@ -1,0 +1,59 @@
+"""Lists of prompts have tiles for usual batches; those of short and long batches differ from them in tiles alone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bench import shapes
+from py_engine import planner
+from py_engine.plan.batch_sizes import SHORT, USUAL, lists_for
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, long, short
+from py_engine.plan.plan import Plan, Weight
+
+GPU = Device(f16=True, subgroup=32, matrix=16, max_workgroup_storage=49152, max_threads=1024, dot8=True)
+
+
+def plan_of(batch: int, device: Device = GPU) -> Plan:
+    header = shapes.header(shapes.SHAPES["qwen3-0.6b"], "Q4_K_M")
+    return planner.make_plan(header, device, planner.PlanOptions(4096, batch, "f16"))
+
+
+@pytest.mark.parametrize(("batch", "named"), [(SHORT, short), (USUAL, str)])
+def test_a_smaller_batch_has_the_tiles_of_a_plan_for_such_batches(batch: int, named: Callable[[str], str]) -> None:
+    plan, smaller = plan_of(2048), plan_of(batch)
+    products = [(op.kernel, op.params, op.grid) for op in plan.lists[named(PREFILL)] if op.kernel == "matmul_matrix"]
+    wanted = [(op.kernel, op.params, op.grid) for op in smaller.lists[PREFILL] if op.kernel == "matmul_matrix"]
+    assert products == wanted
+
+
+@pytest.mark.parametrize("name", [PREFILL, PACKED])
+@pytest.mark.parametrize("named", [short, long])
+def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Callable[[str], str]) -> None:
+    plan = plan_of(2048)
+    changed = 0
+    for usual, other in zip(plan.lists[name], plan.lists[named(name)], strict=True):
+        changed += usual != other
+        assert usual == other or usual.kernel == "matmul_matrix"
+        assert usual.bindings == other.bindings
+        if isinstance(weight := other.bindings.get("w"), Weight) and other.kernel == "matmul_matrix":
+            assert other.params["TN"] * other.grid[0] >= weight.rows  # type: ignore[operator]
+    assert changed > 50
+    assert named(name) in plan.lazy
+    others = {n: ops for n, ops in plan.lists.items() if n != named(name)}
+    assert plan.slots()[1] == replace(plan, lists=others).slots()[1]
+
+
+def test_the_list_follows_the_number_of_tokens() -> None:
+    plan = plan_of(2048)
+    for n, expected in {1: short(PREFILL), SHORT: short(PREFILL), SHORT + 1: PREFILL, USUAL: PREFILL}.items():
+        assert lists_for(plan, [PREFILL, LAST_LOGITS], n) == [expected, LAST_LOGITS]
+    assert lists_for(plan, [PREFILL, LAST_LOGITS], USUAL + 1) == [long(PREFILL), LAST_LOGITS]
+    assert lists_for(plan, [MEDIA, DECODE], 2048) == [MEDIA, DECODE]
+
+
+@pytest.mark.parametrize(("batch", "device"), [(SHORT, GPU), (2048, replace(GPU, matrix=0))])
+def test_there_are_no_others_where_tiles_do_not_differ(batch: int, device: Device) -> None:
+    plan = plan_of(batch, device)
+    assert not any(name.startswith(("short_", "long_")) for name in plan.lists)
