@@ -79,7 +79,7 @@ def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int
 
 @pytest.mark.parametrize("parts", [(204,), (68, 68, 68)])
 def test_product_that_fills_a_cache(matrix_bench: Bench, parts: tuple[int, ...]) -> None:
-    """Queries, keys and values of an encoder, by one matrix and by three of which one has no bias."""
+    """Queries, keys and values of an encoder, by one matrix, and by three where the second has no bias."""
     ops = matrix_bench.begin(Setup(batch=256, n=70))
     x, q = ops.rows("x", 76), ops.rows("q", 68)
     cache = Cache(*(ops.buffer(name, (256, 68)) for name in "kv"), "f32", UNPAGED)

@@ -128,6 +128,8 @@ async def _timed(gpu: Any, op: Op, tile: tuple[int, ...], n: int) -> float | str
     """Milliseconds of an op with another tile; why it cannot run."""
     names = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD") if op.kernel == "matmul_matrix" else ("ROWS", "STRIP", "TS")
     params = op.params | dict(zip(names, tile, strict=True))
+    if op.params.get("EPILOGUE") == "gated" and tile[1] // tile[4] < 2 * int(op.params["SIDE"]):
+        return "a subgroup needs rows of both the gate and the up"
     if op.kernel == "matmul_matrix":
         grid: tuple[Any, Any, Any] = (-(-int(op.consts["rows"]) // tile[1]), PerToken(tile[0]), 1)
     else:
