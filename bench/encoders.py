@@ -1,6 +1,6 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
-python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels] [--tiles]
+python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels] [--untuned] [--tiles]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
 alone; `host` of the inputs' layout. `dist/` must be built.
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
+    parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
     parser.add_argument("--tiles", action="store_true", help="instead, the products and attention with other tiles")
     options = parser.parse_args()
     shape = SHAPES[options.shape]
@@ -65,13 +66,23 @@ def main() -> None:
         if options.tiles:
             _print_tiles(in_browser(shape, file, options.adapter, "sweep"))
             return
-        found = in_browser(shape, file, options.adapter, "measure", runs=options.runs, kernels=options.kernels)
+        found = in_browser(
+            shape,
+            file,
+            options.adapter,
+            "measure",
+            runs=options.runs,
+            kernels=options.kernels,
+            tune=not options.untuned,
+        )
     print(f"{options.shape}: {shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}")
     print(
         f"encode: median {statistics.median(found['ms']):.1f} ms, best {min(found['ms']):.1f} ms of {len(found['ms'])}"
     )
     print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches; host: {found['host_ms']:.1f} ms")
     print(f"load: {found['load_ms']:.0f} ms")
+    for choice, chosen in found["choices"]:
+        print(f"  {choice}: {chosen}")
     for name, count, ms, flops in found["kernels"]:
         print(f"  {ms:9.2f} ms  {count:4d} x {name}" + (f"  {flops / ms / 1e9:.0f} TFLOP/s" if flops else ""))
 

@@ -38,11 +38,16 @@ async def encode(url: str, options: dict[str, Any], requests: list[list[Given]])
         source.close()
 
 
-async def measure(url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool) -> dict[str, Any]:
-    """Time the encoding of `count` random inputs of a shape, and each kernel of it if `kernels`."""
+async def measure(
+    url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool, tune: bool
+) -> dict[str, Any]:
+    """Time the encoding of `count` random inputs of a shape, and each kernel of it if `kernels`.
+
+    `tune`: with the tiles that this device is fastest with, as from the second load on.
+    """
     source, header = await open_model(url)
     started = time.perf_counter()
-    encoder = await Encoder.load(source, header, LoadOptions(backend="webgpu"))
+    encoder = await Encoder.load(source, header, LoadOptions(backend="webgpu", tune=tune))
     load_ms = 1000 * (time.perf_counter() - started)
     try:
         inputs = _random_inputs(modality, shape, count)
@@ -55,6 +60,9 @@ async def measure(url: str, modality: str, shape: list[int], count: int, runs: i
         found_batches = list(batches(encoder.towers[modality], encoder.engine.plan.encoders[modality], inputs))
         host_ms = 1000 * (time.perf_counter() - started)
         found: dict[str, Any] = {"ms": times[1:], "tokens": tokens, "load_ms": load_ms, "host_ms": host_ms}
+        found["choices"] = [
+            (report["choice"], report["chosen"]) for report in (encoder.engine.kernels or {"choices": []})["choices"]
+        ]
         adapter = encoder.engine.adapter or {}
         found |= {"adapter": f"{adapter.get('vendor')} {adapter.get('architecture')}", "dispatches": 0, "gpu_ms": 0.0}
         by_kernel: dict[str, tuple[int, float, int]] = {}
