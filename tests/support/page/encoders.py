@@ -169,9 +169,9 @@ def _set_up(gpu: Any, batch: EncoderBatch, n: int) -> None:
 
 def _flops(op: Op, batch: EncoderBatch, n: int) -> int:
     """Floating-point operations of a product or of attention; 0 for others."""
-    if "rows" in op.consts and "w" in op.bindings:
-        weight = op.bindings["w"]
-        return 2 * n * weight.rows * weight.cols if isinstance(weight, Weight) else 0
+    weight = op.bindings.get("w")
+    if op.kernel.startswith("matmul") and isinstance(weight, Weight):
+        return 2 * n * weight.rows * weight.cols
     if not op.kernel.startswith("attention"):
         return 0
     heads = int(op.consts["n_head_kv"]) * int(op.params["G"]) * int(op.params["HEAD_DIM"])
