@@ -1,9 +1,9 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
-python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels]
+python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels] [--untuned] [--tiles]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
-alone. `dist/` must be built.
+alone; `host` of the inputs' layout. `dist/` must be built.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tools.paths import DIST, ROOT
 from tools.serve import Server
 
 
-def measure(shape: EncoderShape, file: Path, adapter: str | None, runs: int, *, kernels: bool) -> dict[str, Any]:
-    """Load the file in a browser and encode random inputs of the shape's size."""
+def in_browser(shape: EncoderShape, file: Path, adapter: str | None, function: str, **arguments: Any) -> Any:
+    """Call a function of tests/support/page/encoders.py with the file and random inputs of the shape's size."""
     mounts = {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT, "models/": file.parent}
     server = Server(DIST, 0, mounts=mounts).start()
     try:
@@ -33,17 +33,15 @@ def measure(shape: EncoderShape, file: Path, adapter: str | None, runs: int, *, 
             page = open_engine_page(browser, server.url)
             page.set_default_timeout(600_000)
             wait_for_adapter(page)
-            found: dict[str, Any] = call_python(
+            return call_python(
                 page,
-                "encoders.measure",
+                f"encoders.{function}",
                 url=f"/models/{file.name}",
                 modality="image" if shape.vision else "audio",
                 shape=[*shape.input, 3] if shape.vision else list(shape.input),
                 count=shape.count,
-                runs=runs,
-                kernels=kernels,
+                **arguments,
             )
-            return found
     finally:
         server.shutdown()
         server.server_close()
@@ -56,6 +54,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
+    parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
+    parser.add_argument("--tiles", action="store_true", help="instead, the products and attention with other tiles")
     options = parser.parse_args()
     shape = SHAPES[options.shape]
     with tempfile.TemporaryDirectory() as folder:
@@ -63,14 +63,37 @@ def main() -> None:
         if not file.exists():
             print(f"writing {file}", file=sys.stderr)
             write(shape, str(file), options.shape)
-        found = measure(shape, file, options.adapter, options.runs, kernels=options.kernels)
+        if options.tiles:
+            _print_tiles(in_browser(shape, file, options.adapter, "sweep"))
+            return
+        found = in_browser(
+            shape,
+            file,
+            options.adapter,
+            "measure",
+            runs=options.runs,
+            kernels=options.kernels,
+            tune=not options.untuned,
+        )
     print(f"{options.shape}: {shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}")
     print(
         f"encode: median {statistics.median(found['ms']):.1f} ms, best {min(found['ms']):.1f} ms of {len(found['ms'])}"
     )
-    print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches; load: {found['load_ms']:.0f} ms")
-    for name, count, ms in found["kernels"]:
-        print(f"  {ms:9.2f} ms  {count:4d} x {name}")
+    print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches; host: {found['host_ms']:.1f} ms")
+    print(f"load: {found['load_ms']:.0f} ms")
+    for choice, chosen in found["choices"]:
+        print(f"  {choice}: {chosen}")
+    for name, count, ms, flops in found["kernels"]:
+        print(f"  {ms:9.2f} ms  {count:4d} x {name}" + (f"  {flops / ms / 1e9:.0f} TFLOP/s" if flops else ""))
+
+
+def _print_tiles(found: list[dict[str, Any]]) -> None:
+    for row in found:
+        print(f"{row['kernel']}, {row['n']} rows, {1e3 * row['tflop']:.1f} GFLOP")
+        times = sorted(row["times"].items(), key=lambda item: (isinstance(item[1], str), item[1]))
+        for tile, ms in times:
+            rate = ms if isinstance(ms, str) else f"{ms:9.3f} ms  {1e3 * row['tflop'] / ms:6.0f} TFLOP/s"
+            print(f"  {tile:30} {rate}")
 
 
 if __name__ == "__main__":

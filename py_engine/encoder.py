@@ -9,6 +9,7 @@ It knows no files of pictures or sound: `media/` decodes and resizes them.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ class Encoder:
     def __init__(self, engine: Engine, found: dict[str, Tower]) -> None:
         self.engine, self.towers = engine, found  # hyperparameters by modality
         self.modalities = tuple(found)
-        self._one_at_a_time = asyncio.Lock()  # a run's inputs are in the plan's buffers
+        self._one_at_a_time = asyncio.Lock()
+        self._at_once = 2 if engine.runner.queues else 1  # batches on the device
 
     @classmethod
     async def load(
@@ -87,7 +89,8 @@ class Encoder:
         """Encode inputs of one kind: the embeddings of each, in order.
 
         A picture is uint8 (height, width, 3), as the projector's preprocessing leaves it; sound is float32
-        (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch.
+        (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch. The GPU goes on to
+        the next batch while the host reads the results.
         """
         from py_engine.encode.arrange import batches
 
@@ -95,14 +98,28 @@ class Encoder:
             raise WispError(f"This projector does not encode {modality}.", "unsupported_parameter")
         found: list[Embeddings] = []
         async with self._one_at_a_time:
-            width = self.width(modality)
-            for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], inputs):
-                rows = await self.engine.encode(modality, batch.inputs())
-                at = 0
-                for count in batch.tokens:
-                    part = rows[at : at + count] if self.engine.backend == "cpu" else _slice(rows, at, count, width)
-                    found.append((part, (count, width)))
-                    at += count
+            running = deque[tuple[list[int], asyncio.Future[Any]]]()  # the tokens of each batch's inputs, its results
+            try:
+                for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], inputs):
+                    if len(running) == self._at_once:
+                        found += await self._results(modality, *running.popleft())
+                    running.append((batch.tokens, asyncio.ensure_future(self.engine.encode(modality, batch.inputs()))))
+                    await asyncio.sleep(0)  # it is submitted
+                while running:
+                    found += await self._results(modality, *running.popleft())
+            finally:
+                for _, rest in running:
+                    rest.cancel()
+        return found
+
+    async def _results(self, modality: str, tokens: list[int], running: asyncio.Future[Any]) -> list[Embeddings]:
+        """The embeddings of each input of a batch."""
+        rows, width, at = await running, self.width(modality), 0
+        found: list[Embeddings] = []
+        for count in tokens:
+            part = rows[at : at + count] if self.engine.backend == "cpu" else _slice(rows, at, count, width)
+            found.append((part, (count, width)))
+            at += count
         return found
 
     async def unload(self) -> None:

@@ -205,7 +205,10 @@ class Runner(Protocol):
         """
 
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
-        """Run an encoder; its results, float32 (tokens, width). One run at a time."""
+        """Run an encoder; its results, float32 (tokens, width).
+
+        Where submits run while the host goes on (`queues`), another run may begin before the results are there.
+        """
 
     def counts(self) -> Counts:
         """Work of the device so far."""

@@ -81,7 +81,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = t; i < ROWS * VECS; i += WG) {
     let row = i / VECS;
     let m = min(m0 + row / G, state.n - 1u);
-    qs[row * PAD + i % VECS] = h4(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + i % VECS] * p.scale);
+    qs[row * PAD + i % VECS] = h4(vec4f(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + i % VECS]) * p.scale);
   }
   if (t < ROWS) {
 #if SINKS

@@ -99,7 +99,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let row = min(${c}u * TS + e / DIM_VECS, TQ * G - 1u);
     let m = min(m0 + row / G, state.n - 1u);
     let column = min(e % DIM_VECS, VECS - 1u);
-    var v = vec4<f16>(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + column] * p.scale);
+    var v = vec4<f16>(vec4f(q[m * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + column]) * p.scale);
     if (DIM != HEAD_DIM && e % DIM_VECS >= VECS) {
       v = vec4<f16>();
     }
@@ -123,6 +123,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let quarter = lane % ROW_LANES;
 #for r in STRIP * 4 // LANES
   let row${r} = r0 + ${r}u * (LANES / ROW_LANES) + lane / ROW_LANES;
+  let seen${r} = visible(min(m0 + row${r} / G, state.n - 1u));
 #if SINKS
   var top${r} = sinks[head * G + row${r} % G];
   var total${r} = select(0.0, 1.0, quarter == 0u);
@@ -158,19 +159,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var s0 = begin; s0 < end; s0 += TS) {
     let page = next_page;
     next_page = tile_page(min(s0 + TS, end - 1u));
-#for i in STRIP // SIDE
 #for j in TS // SIDE
     {
-      var dots = Result();
+#for i in STRIP // SIDE
+      var dots${i} = Result();
+#endfor
 #for k in DIM // SIDE
       {
         let b = subgroupMatrixLoad<Right>(&ks, ${j}u * SIDE * PITCH + ${k}u * SIDE, true, PITCH);
-        dots = subgroupMatrixMultiplyAccumulate(q${i}_${k}, b, dots);
+#for i in STRIP // SIDE
+        dots${i} = subgroupMatrixMultiplyAccumulate(q${i}_${k}, b, dots${i});
+#endfor
       }
 #endfor
-      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH + ${j}u * SIDE, dots, false, S_PITCH);
-    }
+#for i in STRIP // SIDE
+      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH + ${j}u * SIDE, dots${i}, false, S_PITCH);
 #endfor
+    }
 #endfor
     workgroupBarrier();
 #for i in (TS * VDIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
@@ -185,7 +190,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
 #for r in STRIP * 4 // LANES
     {
-      let seen = visible(min(m0 + row${r} / G, state.n - 1u));
       let at = row${r} * S_PITCH + quarter;
       var top = -1e30;
 #for i in TS // 4
@@ -195,7 +199,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
       if (!all_visible) {
         let s = s0 + ${i}u * ROW_LANES + quarter;
-        score${i} = select(-1e30, score${i}, s >= seen.x && s < seen.y);
+        score${i} = select(-1e30, score${i}, s >= seen${r}.x && s < seen${r}.y);
       }
       top = max(top, score${i});
 #endfor

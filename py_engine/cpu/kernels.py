@@ -204,11 +204,19 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
     match c.params["EPILOGUE"]:
         case "store":
             out[:, row0 : row0 + rows] = y
-        case "add":
+        case "add" | "accumulate":
             out[:, row0 : row0 + rows] += y
         case "gated":
             act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
             out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)
+        case "activate":
+            out[:, row0 : row0 + rows] = ACTIVATIONS[c.params["ACTIVATION"]](y)
+        case "split":
+            q, kv = c.consts["q_rows"], c.consts["kv_rows"]
+            for name, first, size in (("y", 0, q), ("k_cache", q, kv), ("v_cache", q + kv, kv)):
+                begin, end = max(first, row0), min(first + size, row0 + rows)
+                if begin < end:
+                    c[name][: c.n, begin - first : end - first] = y[:, begin - row0 : end - row0]
         case "qkv":
             out[:, : c.consts["q_rows"]] = rope_store(c, y)
 

@@ -1,8 +1,8 @@
-"""The inputs of one run of an encoder."""
+"""The inputs of one run of an encoder: their layout, which depends on their sizes alone and is cached, and contents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,11 +12,12 @@ from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.pages import TABLES
 
 Array: TypeAlias = NDArray[Any]
+LAYOUTS = 8  # that are cached for each kind of input: pictures of a model have few sizes
 
 
 @dataclass
 class EncoderBatch:
-    """Contents of the buffers that the host writes; the rows of every stage; the tokens of each input, in order."""
+    """What the host writes to which buffer; the rows of every stage; the tokens of each input, in order."""
 
     plan: EncoderPlan
     modality: str
@@ -24,11 +25,13 @@ class EncoderBatch:
     writes: dict[str, Array] = field(default_factory=dict)  # by buffer
     tables: dict[int, Array] = field(default_factory=dict)  # by the index of the first word in the state's tables
     tokens: list[int] = field(default_factory=list)
+    contents: list[tuple[str, int, Array]] = field(default_factory=list)  # (input, first byte, pixels or frames)
 
     def inputs(self) -> EncoderInputs:
         """The same as bytes, for a runner."""
         writes = [(name, 0, _bytes(values)) for name, values in self.writes.items()]
         writes += [("state", TABLES + 4 * at, _bytes(values)) for at, values in self.tables.items()]
+        writes += [(f"{self.modality}.{name}", at, _bytes(values)) for name, at, values in self.contents]
         return EncoderInputs(tuple(writes), self.rows, sum(self.tokens))
 
     def takes(self, name: str) -> bool:
@@ -37,11 +40,18 @@ class EncoderBatch:
 
     def write(self, name: str, values: Array) -> None:
         """Set an input, u32 or f32; its rows are padded to the buffer's width."""
-        name = f"{self.modality}.{name}"
-        shape = self.plan.inputs[name]
+        self.writes[f"{self.modality}.{name}"] = self.padded(name, values)
+
+    def padded(self, name: str, values: Array) -> Array:
+        """Rows of an input, u32 or f32, padded to the buffer's width."""
+        shape = self.plan.inputs[f"{self.modality}.{name}"]
         padded = np.zeros((len(values), *shape[1:]), np.float32 if values.dtype.kind == "f" else np.uint32)
         padded[tuple(slice(0, size) for size in values.shape)] = values
-        self.writes[name] = padded
+        return padded
+
+    def with_contents(self, contents: list[tuple[str, int, Array]]) -> EncoderBatch:
+        """This layout, of inputs with these contents."""
+        return replace(self, contents=contents)
 
     def write_taps(self, name: str, ids: Array, weights: Array | None = None) -> None:
         """Set taps: ids (n, taps), with weights of the same shape; 1 where none are given."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
 
-from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
@@ -29,14 +30,27 @@ class Grid:
 
 def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBatch:
     """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches."""
+    layout = _layout(tower, plan, tuple((picture.shape[0], picture.shape[1]) for picture in pictures))
+    pixels = [_whole_words(picture.reshape(-1)) for picture in pictures]
+    begins = np.cumsum([0, *map(len, pixels)]).tolist()
+    return layout.with_contents([("pixels", at, flat) for at, flat in zip(begins, pixels, strict=False)])
+
+
+def _whole_words(data: Array) -> Array:
+    return np.pad(data, (0, -len(data) % 4)) if len(data) % 4 else data
+
+
+@lru_cache(LAYOUTS)
+def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]) -> EncoderBatch:
+    """The inputs for pictures of these heights and widths, without their pixels."""
     batch = EncoderBatch(plan, "image")
-    grids = [_grid(tower, picture) for picture in pictures]
+    grids = [_grid(tower, *shape) for shape in shapes]
     count = tower.merge**2
     extra = int(tower.has_class)
     sizes = [len(grid.place) + extra for grid in grids]
     batch.tokens = [tower.queries or len(grid.place) // count for grid in grids]
     batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
-    _pixels(tower, batch, pictures, grids)
+    _places_of_pixels(tower, batch, shapes, grids)
     batch.write_segments("pictures", sizes)
     if tower.window_pattern:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
@@ -52,9 +66,12 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
     group: list[Array] = []
     used, most = 0, plan.capacity["patches"]
     count = plan.capacity["tokens"] // tower.queries if tower.queries else len(pictures)
+    if len({picture.shape for picture in pictures}) == 1:  # tiles: groups of one size, or nearly so
+        fit = max(1, min(count, most // _rows(tower, pictures[0])))
+        count = -(-len(pictures) // -(-len(pictures) // fit))
     for picture in pictures:
         height, width = picture.shape[:2]
-        rows = (height // tower.patch) * (width // tower.patch) + int(tower.has_class)
+        rows = _rows(tower, picture)
         if rows > most:
             raise WispError(
                 f"A picture of {width} x {height} pixels has {rows} patches; this projector takes up to {most}.",
@@ -69,9 +86,13 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
         yield group
 
 
-def _grid(tower: Tower, picture: Array) -> Grid:
+def _rows(tower: Tower, picture: Array) -> int:
+    return (picture.shape[0] // tower.patch) * (picture.shape[1] // tower.patch) + int(tower.has_class)
+
+
+def _grid(tower: Tower, height: int, width: int) -> Grid:
+    """The patches of a picture of so many pixels."""
     side = tower.patch * tower.merge
-    height, width = picture.shape[:2]
     if height % side or width % side or not height * width:
         raise WispError(
             f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
@@ -94,17 +115,17 @@ def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
     return np.concatenate([window.reshape(-1) for window in found]), [window.size for window in found]
 
 
-def _pixels(tower: Tower, batch: EncoderBatch, pictures: list[Array], grids: list[Grid]) -> None:
-    """The bytes of the pictures, and where each patch begins; a class token has no pixels."""
-    data = np.concatenate([picture.reshape(-1) for picture in pictures])
-    batch.write("pixels", np.pad(data, (0, -len(data) % 4)).view(np.uint32))
+def _places_of_pixels(
+    tower: Tower, batch: EncoderBatch, shapes: tuple[tuple[int, int], ...], grids: list[Grid]
+) -> None:
+    """Where each patch begins in the bytes of the pictures; a class token has no pixels."""
     places, begin = [], 0
-    for picture, grid in zip(pictures, grids, strict=True):
-        stride = 3 * picture.shape[1]
+    for (height, width), grid in zip(shapes, grids, strict=True):
+        stride = 3 * width
         first = begin + tower.patch * (grid.place[:, 0] * stride + 3 * grid.place[:, 1])
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
         places.append(np.zeros((int(tower.has_class), 2), np.int64))
-        begin += picture.size
+        begin += -(-3 * height * width // 4) * 4
     batch.write("patches", np.concatenate(places).astype(np.uint32)[:, None])
 
 

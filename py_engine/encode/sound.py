@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
 from py_engine.models.projectors.sound import FRAMES, POOLED
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
+
+Taps = tuple[Array, Array]  # of a convolution: rows, and whether each is inside of the input
 
 
 def arrange(tower: Tower, plan: EncoderPlan, mel: Array) -> EncoderBatch:
@@ -21,20 +25,27 @@ def arrange(tower: Tower, plan: EncoderPlan, mel: Array) -> EncoderBatch:
             f"{tower.mels} bins.",
             "invalid_value",
         )
-    batch = EncoderBatch(plan, "audio")
-    {"qwen3a": _hundreds, "gemma4a": _conformer}.get(tower.kind, _whisper)(tower, batch, mel)
-    most = [name for name, count in batch.rows.items() if count > plan.capacity.get(name, count)]
+    layout, taps = _layout(tower, plan, mel.shape[1])
+    most = [name for name, count in layout.rows.items() if count > plan.capacity.get(name, count)]
     if most:
         raise WispError(f"A spectrum of {mel.shape[1]} frames is too long for this projector.", "invalid_value")
-    return batch
+    frames = np.ascontiguousarray(mel.T, np.float32)
+    if taps is not None:
+        ids, inside = taps
+        frames = frames.reshape(-1)[ids] * inside.astype(np.float32)
+    return layout.with_contents([("frames", 0, layout.padded("frames", frames))])
 
 
-def _whisper(tower: Tower, batch: EncoderBatch, mel: Array) -> None:
-    frames = mel.shape[1]
+@lru_cache(LAYOUTS)
+def _layout(tower: Tower, plan: EncoderPlan, frames: int) -> tuple[EncoderBatch, Taps | None]:
+    """The inputs for so many frames, without them; of a convolution in two dimensions, also the first one's taps."""
+    batch = EncoderBatch(plan, "audio")
+    return batch, {"qwen3a": _hundreds, "gemma4a": _conformer}.get(tower.kind, _whisper)(tower, batch, frames)
+
+
+def _whisper(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     halves = frames // 2
-    padded = np.pad(mel, ((0, 0), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=1)  # (bins, frames, 3)
-    batch.write("frames", np.ascontiguousarray(windows.transpose(1, 0, 2)).reshape(frames, -1).astype(np.float32))
+    batch.write_taps("first", *line_taps(frames, frames, 1))
     batch.write_taps("second", *line_taps(halves, frames, 2))
     batch.write_taps("positions", np.arange(halves)[:, None])
     batch.rows = {"frames": frames, "halves": halves}
@@ -51,33 +62,33 @@ def _whisper(tower: Tower, batch: EncoderBatch, mel: Array) -> None:
     batch.tokens = [tokens]
 
 
-def _hundreds(tower: Tower, batch: EncoderBatch, mel: Array) -> None:
+def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     """Each hundred frames is convolved on its own."""
-    parts = mel.shape[1] // FRAMES
-    planes = mel[:, : parts * FRAMES].T.reshape(parts, FRAMES, tower.mels)
-    ids, weights, frames, bins = plane_taps(parts, FRAMES, tower.mels)
-    batch.write("frames", (planes.reshape(-1)[ids] * weights).astype(np.float32))
+    parts = frames // FRAMES
+    ids, inside, frames, bins = plane_taps(parts, FRAMES, tower.mels)
+    first = ids, inside
     batch.rows = {"first": len(ids)}
     for name in ("second", "third"):
-        ids, weights, frames, bins = plane_taps(parts, frames, bins)
-        batch.write_taps(name, ids, weights)
+        ids, inside, frames, bins = plane_taps(parts, frames, bins)
+        batch.write_taps(name, ids, inside)
         batch.rows[name] = len(ids)
     tokens = parts * frames
     batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
     batch.write_taps("positions", np.tile(np.arange(frames), parts)[:, None])
     batch.rows["tokens"], batch.tokens = tokens, [tokens]
+    return first
 
 
-def _conformer(tower: Tower, batch: EncoderBatch, mel: Array) -> None:
-    frames, bins = mel.shape[1], tower.mels
-    ids, weights, frames, bins = plane_taps(1, frames, bins, rows_first=True)
-    batch.write("frames", (mel.T.reshape(-1)[ids] * weights).astype(np.float32))
+def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
+    ids, inside, frames, bins = plane_taps(1, frames, tower.mels, rows_first=True)
+    first = ids, inside
     batch.rows = {"first": len(ids), "first_frames": frames, "distances": WINDOW}
-    ids, weights, tokens, bins = plane_taps(1, frames, bins, rows_first=True)
-    batch.write_taps("second", ids, weights)
+    ids, inside, tokens, bins = plane_taps(1, frames, bins, rows_first=True)
+    batch.write_taps("second", ids, inside)
     batch.rows |= {"second": len(ids), "tokens": tokens}
     if batch.takes("bins"):
         batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
     recent = np.arange(tokens)[:, None] + np.arange(1 - KERNEL, 1)
     batch.write_taps("recent", np.maximum(recent, 0), recent >= 0)
     batch.tokens = [tokens]
+    return first

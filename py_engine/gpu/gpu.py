@@ -290,11 +290,14 @@ class Gpu(Memory):
         offset = records_at(self.plan.n_ctx, self.plan.page)
         self.replay.feedPacked(seq, batch.position, ids, segments, offset, to_js(list(lists)))
 
-    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str]) -> Any:
-        """Run lists over rows of a float buffer; a promise of the rows without their padding, a Float32Array."""
+    def pooled(self, name: str, rows: int, width: int, lists: Sequence[str], *expected_ms: float) -> Any:
+        """Run lists over rows of a float buffer; a promise of the rows without their padding, a Float32Array.
+
+        `expected_ms`: until all submits are done, if that is known.
+        """
         buffer, offset, _ = self.places[name]
         place = obj(buffer=buffer, offset=offset, pitch=self.plan.buffers[name].shape[1], width=width)
-        return self.replay.pooled(rows, to_js(list(lists)), place)
+        return self.replay.pooled(rows, to_js(list(lists)), place, *expected_ms)
 
     async def rows(self, name: str, n: int, cols: int) -> Any:
         """Read the first `n` rows of a float buffer without their padding: a Float32Array (n * cols,)."""

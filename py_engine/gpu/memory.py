@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import js
-from pyodide.ffi import JsException, to_js
+from pyodide.ffi import JsException, create_proxy, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
@@ -107,9 +107,19 @@ class Memory:
                 self.places[name] = buffer, offset, size
 
     def write(self, name: str, data: Any, at: int = 0) -> None:
-        """Write bytes, or a JavaScript typed array, to a buffer of the plan from byte `at` on."""
+        """Write bytes, or a JavaScript typed array, to a buffer of the plan from byte `at` on.
+
+        A memoryview is read where it is, which saves a copy of large data.
+        """
         buffer, offset, _ = self.places[name]
-        content = to_js(memoryview(data)) if isinstance(data, (bytes, memoryview)) else data
+        if isinstance(data, memoryview):
+            proxy = create_proxy(data)
+            view = proxy.getBuffer("u8")
+            self.device.queue.writeBuffer(buffer, offset + at, view.data)
+            view.release()
+            proxy.destroy()
+            return
+        content = to_js(memoryview(data)) if isinstance(data, bytes) else data
         self.device.queue.writeBuffer(buffer, offset + at, content)
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:

@@ -311,9 +311,10 @@ export class Replay extends Lists {
    * Runs lists over rows of a buffer and reads `width` floats of each. Submits before it returns.
    * @param {number} rows @param {string[]} lists
    * @param {{ buffer: GPUBuffer, offset: number, pitch: number, width: number }} place pitch: floats from row to row
+   * @param {number} expectedMs that all submits so far take; below 0: the result is not looked for, only waited for
    * @returns {Promise<Float32Array>} (rows, width)
    */
-  async pooled(rows, lists, { buffer, offset, pitch, width }) {
+  async pooled(rows, lists, { buffer, offset, pitch, width }, expectedMs = rows === 1 ? 0 : -1) {
     const size = 4 * pitch * rows;
     const staging = this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
     this.submit((encoder) => {
@@ -323,7 +324,7 @@ export class Replay extends Lists {
     const begun = performance.now();
     try {
       const mapping = staging.mapAsync(GPUMapMode.READ);
-      await (rows === 1 ? this.soon(mapping) : mapping);
+      await (expectedMs < 0 ? mapping : this.soon(mapping, EXPECTED_SHARE * expectedMs));
       this.counts.wait_ms += performance.now() - begun;
       const padded = new Float32Array(staging.getMappedRange());
       if (pitch === width) return padded.slice();

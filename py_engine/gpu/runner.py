@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class GpuRunner:
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
+        self._encoding, self._encoded = 0, 0.0  # runs of encoders on the GPU; when the last one's results came
 
     @property
     def lost(self) -> str | None:
@@ -348,7 +350,16 @@ class GpuRunner:
             self.gpu.write(name, data, at)
         for stage in encoder.stages:
             self.gpu.replay.runRows(inputs.rows[stage.rows], to_js([stage.list]))
-        return await self._awaited(self.gpu.pooled(encoder.output, inputs.tokens, encoder.width, []))
+        kind, begun = (encoder.output, inputs.tokens), time.perf_counter()
+        self._encoding += 1
+        expected_ms = self._times.shortest(kind) * self._encoding
+        try:
+            found = await self._awaited(self.gpu.pooled(encoder.output, inputs.tokens, encoder.width, [], expected_ms))
+        finally:
+            self._encoding -= 1
+        before, self._encoded = self._encoded, time.perf_counter()
+        self._times.add(kind, 1000 * (self._encoded - max(begun, before)), queued=begun < before)
+        return found
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts

@@ -205,7 +205,7 @@ def prefill(ops: OpList, call: Call) -> None:
         | tile
         | {"VALUE_DIM": value}
         | ({"NOPE": expanded.nope, "ROW": expanded.row} if expanded else {})
-        | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16")}
+        | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16"), "Q16": int(call.q.dtype == "f16")}
         | ({"RELATIVE": relative.kind} if relative else {})
         | mask,
         {"scale": call.options.scale, "q_stride": call.q.shape[1], "y_stride": call.y.shape[1]}

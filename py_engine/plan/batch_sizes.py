@@ -46,6 +46,6 @@ def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     fixed = op.params.get("GROUPED") or op.params.get("CACHED")
     if op.kernel != "matmul_matrix" or fixed or not isinstance(weight, Weight):
         return op
-    kernel, tile = tiles.matmul(device, batch, weight)
+    kernel, tile = tiles.product(device, batch, weight, str(op.params["EPILOGUE"]))
     grid = (-(-weight.rows // tile["TN"]), PerToken(tile["TM"]), 1)
     return replace(op, kernel=kernel, params=op.params | tile, grid=grid)

@@ -21,7 +21,7 @@ class Stage:
     rows: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity: layouts are cached by it
 class EncoderPlan:
     """One encoder of a plan."""
 

@@ -36,7 +36,9 @@ class OpList:
         self.small_batch = batch == 1 or state_per_token
         # of activations that only products read: those of many tokens multiply in f16 where the device has it
         self.input_dtype = "f16" if device.f16 and not self.small_batch else "f32"
-        self.precise = False  # products of f16 are summed in f32, also where f16 is faster
+        # of encoders of media: products of f16 are summed in f32, also where f16 is faster; a token's sums may have
+        # another order in another batch
+        self.precise = False
         self.ops: list[Op] = plan.lists.setdefault(self.list_of(name), [])
         self.state = self.buffer("state", (state_words(plan.n_ctx, plan.page, plan.batch),), "u32", "state")
         self.tokens = self.buffer("tokens", (MAX_SEQUENCES, plan.n_ctx + 1), "u32", "state")

@@ -295,6 +295,11 @@ class Ops(OpList):
         whole = self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
         return whole and not low_rank.adapted(self, stack[0])
 
+    def _stores_halves(self, projection: Projection) -> bool:
+        """Whether one dispatch can do the whole projection of many tokens and activate it."""
+        weight, *more = projection.stack
+        return not more and not low_rank.adapted(self, weight) and products.stores_halves(self, weight)
+
     def _in_one_binding(self, weight: Weight) -> bool:
         return len(weight.split(self.device.max_binding)) == 1
 
@@ -305,7 +310,10 @@ class Ops(OpList):
         cols = projection.rows // 2
         y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
-            products.matvec(self, self._product(x, projection, y, Epilogue("gated", activation_params(activation))))
+            products.matvec(self, self._product(x, projection, y, _activating("gated", activation)))
+            return y
+        if self._stores_halves(projection):
+            products.append(self, self._product(*self._normed(x, projection), y, _activating("gated", activation)))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
             self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
@@ -315,6 +323,9 @@ class Ops(OpList):
     def activated(self, x: Buffer, projection: Projection, activation: str | Xielu) -> Buffer:
         """activation(up) of the projected x."""
         y = self.rows("hidden", projection.rows, self.input_dtype)
+        if isinstance(activation, str) and self._stores_halves(projection):
+            products.append(self, self._product(*self._normed(x, projection), y, _activating("activate", activation)))
+            return y
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 
     def activate(
@@ -364,3 +375,7 @@ class Ops(OpList):
             -(-cols // SOFT_CAP_THREADS),
             PerToken() if len(logits.shape) > 1 else 1,
         )
+
+
+def _activating(name: str, activation: str) -> Epilogue:
+    return Epilogue(name, activation_params(activation))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from py_engine.plan import quants, tiles
+from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
@@ -17,7 +18,11 @@ QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What a kernel does with the product: "store", "add" (to y), "gated" or "qkv", and what it needs for that."""
+    """What a kernel does with the product, and what it needs for that.
+
+    "store", "add" (to y), "gated" or "qkv"; of many tokens "store", "add" or "accumulate" (add, in any order), and
+    where stores_halves() "activate", "gated" or "split".
+    """
 
     name: str
     params: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -178,6 +183,17 @@ def _rounding_threads(subgroup: int, working: int, threads: int) -> int:
     return threads
 
 
+def split_heads(cache: Cache, q_rows: int, kv_rows: int) -> Epilogue:
+    """Queries into y, f16; keys and values, which are not rotated, into an encoder's cache."""
+    return Epilogue("split", {}, {"q_rows": q_rows, "kv_rows": kv_rows}, cache.write_bindings)
+
+
+def stores_halves(ops: OpList, weight: Weight) -> bool:
+    """Whether the product with this matrix may have an epilogue that stores f16."""
+    whole = len(weight.split(ops.device.max_binding)) == 1
+    return whole and not ops.small_batch and tiles.matmul(ops.device, ops.batch, weight)[0] == "matmul_matrix"
+
+
 def halves(ops: OpList, x: Buffer) -> dict[str, int]:
     """The #params of the mat-mul kernels that say what is f16."""
     return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16")}
@@ -185,17 +201,19 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.matmul(ops.device, ops.batch, weight)
+    kernel, tile = tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
     bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
+    epilogue = "accumulate" if p.epilogue is ADD and ops.precise and kernel == "matmul_matrix" else p.epilogue.name
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
-        | {"EPILOGUE": p.epilogue.name}
+        | {"EPILOGUE": epilogue, **p.epilogue.params}
         | halves(ops, p.x)
         | ({"SUMS32": 1} if ops.precise and ops.device.f16 and kernel == "matmul" else {})
         | tile,
-        {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1]},
-        {"state": ops.state, "x": p.x, "w": weight, "y": p.y} | ({"bias": p.bias} if p.bias else {}),
+        {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1], **p.epilogue.consts},
+        {"state": ops.state, "x": p.x, "w": weight, "y": p.y, **p.epilogue.bindings}
+        | ({"bias": p.bias} if p.bias else {}),
         -(-weight.rows // tile["TN"]),
         PerToken(tile["TM"]),
     )

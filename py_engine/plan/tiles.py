@@ -13,6 +13,12 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
 
+PRODUCT = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
+MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
+LARGE_PRODUCTS = (
+    (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
+    (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
+)  # fmt: skip
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6_K and wider types
@@ -65,6 +71,16 @@ def low_rank_lanes(device: Device, weight: Weight, most: int) -> int:
 def attention_key(n_ctx: int, head_dim: int, group: int) -> str:
     """The key in Device.tiles of the result of attention_decode()."""
     return f"attention_decode {n_ctx} {head_dim} {group}"
+
+
+def product_key(weight: Weight) -> str:
+    """The key in Device.tiles of the tile of a product of many rows: PRODUCT."""
+    return f"matmul {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def media_attention_key(head_dim: int) -> str:
+    """The key in Device.tiles of the tile of attention over all rows of a picture or sound: MEDIA_ATTENTION."""
+    return f"attention {head_dim}"
 
 
 def with_tile(device: Device, key: str, tile: tuple[int, ...]) -> Device:
@@ -209,6 +225,8 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         if batch <= 64:  # one tile along the tokens: small ones along the rows occupy a GPU, if their loads are hidden
             return "matmul_matrix", {"TM": 64, "TN": 32, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 1} | sides
+        if measured := dict(device.tiles).get(product_key(weight)):
+            return "matmul_matrix", dict(zip(PRODUCT, measured, strict=True)) | sides
         tiles = weight.rows // 128 * (batch // 128)
         wide = weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
         if wide and tiles >= FULL_OCCUPANCY // 2 and device.max_workgroup_storage >= 48 << 10:
@@ -217,6 +235,14 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
             return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0} | sides
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
     return "matmul", _matmul_tile(device, batch)
+
+
+def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:
+    """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
+    kernel, tile = matmul(device, batch, weight)
+    if epilogue == "gated" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
+        tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
+    return kernel, tile
 
 
 def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
@@ -252,10 +278,13 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
     side = device.matrix if matrix else 0
     if side and batch >= 64 and head_dim <= 256:
         dim = -(-head_dim // side) * side
+        sides = {"SIDE": side, "LANES": device.subgroup, "DIM": dim}
+        if group == 1 and (measured := dict(device.tiles).get(media_attention_key(head_dim))):
+            tile = dict(zip(MEDIA_ATTENTION, measured, strict=True))
+            return "attention_matrix", tile | {"TQ": tile["ROWS"]} | sides
         for rows, positions in ((128, 32), (64, 32)) if 64 < dim <= 128 else ((64, 32 if dim <= 64 else 16),):
             used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
-                sides = {"SIDE": side, "LANES": device.subgroup, "DIM": dim}
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
     size = 2 if device.f16 else 4
     max_tokens = max(1, (4 if device.software else 16) // group)
@@ -284,6 +313,28 @@ def attention_share(device: Device, head_dim: int, group: int) -> int:
         if group % share == 0 and heads <= MAX_WIDE_HEADS and max(prefill, decode) <= device.max_workgroup_storage:
             return share
     return group
+
+
+def product_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Other tiles of a product of many rows, which the device has threads and workgroup memory for."""
+    found = list[tuple[int, ...]]()
+    for other in LARGE_PRODUCTS:
+        tm, tn, depth, sm, sn, ahead = other
+        used = 2 * (tm + tn) * (depth + 8) * max(1, ahead) + 4 * sm * sn * device.matrix**2
+        fits = used <= device.max_workgroup_storage and sm * sn * device.subgroup <= device.max_threads
+        if fits and other != tile:
+            found.append(other)
+    return found
+
+
+def media_attention_alternatives(device: Device, head_dim: int, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Other tiles of attention over all rows."""
+    dim, found = -(-head_dim // device.matrix) * device.matrix, list[tuple[int, ...]]()
+    for rows, strip, positions in ((64, 16, 32), (64, 32, 32), (128, 16, 32), (128, 32, 32), (64, 16, 64)):
+        fits = _attention_matrix_bytes(dim, rows, positions) <= device.max_workgroup_storage
+        if fits and rows // strip * device.subgroup <= device.max_threads and (rows, strip, positions) != tile:
+            found.append((rows, strip, positions))
+    return found
 
 
 def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:

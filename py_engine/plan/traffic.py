@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from py_engine.plan import kernels, panels
@@ -101,7 +102,7 @@ def decode_bytes_on_cpu(plan: Plan, position: int) -> tuple[int, int]:
 
 
 def _reads_output(op: Op) -> bool:
-    return op.kernel in IN_PLACE or op.params.get("EPILOGUE") == "add" or bool(op.params.get("ADD"))
+    return op.kernel in IN_PLACE or op.params.get("EPILOGUE") in ("add", "accumulate") or bool(op.params.get("ADD"))
 
 
 def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
@@ -131,7 +132,7 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
         return b.nbytes * _used_splits(op, position) // b.shape[1]
     if name == "y" and op.kernel in PRODUCTS and not op.params.get("EXPERTS"):  # some of its columns
         rows = int(op.consts.get("q_rows", op.consts["rows"]))
-        return 4 * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)
+        return b.nbytes // prod(b.shape) * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)
     if op.kernel == "matvec" and name == "x":
         return row
     return b.nbytes * n // batch if b.shape[0] % batch == 0 else b.nbytes

@@ -70,8 +70,8 @@ def _product(op: Op) -> Reduced:
     each = int(op.params["TN"] if "TN" in op.params else int(op.params["TR"]) * int(op.params["R"]))
     consts, widths = dict(op.consts), dict[str, tuple[int, ...]]()
     match op.params["EPILOGUE"]:
-        case "gated":
-            rows = (each + 2 * MORE) // 2 * 2
+        case "gated":  # matmul_matrix.wgsl stores four columns at once
+            rows = each + 8 if "TN" in op.params else (each + 2 * MORE) // 2 * 2
             widths["y"] = (pad(rows // 2),)
         case "qkv":
             size = int(op.params["HEAD_DIM"])
@@ -79,6 +79,13 @@ def _product(op: Op) -> Reduced:
             rows, row0 = q + 2 * kv, 0
             consts |= {"q_rows": q, "kv_rows": kv}
             widths |= {"y": (pad(q),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
+        case "activate":  # the same
+            rows = each + 4
+            widths["y"] = (pad(rows),)
+        case "split":
+            rows, kv = each + 4, 8
+            consts |= {"q_rows": rows - 2 * kv, "kv_rows": kv}
+            widths |= {"y": (pad(rows - 2 * kv),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
         case _:
             rows, row0 = each + MORE, ROW0
             widths["y"] = (pad(row0 + rows + 1),)

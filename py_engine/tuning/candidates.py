@@ -15,17 +15,23 @@ from py_engine.plan.plan import Plan
 from py_engine.tuning.workloads import (
     Attention,
     Matrix,
+    MediaAttention,
     Prefill,
+    Rows,
     SmallBatch,
     Workload,
     attention_of,
     matrices_of,
+    media_attention_of,
     prefill_of,
+    rows_of,
     small_batches_of,
 )
 
 MIN_GAIN = 1.1  # how many times faster than the first another candidate must be; less would not show in a model
+MIN_GAIN_OF_TILES = 1.03  # the same of tiles of many rows, whose times vary little
 MAX_NMSE, MAX_NMSE_ROUNDED = 1e-5, 1e-4  # normalised mean squared error; the latter if activations are rounded to bytes
+MAX_PRODUCTS = 4  # of an encoder that are measured: those of a block
 MAX_MATRICES = 5  # matrices of a model that are measured, the most costly first
 MAX_SMALL_BATCHES = 3  # the same of small batches
 
@@ -64,6 +70,9 @@ def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[
     if (prefill := prefill_of(plan)) is not None:
         found.append(partial(_prefill, workload=prefill, fixed=fixed))
     found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
+    found += [partial(_rows, workload=rows) for rows in rows_of(plan)[:MAX_PRODUCTS]]
+    if (of_media := media_attention_of(plan)) is not None:
+        found.append(partial(_media_attention, workload=of_media))
     if (attention := attention_of(plan)) is not None:
         found.insert(4, partial(_attention, workload=attention))  # not last: its cost grows with the context
     found += [partial(_small_batch, matrix=m) for m in small_batches_of(plan)[:MAX_SMALL_BATCHES]]
@@ -150,6 +159,39 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
     return Choice(
         matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key_of_all, dict(c.device.tiles)[key])
     )
+
+
+def _rows(device: Device, workload: Rows) -> Choice | None:
+    """The tile of a product of many rows."""
+    kernel, tile = tiles.matmul(device, workload.n, workload.weight)
+    if kernel != "matmul_matrix":
+        return None
+    first = tuple(tile[name] for name in tiles.PRODUCT)
+    key, candidates = tiles.product_key(workload.sample), []
+    for other in [first, *tiles.product_alternatives(device, first)]:
+        name = ", ".join(f"{name} {size}" for name, size in zip(tiles.PRODUCT, other, strict=True))
+        candidates.append(Candidate(name, tiles.with_tile(device, key, other)))
+    key_of_all = tiles.product_key(workload.weight)
+    return Choice(
+        workload.name, workload, candidates,
+        lambda d, c: tiles.with_tile(d, key_of_all, dict(c.device.tiles)[key]), MIN_GAIN_OF_TILES,
+    )  # fmt: skip
+
+
+def _media_attention(device: Device, workload: MediaAttention) -> Choice | None:
+    """The tile of attention over all rows of a picture or sound."""
+    kernel, tile = tiles.attention(device, workload.n, workload.head_dim, 1)
+    if kernel != "attention_matrix":
+        return None
+    first = tuple(tile[name] for name in tiles.MEDIA_ATTENTION)
+    key, candidates = tiles.media_attention_key(workload.head_dim), []
+    for other in [first, *tiles.media_attention_alternatives(device, workload.head_dim, first)]:
+        name = ", ".join(f"{name} {size}" for name, size in zip(tiles.MEDIA_ATTENTION, other, strict=True))
+        candidates.append(Candidate(name, tiles.with_tile(device, key, other)))
+    return Choice(
+        workload.name, workload, candidates,
+        lambda d, c: tiles.with_tile(d, key, dict(c.device.tiles)[key]), MIN_GAIN_OF_TILES,
+    )  # fmt: skip
 
 
 def _attention(device: Device, workload: Attention) -> Choice:

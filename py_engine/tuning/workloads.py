@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.cache import make_cache, page_group
+from py_engine.plan.encoder import Stage
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
@@ -20,6 +21,7 @@ MAX_COPIES = 16
 MAX_CONTEXT = 8192  # tokens of a throwaway cache
 PREFILL_TOKENS = 512  # of a prompt, at most
 ENCODER_ROWS = 512
+MOST_ENCODER_ROWS = 4096  # where tiles are chosen: how many there are counts
 SHORT_CONTEXT = 2048  # tokens
 EPS = 1e-5
 
@@ -124,6 +126,37 @@ class Prefill(Workload):
         return plan, [ops.project("y", x, w, None), *outputs]
 
 
+@dataclass(frozen=True)
+class Rows(Workload):
+    """Many rows of an encoder of images or sound through one of its matrices."""
+
+    weight: Weight
+    sample: Weight  # its first rows
+
+    def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
+        plan = Plan(self.n, self.n, 1)
+        ops, sample = Ops(plan, "test", self.n, device), self.sample
+        norm = _weight("norm", Q.F32, 1, sample.cols, plan)
+        w = _weight("w", sample.type, sample.rows, sample.cols, plan)
+        return plan, [ops.normed_stack("y", ops.rows("x", sample.cols), Projection([w], None, norm, EPS))]
+
+
+@dataclass(frozen=True)
+class MediaAttention(Workload):
+    """Attention of an encoder's rows to all of them."""
+
+    heads: int
+    head_dim: int
+
+    def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
+        plan = Plan(self.n, self.n, 1)
+        ops, size = Ops(plan, "test", self.n, device), self.heads * self.head_dim
+        cache = make_cache(plan, 0, size, "f16", page_group(plan, 0))
+        options = AttentionOptions(self.head_dim**-0.5, causal=False)
+        heads = self.heads, self.heads, self.head_dim
+        return plan, [ops.attention(ops.rows("queries", size), cache, heads, options)]
+
+
 def _attention(workload: Attention, device: Device, batch: int, n_ctx: int) -> tuple[Plan, list[Buffer]]:
     plan = Plan(batch, n_ctx, 1)
     ops = Ops(plan, "test", batch, device)
@@ -207,12 +240,47 @@ def attention_of(plan: Plan) -> Attention | None:
     )
 
 
+def _encoder_stage(plan: Plan) -> Stage | None:
+    """The stage of an encoder that has most ops."""
+    stages = [stage for encoder in plan.encoders.values() for stage in encoder.stages]
+    return max(stages, key=lambda stage: len(plan.lists[stage.list]), default=None)
+
+
+def _encoder_rows(plan: Plan, stage: Stage) -> int:
+    capacity = max(encoder.capacity.get(stage.rows, 0) for encoder in plan.encoders.values())
+    return min(capacity, MOST_ENCODER_ROWS)
+
+
+def rows_of(plan: Plan) -> list[Rows]:
+    """The products with subgroup matrices that an encoder's blocks consist of, the most costly first."""
+    stage, found = _encoder_stage(plan), []
+    for op in _products(plan, stage.list, ("matmul_matrix",)) if stage else []:
+        weight = op.bindings["w"]
+        assert isinstance(weight, Weight)
+        assert stage is not None
+        sample = _sample(weight, WEIGHT_BYTES // 2)
+        name, n = f"rows times {weight.rows}x{weight.cols}", _encoder_rows(plan, stage)
+        found.append(Rows(name, n=n, checked=min(n, 37), pos=0, copies=1, weight=weight, sample=sample))
+    return found
+
+
+def media_attention_of(plan: Plan) -> MediaAttention | None:
+    """The attention with subgroup matrices of an encoder's blocks."""
+    stage = _encoder_stage(plan)
+    op = next((op for op in plan.lists[stage.list] if op.kernel == "attention_matrix"), None) if stage else None
+    if op is None or stage is None:
+        return None
+    n, heads = _encoder_rows(plan, stage) // 2, int(op.consts["n_head_kv"])
+    size = int(op.params["HEAD_DIM"])
+    return MediaAttention("attention of rows", n, min(n, 37), pos=0, copies=1, heads=heads, head_dim=size)
+
+
 def prefill_of(plan: Plan) -> Prefill | None:
     """A prefill step, or rows of an encoder of images or sound."""
-    encoders = [stage.list for encoder in plan.encoders.values() for stage in encoder.stages]
-    name = max(encoders, key=lambda name: len(plan.lists[name])) if encoders else PREFILL
+    stage = _encoder_stage(plan)
+    name = stage.list if stage else PREFILL
     products = _products(plan, name, ("matmul", "matmul_matrix"))
-    n = min(plan.batch, ENCODER_ROWS if encoders else PREFILL_TOKENS)
+    n = min(plan.batch, ENCODER_ROWS if stage else PREFILL_TOKENS)
     if not products or n < 2:
         return None
     weight = products[0].bindings["w"]

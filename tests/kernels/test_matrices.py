@@ -7,7 +7,8 @@ import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import products, tiles
-from py_engine.plan.ops import AttentionOptions
+from py_engine.plan.cache import UNPAGED, Cache
+from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
 from tests.support.kernels.bench import Bench, Setup, nmse
@@ -26,6 +27,10 @@ def matrix_bench(plain_bench: Bench) -> Bench:
         (Q.F32, 65, 33, 31, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
         (Q.Q8_0, 257, 96, 3, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1}),
         (Q.Q4_0, 70, 288, 130, {"TM": 128, "TN": 32, "DEPTH": 32, "SN": 1}),
+        (Q.F16, 70, 150, 130, {"TM": 64, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.F16, 33, 76, 40, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
+        (Q.F16, 40, 97, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
+        (Q.Q8_0, 257, 160, 3, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2}),
         (Q.Q4_0, 70, 288, 33, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
         (Q.F16, 32, 33, 65, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
     ],
@@ -52,6 +57,48 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
         assert nmse(gpu[b.name][:n, :rows], host[b.name][:n, :rows]) < 1e-10
         assert (gpu[b.name][n - 1, :rows] == gpu[b.name][0, :rows]).all()
     assert np.isnan(gpu[z.name][n:]).all()
+
+
+SMALL = {"TM": 32, "TN": 64, "DEPTH": 32}  # in f32, two of the usual tiles exceed the workgroup's memory
+
+
+@pytest.mark.parametrize(("gated", "width"), [(False, 84), (True, 44), (True, 92)])
+def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int) -> None:
+    """The activated result, with padding of tokens, rows and columns, in one dispatch."""
+    ops = matrix_bench.begin(Setup(batch=256, n=70))
+    x, rows = ops.rows("x", 76), width * (1 + gated)
+    matrix_bench.fill(x)
+    projection = Projection([matrix_bench.weight("w", Q.F16, rows, 76)], matrix_bench.vector("bias", rows))
+    y = ops.gated(x, projection) if gated else ops.activated(x, projection, "gelu_erf")
+    (op,) = ops.ops
+    ops.ops[:] = [replace(op, params=op.params | SMALL, grid=(-(-rows // 64), PerToken(32), 1))]
+    gpu, host = matrix_bench.run(ops)
+    assert nmse(gpu[y.name][:70, :width], host[y.name][:70, :width]) < 1e-10
+    assert np.isnan(gpu[y.name][70:]).all()
+
+
+@pytest.mark.parametrize("parts", [(204,), (68, 68, 68)])
+def test_product_that_fills_a_cache(matrix_bench: Bench, parts: tuple[int, ...]) -> None:
+    """Queries, keys and values of an encoder, by one matrix, and by three where the second has no bias."""
+    ops = matrix_bench.begin(Setup(batch=256, n=70))
+    x, q = ops.rows("x", 76), ops.rows("q", 68)
+    k, v = (ops.buffer(name, (256, 68)) for name in "kv")
+    cache = Cache(k, v, "f32", UNPAGED)
+    matrix_bench.fill(x)
+    bias, at = matrix_bench.vector("bias", 204), 0
+    for i, size in enumerate(parts):
+        weight = matrix_bench.weight(f"w{i}", Q.F16, size, 76)
+        split = products.split_heads(cache, 68, 68)
+        products.append(ops, Product(x, weight, q, None if i == 1 else bias, split, row0=at))
+        at += size
+    ops.ops[:] = [
+        replace(op, params=op.params | SMALL, grid=(-(-size // 64), PerToken(32), 1))
+        for op, size in zip(ops.ops, parts, strict=True)
+    ]
+    gpu, host = matrix_bench.run(ops)
+    for b in (q, cache.k, cache.v):
+        assert nmse(gpu[b.name][:70, :68], host[b.name][:70, :68]) < 1e-10
+        assert np.isnan(gpu[b.name][70:]).all()
 
 
 @pytest.mark.parametrize(
@@ -96,6 +143,8 @@ def test_attention(
     sinks = matrix_bench.vector("sinks", n_head) if window else None
     y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, cap, sinks))
     assert ops.ops[-1].kernel == "attention_matrix"
+    halves = {"Q16": int(kv_type == "f16")}  # emulated f16 is f32
+    ops.ops[-1] = replace(ops.ops[-1], params=ops.ops[-1].params | halves)
     gpu, host = matrix_bench.run(ops)
     limit = 1e-5 if cap else 1e-10  # tanh is an approximation there
     assert nmse(gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim]) < limit

@@ -21,11 +21,13 @@ from tests.support.media import VISION, Golden
 # activations in f32, and with activations in f16. A mistake costs 0.03 to 6.
 LIMITS = {"f32": 8e-3, "f16": 1.5e-2}
 
+SOFTWARE = Device(software=True)
+
 
 class CpuEncoder:
     """A golden's projector on the numpy executor."""
 
-    def __init__(self, golden: Golden) -> None:
+    def __init__(self, golden: Golden, device: Device = SOFTWARE) -> None:
         data = (VISION / golden.about["mmproj"]).read_bytes()
         header = flattened(parse(data, len(data)))
 
@@ -37,7 +39,7 @@ class CpuEncoder:
 
         self.towers: dict[str, Tower] = towers(header)
         options = planner.PlanOptions(1, 1, "f32")
-        self.plan = planner.make_plan(header, Device(software=True), options)
+        self.plan = planner.make_plan(header, device, options)
         weights = {
             w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
             for w in self.plan.weights.values()

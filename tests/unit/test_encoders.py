@@ -35,6 +35,24 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
     assert checked == sum(chunk["kind"] != "text" for case in model.cases for chunk in case["chunks"])
 
 
+# What a GPU with subgroup matrices runs; numpy computes it in f32 and rounds where that stores f16.
+MATRIX = Device(f16=True, subgroup=32, matrix=16, max_binding=1 << 30, max_buffer=1 << 30)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_embeddings_by_the_plan_for_subgroup_matrices(name: str) -> None:
+    """Of the first picture and clip."""
+    model = golden(name)
+    encoder = CpuEncoder(model, MATRIX)
+    assert any(op.kernel == "matmul_matrix" for ops in encoder.plan.lists.values() for op in ops)
+    for modality in encoder.towers:
+        case, (index, given) = next(
+            (case, media[0]) for case in model.cases if (media := media_of(model, case, modality))
+        )
+        (rows,) = encoder.encode(modality, [given])
+        assert distance(model, case, index, rows) <= LIMITS["f16"]
+
+
 def test_a_small_device_gets_smaller_pictures() -> None:
     """No buffer is larger than a binding, and the largest picture has as many patches as the plan has rows."""
     model, device = header(SHAPES["qwen2.5-vl-3b"]), Device()

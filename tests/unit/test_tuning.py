@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench import encoder_shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import kernels, tiles
@@ -16,7 +17,16 @@ from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
 from py_engine.tuning import cached_choices, tuner
 from py_engine.tuning.candidates import MAX_SMALL_BATCHES, choices
-from py_engine.tuning.workloads import Attention, Prefill, SmallBatch, Workload, attention_of, matrices_of
+from py_engine.tuning.workloads import (
+    Attention,
+    MediaAttention,
+    Prefill,
+    Rows,
+    SmallBatch,
+    Workload,
+    attention_of,
+    matrices_of,
+)
 from tests.support.cpu_models import ONE_OF_EACH, header
 
 GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, dot8=True, matrix=16)
@@ -248,3 +258,27 @@ def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
         assert len(texts) == len(choice.candidates)
     attends = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     assert (attention_of(plan) is not None) == bool(attends)
+
+
+@pytest.mark.parametrize("name", ["gemma-3-4b", "qwen2.5-vl-3b"])
+def test_encoders_get_the_fastest_tiles_of_many_rows(name: str) -> None:
+    """Of every product of their blocks, and of attention; where a product gates, a subgroup has both of its parts."""
+    product, attention = (128, 128, 32, 2, 4, 2), (64, 32, 32)
+
+    def time(device: Device, workload: Workload) -> float:
+        return 10 - 5 * (isinstance(workload, Rows | MediaAttention) and device.tiles[-1][1] in (product, attention))
+
+    options, device = planner.PlanOptions(1, 1, "f16"), replace(GPU, max_binding=1 << 31, max_buffer=1 << 31)
+    model = encoder_shapes.header(encoder_shapes.SHAPES[name])
+    plan = planner.make_plan(model, device, options)
+    chosen, reports = asyncio.run(tuner.tune(plan, device, Bench(time)))
+    assert [report["choice"].split()[0] for report in reports] == ["prefill", *["rows"] * 4, "attention"]
+    ops = [op for ops in planner.make_plan(model, chosen, options).lists.values() for op in ops]
+    blocks = [op for op in ops if op.kernel == "matmul_matrix" and op.bindings["w"].name.startswith("v.blk")]
+    assert {tuple(op.params[name] for name in tiles.PRODUCT) for op in blocks} == {product}
+    attentions = [op for op in ops if op.kernel == "attention_matrix"]
+    assert {tuple(op.params[name] for name in tiles.MEDIA_ATTENTION) for op in attentions} == {attention}
+    for op in blocks:
+        tile = {name: int(op.params[name]) for name in (*tiles.PRODUCT, "SIDE")}
+        assert op.grid[0] == -(-int(op.consts["rows"]) // tile["TN"])
+        assert op.params["EPILOGUE"] != "gated" or tile["TN"] // tile["SN"] >= 2 * tile["SIDE"]

@@ -14,7 +14,12 @@ struct Params {
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: States;
+#param Q16 // 1: q is f16
+#if Q16
+@bind var<storage, read> q: array<vec4<f16>>;
+#else
 @bind var<storage, read> q: array<vec4f>;
+#endif
 #include "lib/kv_cache.wgsl"
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (n_head)

@@ -28,6 +28,10 @@ struct Params {
 #if GROUPED
   first: u32, // row of the whole W that this part begins with
 #endif
+#if EPILOGUE == "split"
+  q_rows: u32,
+  kv_rows: u32,
+#endif
 }
 @bind var<uniform> p: Params;
 #include "lib/state.wgsl"
@@ -51,9 +55,17 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #param F16
 alias Stored = f16;
 #else
+#if EPILOGUE in ("activate", "gated", "split")
+alias Stored = vec4<f16>;
+#else
 alias Stored = f32;
 #endif
+#endif
 @bind var<storage, read_write> y: array<Stored>; // (n, y_stride)
+#if EPILOGUE == "split"
+@bind var<storage, read_write> k_cache: array<Stored>; // (n, kv_rows)
+@bind var<storage, read_write> v_cache: array<Stored>;
+#endif
 
 struct Tile {
   first: u32, // token, or index in slots, of the first row
@@ -89,14 +101,19 @@ fn x_at(tile: Tile, i: u32) -> u32 {
 #endif
 }
 
-// Four values of the row at x_at(), columns 32 * g + 4 * c on; zeros after the last column.
-fn load_x(at: u32, g: u32, c: u32) -> XVector {
-  if (COLS % 128u != 0u && g >= W_GROUPS) {
-    return XVector(0);
+// Four values of a row of x, `column` on; zeros after the last column, where the padding's contents are undefined.
+fn within_row(v: XVector, column: u32) -> XVector {
+  if (COLS % 4u != 0u) {
+    return select(XVector(0), v, column + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
+  return select(XVector(0), v, column < COLS);
+}
+
+// Four values of the row at x_at(), columns 32 * g + 4 * c on.
+fn load_x(at: u32, g: u32, c: u32) -> XVector {
   let v = x[at + g * 8u + c];
-  if (COLS % 32u != 0u) { // the padding's contents are undefined
-    return select(XVector(0), v, 32u * g + 4u * c + vec4u(0, 1, 2, 3) < vec4u(COLS));
+  if (COLS % 32u != 0u) {
+    return within_row(v, 32u * g + 4u * c);
   }
   return v;
 }
@@ -121,9 +138,16 @@ fn w_row(tile: Tile, row: u32) -> u32 {
 
 // Row of this part that is loaded for row i of a tile: the last one for rows after it, which are not stored.
 fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
+#if EPILOGUE == "gated"
+  // Squares of gate and up rows take turns, so that both are in one subgroup. W stacks the gate's rows, then the up's.
+  let half = p.rows / 2u;
+  return min(n0 / 2u + i / (2u * SIDE) * SIDE + i % SIDE, half - 1u) + i / SIDE % 2u * half;
+#else
   return min(w_row(tile, min(n0 + i, result_rows() - 1u)), p.rows - 1u);
+#endif
 }
 
+#if EPILOGUE in ("store", "add", "accumulate")
 // Applies bias and epilogue to one result.
 fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
@@ -142,9 +166,10 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   v += bias[p.row0 + row];
 #endif
 #endif
-#if EPILOGUE == "add"
+#if EPILOGUE in ("add", "accumulate")
   y[at] += v;
 #else
   y[at] = Stored(v);
 #endif
 }
+#endif

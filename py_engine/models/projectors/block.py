@@ -12,10 +12,11 @@ from itertools import groupby
 from py_engine.errors import WispError
 from py_engine.models.projectors.clipped import is_clipped, project
 from py_engine.models.projectors.stages import Stages
-from py_engine.plan import per_layer, rows
+from py_engine.plan import per_layer, products, rows
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
-from py_engine.plan.plan import Buffer
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
 
 # Conversions of these types may have the names of the two matrices swapped.
@@ -72,13 +73,15 @@ class Block:
 
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
-        y = qkv(self.stages, self.norms.apply(b + "ln1", x, "normed", for_product=True), b)
-        norm = None
+        normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
         if b + "attn_q_norm.weight" in w:
             size = w.size(b + "attn_q_norm.weight")
             weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
             norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
-        queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
+        queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
+        if queries is None:
+            y = qkv(self.stages, normed, b)
+            queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
         return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False))
 
     def _names(self) -> tuple[str, str, int]:
@@ -127,21 +130,48 @@ class Block:
         ops.add_scaled(y, 1.0, to)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Matrices of queries, keys or values that are multiplied at once; `at`: their first row among all."""
+
+    name: str
+    weight: Weight
+    bias: Weight | None
+    at: int
+
+
 def qkv(s: Stages, normed: Buffer, b: str) -> Buffer:
     """Queries, keys and values beside each other, (n, 3 * n_embd), by the tensors of the block `b`."""
+    y = s.ops.rows("qkv", 3 * s.tower.embedding_length)
+    for part in _parts(s, b):
+        project(s, normed, part.name, part.weight, y, part.at, part.bias)
+    return y
+
+
+def split_qkv(s: Stages, normed: Buffer, b: str, cache: Cache) -> Buffer | None:
+    """Put keys and values into the cache as they are; return the queries, (n, n_embd). None: no kernel can do that."""
+    parts, n = _parts(s, b), s.tower.embedding_length
+    if any(is_clipped(s, part.name) or not products.stores_halves(s.ops, part.weight) for part in parts):
+        return None
+    q, epilogue = s.ops.rows("q", n, s.ops.input_dtype), products.split_heads(cache, n, n)
+    for part in parts:
+        products.append(s.ops, Product(normed, part.weight, q, part.bias, epilogue, row0=part.at))
+    return q
+
+
+def _parts(s: Stages, b: str) -> list[Part]:
     w, n = s.w, s.tower.embedding_length
-    parts = ["attn_qkv"] if b + "attn_qkv.weight" in w else ["attn_q", "attn_k", "attn_v"]
-    size = 3 * n // len(parts)
-    y = s.ops.rows("qkv", 3 * n)
-    biased = [name for name in parts if b + name + ".bias" in w]
+    names = ["attn_qkv"] if b + "attn_qkv.weight" in w else ["attn_q", "attn_k", "attn_v"]
+    size = 3 * n // len(names)
+    biased = [name for name in names if b + name + ".bias" in w]
     # a part without a bias takes the place of one that is not read
     bias = w.optional_vector(
-        *((b + (name if name in biased else biased[0]) + ".bias", size) for name in parts if biased)
+        *((b + (name if name in biased else biased[0]) + ".bias", size) for name in names if biased)
     )
-    at = 0
-    for _, group in groupby(parts, lambda name: (name in biased, name if is_clipped(s, b + name) else "")):
-        names = list(group)
-        for weight in w.stack([(b + name + ".weight", size) for name in names], n):
-            project(s, normed, b + names[0], weight, y, at, bias if names[0] in biased else None)
+    found, at = list[Part](), 0
+    for _, group in groupby(names, lambda name: (name in biased, name if is_clipped(s, b + name) else "")):
+        together = list(group)
+        for weight in w.stack([(b + name + ".weight", size) for name in together], n):
+            found.append(Part(b + together[0], weight, bias if together[0] in biased else None, at))
             at += weight.rows
-    return y
+    return found

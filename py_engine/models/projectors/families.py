@@ -11,7 +11,7 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.weights import Weights
 
 POSITIONS = 256  # no input is tokens at positions, but kernels are proven on so many
-MANY_ROWS = 4096  # rows that fill a GPU: pictures of a request are encoded in batches of so many
+MANY_ROWS = 5120  # rows that fill a GPU: pictures of a request are encoded in batches of so many
 FEWEST_ROWS = 256  # a plan for fewer would be of no use
 MAX_MEMORY = 3 << 29  # bytes of activations and inputs; on the CPU, and on a software GPU, a third of it
 

@@ -1,6 +1,7 @@
 """Encoders of sound: convolutions that halve the number of frames, then transformer blocks, then a projector.
 
-A convolution is a matrix product: the host writes the first one's input as rows, wgsl/unfold.wgsl the later ones'.
+A convolution is a matrix product. wgsl/unfold.wgsl writes its input as rows; the host does for the first one in two
+dimensions.
 Source: whisper-enc.cpp and qwen3a.cpp in llama.cpp's tools/mtmd/models.
 """
 
@@ -78,7 +79,8 @@ def _whisper(s: Stages) -> EncoderPlan:
     tower, n = s.tower, s.tower.embedding_length
     norms = Norms(s, rms=False, eps=tower.eps)
     s.begin("frames", s.most)
-    x = convolved(s, s.input("frames", 3 * tower.mels), "a.conv1d.1", 3 * tower.mels)
+    frames = rows.unfold(s.ops, s.input("frames", tower.mels), tower.mels, s.taps("first", 3))
+    x = convolved(s, frames, "a.conv1d.1", 3 * tower.mels)
     ops = s.begin("halves", halved(s.most))
     x = convolved(s, rows.unfold(ops, x, n, s.taps("second", 3)), "a.conv1d.2", 3 * n)
     _positions(s, x)

@@ -62,7 +62,7 @@ def _patches(s: Stages) -> Buffer:
     """The patches times the convolution's kernel, and their positions: (n, n_embd)."""
     tower, w, ops = s.tower, s.w, s.ops
     n, pixels = tower.embedding_length, 3 * tower.patch**2
-    bytes_ = s.words("pixels", -(-s.most * pixels // 4))
+    bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
     patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch)
     x = ops.rows("x", n)
     bias, has_class = w.optional_vector(("v.patch_embd.bias", n)), "v.class_embd" in w
