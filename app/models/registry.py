@@ -112,7 +112,7 @@ class Models:
             return self._known[name]
         catalog = await self.catalog()
         if name in catalog:
-            return loading.options(catalog.choose(name), {}, loading.Beside(catalog.projector(None, name)))
+            return loading.options(catalog.choose(name), {}, loading.AuxiliaryFiles(catalog.projector(None, name)))
         known = dict.fromkeys([*self.loaded, *self._known, *catalog.ids])
         raise WispError(
             f"There is no model {name!r}. There are: {', '.join(known) or 'none'}. Others are loaded with "
