@@ -140,12 +140,12 @@ class Worker:
         if name is not None and not isinstance(name, str):
             raise WispError("name must be a string.", "invalid_type", param="name")
         catalog, model = await self._models.catalog(), fields.get("model")
-        beside = loading.Beside(
+        auxiliary = loading.AuxiliaryFiles(
             catalog.projector(fields.get("projector"), model),
             catalog.adapters(fields.get("adapters")),
             catalog.draft(fields.get("draft")),
         )
-        return loading.options(catalog.choose(model, name), fields, beside)
+        return loading.options(catalog.choose(model, name), fields, auxiliary)
 
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         options = await self._load_options(fields)

@@ -42,7 +42,7 @@ class Counts:
         return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
 
 
-Kind = tuple[int, bool, int]  # (rows, drafting, by_model): submits of a kind take the same time per step
+Kind = tuple[int, bool, int]  # (rows, drafting, n_model_draft): submits of a kind take the same time per step
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Runner(Protocol):
     def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         """Whether lists can run now for these sequences. If not, start compiling them."""
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
-        """The lists of one step of these sequences, which configure() has set. `by_model`: as of draft()."""
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
+        """The lists of one step of these sequences, which configure() has set. `n_model_draft`: as of draft()."""
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
@@ -131,17 +131,17 @@ class Runner(Protocol):
     def start_drafts(self, row: Row) -> None:
         """Begin to decode one sequence with drafts. All results must have been read."""
 
-    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
+    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
         """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on.
 
-        `by_model`: tokens that the plan's draft model drafts for each step; 0: the drafts are prompt lookup's. Between
-        two start_drafts(), all are of one kind.
+        `n_model_draft`: tokens that the plan's draft model drafts for each step; 0: the drafts are prompt lookup's.
+        Between two start_drafts(), all are of one kind.
         """
 
     async def result(self) -> list[Batch]:
         """The tokens of the oldest submit that has not been read, row by row; of a submit with drafts, any number."""
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         """Decode steps of so many rows that take about `ms`, from measured times; at least 1, at most MAX_STEPS."""
 
     def prompt_tokens_in(self, ms: float) -> int:
@@ -153,7 +153,7 @@ class Runner(Protocol):
     def prompt_token_ms(self) -> float:
         """Milliseconds of a token of a long prompt; 0: not measured yet."""
 
-    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
+    def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
         """Milliseconds of one decode step; 0: not measured yet."""
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:

@@ -115,12 +115,11 @@ def _header(path: Path) -> Header:
 def expanded(models: Iterable[Path]) -> Iterator[Shader]:
     """Yield each distinct shader of the models' plans, in every setup."""
     found = list(models_of(models))
-    seen: set[bytes] = set()
+    seen: set[str] = set()
     for setup in SETUPS:  # the outer loop: models of one setup share shaders, which `expand` caches
         for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup) for model in found)):
-            digest = hashlib.sha256(shader.code.encode()).digest()
-            if digest not in seen:
-                seen.add(digest)
+            if shader.code not in seen:
+                seen.add(shader.code)
                 yield shader
 
 

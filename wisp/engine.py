@@ -263,7 +263,7 @@ def _options(platform: BrowserModels | LocalModels, model: Any, parameters: Load
         return loading.options(
             FILES.choose(parts(model), parameters.get("name")),
             {name: given[names[name]] for name in names} | {"lora": adapter_options},
-            loading.Beside(
+            loading.AuxiliaryFiles(
                 FILES.projector(parts(projector), model) if projector is not None else (),
                 FILES.adapters(parts([one.get("model") for one in adapters])),
                 FILES.draft(parts(draft)) if draft is not None else (),

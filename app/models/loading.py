@@ -85,15 +85,15 @@ VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernel
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The files of what a load request loads beside a model (the fields of Options)."""
+class AuxiliaryFiles:
+    """The files that a load request names beside the model's own (the fields of Options)."""
 
     projector: tuple[Any, ...] = ()
     adapters: tuple[Any, ...] = ()
     draft: tuple[Any, ...] = ()
 
 
-def options(choice: Choice, fields: dict[str, Any], beside: Beside = Beside()) -> Options:
+def options(choice: Choice, fields: dict[str, Any], auxiliary: AuxiliaryFiles = AuxiliaryFiles()) -> Options:
     """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
@@ -118,12 +118,14 @@ def options(choice: Choice, fields: dict[str, Any], beside: Beside = Beside()) -
         tune=_switch(fields, "tune"),
         prove=_switch(fields, "prove"),
         variant=variant or {},
-        adapters=adapter_options(fields.get("lora"), len(beside.adapters)),
-        draft=DraftOptions(len(beside.draft), draft_tokens) if beside.draft else None,
+        adapters=adapter_options(fields.get("lora"), len(auxiliary.adapters)),
+        draft=DraftOptions(len(auxiliary.draft), draft_tokens) if auxiliary.draft else None,
     )
     hashes = _hashes(fields.get("sha256"), len(choice.parts))
     vocab_only, rows = (bool(_switch(fields, name)) for name in ("vocabOnly", "promptEmbeddings"))
-    return Options(choice, engine, beside.projector, beside.adapters, beside.draft, vocab_only, rows, hashes, fields)
+    return Options(
+        choice, engine, auxiliary.projector, auxiliary.adapters, auxiliary.draft, vocab_only, rows, hashes, fields
+    )
 
 
 def _hashes(value: Any, files: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The loaded models, side by side under one memory budget, and how a request gets the one that it names.
+"""Models by name: how a request gets the loaded model that it names, and how models are loaded and unloaded.
 
-A request pins its model until it ends. Evicts the least recently used model; pinned models last, and only when idle.
-An evicted model is loaded again when a request names it. Loads run one at a time; requests for the same load share it.
+A request pins its model until it ends. An evicted model (loaded_models.py) is loaded again when a request names it.
+Loads run one at a time; requests for the same load share it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,6 +12,7 @@ from typing import Any
 from app.models import loading
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
+from app.models.loaded_models import LoadedModels, OverBudgetError, last_used
 from app.models.loading import Loading, OnProgress, Options
 from app.models.memory import MemoryBudget
 from app.models.request_queue import Job, RequestQueue
@@ -20,50 +21,27 @@ from py_engine.errors import NOT_FOUND, WispError
 from py_engine.options import step_down
 
 
-class OverBudgetError(WispError):
-    """The model alone exceeds the budget, so evicting others would not help."""
-
-
 class Models:
     """The loaded models."""
 
     def __init__(self, source: Source, tell_users: Callable[[str], None] = lambda text: None) -> None:
-        self._source, self._tell_users = source, tell_users
+        self._source = source
         self._catalog: Catalog | None = None
-        self.loaded: dict[str, Loaded] = {}
+        self.memory = MemoryBudget(source.device_memory)
+        self._loaded_models = LoadedModels(self.memory, tell_users)
+        self.loaded = self._loaded_models.by_name
         self.default: str | None = None  # the model of requests that name none
         self._known: dict[str, Options] = {}  # of models that were loaded and not unloaded by request
         self._loadings: dict[Any, Loading] = {}  # in progress, by (exact, Options.key)
         self._load_queue = RequestQueue()
-        self._count = 0
-        self._leaving: list[Loaded] = []  # being evicted: their memory is not free yet
-        self.memory = MemoryBudget(source.device_memory)
 
     # -- memory
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all loaded models on the device."""
-        return sum(model.bytes for model in self.loaded.values())
-
-    def _used(self) -> int:
-        """Bytes that count against the budget."""
-        return self.bytes + sum(model.bytes for model in self._leaving) + self.memory.reserved
-
-    def _free(self) -> int:
-        """Bytes that are left of the budget; negative where an estimated budget is exceeded."""
-        return self.memory.budget - self._used()
-
-    def _warn(self, used: int) -> None:
-        """Tell users before memory is refused, if `used` bytes come close to the budget."""
-        if text := self.memory.warning(used):
-            self._tell_users(text)
 
     def set_budget(self, value: Any) -> int:
         """Set the memory budget in bytes, from the next load on; None restores the default. Returns the budget."""
         self.memory.set(value)
         if not self.memory.estimated:
-            self._warn(self._used())
+            self._loaded_models.warn(self._loaded_models.used())
         return self.memory.budget
 
     def stats(self) -> dict[str, Any]:
@@ -80,7 +58,7 @@ class Models:
             }
             for model in self.loaded.values()
         ]
-        return {"models": models, "bytes": self.bytes, "budget": self.memory.budget}
+        return {"models": models, "bytes": self._loaded_models.bytes, "budget": self.memory.budget}
 
     def loads(self) -> list[dict[str, Any]]:
         """The load requests that give another worker the same models; the least recently used first.
@@ -88,7 +66,7 @@ class Models:
         Evicted ones are only to be loaded when a request names them.
         """
         evicted = [options for name, options in self._known.items() if name not in self.loaded]
-        models = sorted(self.loaded.values(), key=_last_used)
+        models = sorted(self.loaded.values(), key=last_used)
         return [
             *({**options.request, "onDemand": True} for options in evicted),
             *({**model.options.request, "default": model.id == self.default} for model in models),
@@ -134,7 +112,7 @@ class Models:
             return self._known[name]
         catalog = await self.catalog()
         if name in catalog:
-            return loading.options(catalog.choose(name), {}, loading.Beside(catalog.projector(None, name)))
+            return loading.options(catalog.choose(name), {}, loading.AuxiliaryFiles(catalog.projector(None, name)))
         known = dict.fromkeys([*self.loaded, *self._known, *catalog.ids])
         raise WispError(
             f"There is no model {name!r}. There are: {', '.join(known) or 'none'}. Others are loaded with "
@@ -153,11 +131,11 @@ class Models:
             model.pins += 1
         else:
             model = await self._loading(options, exact=False).wait(job, report)
-        self._touch(model)
+        self._loaded_models.touch(model)
         try:
             yield model
         finally:
-            self._touch(model)
+            self._loaded_models.touch(model)
             model.unpin()
 
     @asynccontextmanager
@@ -171,10 +149,6 @@ class Models:
         """Pin a model and wait in its queue for exclusive access."""
         async with self.hold(name, job, report) as model, model.queue.exclusive(job):
             yield model
-
-    def _touch(self, model: Loaded) -> None:
-        self._count += 1
-        model.used = self._count
 
     # -- loading
 
@@ -191,7 +165,7 @@ class Models:
             model.pins += 1
         else:
             model = await self._loading(options, exact=True).wait(job, report)
-        self._touch(model)
+        self._loaded_models.touch(model)
         if default:
             self.default = name
         try:
@@ -217,7 +191,7 @@ class Models:
                 model = self.loaded.get(name)
                 if model is None or (exact and model.options.key != options.key):
                     model = await self._make(options, this_load.report)
-                    self._add(model, options)
+                    self._loaded_models.add(model, options)
                     self._known[name] = options
                     self.default = self.default or name
                 model.pins += this_load.close()
@@ -242,13 +216,13 @@ class Models:
 
         async def make_capacity(needed: int) -> None:
             reserved.close()
-            await self._make_capacity(options, needed, evicted)
+            await self._loaded_models.make_capacity(options, needed, evicted)
             reserved.enter_context(self.memory.reserve(needed))
 
         try:
             while new is None:
                 try:
-                    ask = make_capacity if not self.memory.estimated or self.bytes else None
+                    ask = make_capacity if not self.memory.estimated or self._loaded_models.bytes else None
                     new = await self._read(options, report, ask)
                 except OverBudgetError:
                     raise
@@ -259,7 +233,7 @@ class Models:
                     lacking = lacking or error
                     if error.code != "out_of_memory":
                         raise lacking from None
-                    if not await self._evict_one(options, evicted):
+                    if not await self._loaded_models.evict_one(options, evicted):
                         options, step = _with_less(options, lacking)
                         steps.append(step)
             if lost:
@@ -267,7 +241,7 @@ class Models:
             if steps:
                 new.notices.append(f"There is too little memory, so {' and '.join(steps)}.")
             if options.choice.id in self.loaded:
-                await self._unload_when_idle(self.loaded[options.choice.id])
+                await self._loaded_models.unload_when_idle(self.loaded[options.choice.id])
         except BaseException:
             if new is not None:  # aborted while waiting for the replaced model's requests
                 await new.close()
@@ -291,90 +265,14 @@ class Models:
             make_capacity,
         )
 
-    async def _make_capacity(self, options: Options, needed: int, evicted: list[Options]) -> None:
-        if not self.memory.estimated:
-            idle = sum(m.bytes for m in self.loaded.values() if not m.pins or m.id == options.choice.id)
-            self._warn(self._used() - idle + needed)
-        if not self.memory.estimated and needed > self.memory.budget:
-            raise OverBudgetError(
-                f"{options.choice.id} needs {needed / 2**20:.0f} MiB; all models together may take "
-                f"{self.memory.budget / 2**20:.0f} MiB. Raise memoryBudget, or choose a smaller model or "
-                'quantization, a shorter contextLength, or kvType "q8_0".',
-                "out_of_memory",
-            )
-        while needed > self._free():
-            if not await self._evict_one(options, evicted):
-                return
-
-    async def _evict_one(self, options: Options, evicted: list[Options]) -> bool:
-        """Evict one model; returns whether there was one.
-
-        First the one that the new model replaces, then the least recently used. Pinned models come last, once
-        their requests have ended.
-        """
-        some = [model for model in self.loaded.values() if model.bytes]
-        if not some:
-            return False
-        model = min(some, key=lambda m: (m.pins > 0, m.id != options.choice.id, m.used))
-        await self._unload_when_idle(model)
-        if model.id != options.choice.id:
-            self._tell_users(f"{model.id} was unloaded, because {options.choice.id} needs its memory.")
-        evicted.append(model.options)
-        return True
-
-    async def _unload_when_idle(self, model: Loaded) -> None:
-        """Unload a model when its requests have ended. New requests no longer get it."""
-        del self.loaded[model.id]
-        self._leaving.append(model)
-        try:
-            try:
-                await model.idle()
-            except BaseException:
-                self.loaded.setdefault(model.id, model)
-                raise
-            await model.close()
-        finally:
-            self._leaving.remove(model)
-
     async def _load_again(self, evicted: list[Options], report: OnProgress) -> None:
         for options in reversed(evicted):
             try:
                 model = await self._read(options, report)
             except WispError:
                 continue  # the next request that names it reports why
-            self._touch(model)
-            self._add(model, options)
-
-    def _add(self, model: Loaded, options: Options) -> None:
-        model.options, model.tell_users = options, self._tell_users
-        self.loaded[model.id] = model
-        if model.engine is not None:
-            model.engine.ask_before_growing(lambda needed: self._growth(model, needed))
-
-    @asynccontextmanager
-    async def _growth(self, model: Loaded, needed: int) -> AsyncIterator[bool]:
-        """Grant or refuse `needed` more bytes for a model's caches; the grant is held while they grow.
-
-        Evicts idle models, least recently used first, or none if that would not suffice.
-        """
-        idle = sorted((m for m in self.loaded.values() if not m.pins and m.bytes and m is not model), key=_last_used)
-        if not self._may_exceed(model, idle):
-            needed_in_all = self._used() - sum(m.bytes for m in idle) + needed
-            self._warn(needed_in_all)
-            if needed_in_all > self.memory.budget:
-                yield False
-                return
-        with self.memory.reserve(needed):
-            while self._free() < 0 and idle:
-                victim = idle.pop(0)
-                if self.loaded.get(victim.id) is victim and not victim.pins:
-                    await self._unload_when_idle(victim)
-            yield True
-
-    def _may_exceed(self, model: Loaded, idle: list[Loaded]) -> bool:
-        """Whether a model may exceed the budget: only an estimated budget, and only as the last model left."""
-        others = [m for m in self.loaded.values() if m is not model and m not in idle and m.bytes]
-        return self.memory.estimated and not (others or self._leaving or self.memory.reserved)
+            self._loaded_models.touch(model)
+            self._loaded_models.add(model, options)
 
     # -- unloading
 
@@ -388,7 +286,7 @@ class Models:
         for one in [name] if name is not None else [*{**self.loaded, **self._known}]:
             model = self.loaded.get(one)
             if model is not None:
-                await job.run(self._unload_when_idle(model))
+                await job.run(self._loaded_models.unload_when_idle(model))
             self._known.pop(one, None)
             if self.default == one:
                 rest = max(self.loaded.values(), key=lambda m: m.used, default=None)
@@ -401,7 +299,3 @@ def _with_less(options: Options, lacking: WispError) -> tuple[Options, str]:
     if found is None:
         raise lacking
     return replace(options, engine=found[0]), found[1]
-
-
-def _last_used(model: Loaded) -> int:
-    return model.used

@@ -11,7 +11,7 @@ from py_engine.plan.plan import Buffer, Op, Weight
 
 
 def _beside(m: Calls, op: Op, last: int) -> None:
-    """What a product's dispatch computes beside it (products.Beside)."""
+    """What a product's dispatch computes beside it (products.LowRankInput)."""
     w = op.bindings["lora_a"]
     assert isinstance(w, Weight)
     x = m.prepare(op, w, last=last)

@@ -123,10 +123,10 @@ class CpuRunner:
         self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
         self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
             (seq,) = sequences
-            return names_of(draft_step(self._samplings[seq], self._adapted, seq, by_model))
+            return names_of(draft_step(self._samplings[seq], self._adapted, seq, n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -169,17 +169,17 @@ class CpuRunner:
         self._set_states([row])
         self._cpu.buffers["drafting"][:2] = 0, 2
 
-    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
+    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
         if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH > end:
             return False
-        self._cpu.buffers["drafting"][0] = 0 if by_model else end - 1
+        self._cpu.buffers["drafting"][0] = 0 if n_model_draft else end - 1
 
         def run() -> list[Batch]:
             before = int(self._states()[0, 0])
-            self._run(self.step_lists([row.seq], drafting=True, by_model=by_model))
+            self._run(self.step_lists([row.seq], drafting=True, n_model_draft=n_model_draft))
             return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
 
-        self._work.append(Work(run, (1, True, by_model)))
+        self._work.append(Work(run, (1, True, n_model_draft)))
         return True
 
     async def result(self) -> list[Batch]:
@@ -212,10 +212,10 @@ class CpuRunner:
         else:
             run()
 
-    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-        return self._times.get((rows, drafting, by_model), 0.0)
+    def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return self._times.get((rows, drafting, n_model_draft), 0.0)
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return 1
 
     def prompt_ms(self, n: int) -> float:

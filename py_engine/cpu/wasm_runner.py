@@ -36,7 +36,7 @@ LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may rej
 
 
 @dataclass(frozen=True)
-class Submit:
+class CpuSubmit:
     """Work whose result is to be read."""
 
     kind: Kind  # (0, False, 0): a part of a prompt
@@ -67,7 +67,7 @@ class WasmRunner:
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._tokens = TokenReader(plan, self._memory, self._samplings)
         self._rules = Rules(plan.n_vocab)
-        self._in_flight: deque[Submit] = deque()
+        self._in_flight: deque[CpuSubmit] = deque()
         self._times: dict[Kind, float] = {}  # milliseconds of a step, or of a prompt token
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
@@ -191,10 +191,10 @@ class WasmRunner:
     def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
         return True
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
             (seq,) = sequences
-            return names_of(draft_step(self._samplings[seq], self._adapted, seq, by_model))
+            return names_of(draft_step(self._samplings[seq], self._adapted, seq, n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -206,7 +206,7 @@ class WasmRunner:
     def _submit(self, kind: Kind, steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]) -> None:
         result = asyncio.ensure_future(self._device.read(regions))
         result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
-        self._in_flight.append(Submit(kind, steps, result, parse))
+        self._in_flight.append(CpuSubmit(kind, steps, result, parse))
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
@@ -249,13 +249,13 @@ class WasmRunner:
         self._write("drafting", struct.pack("<2I", 0, 2))
         self._draft_at = row.position
 
-    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
+    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
         self._check()
         before = self._draft_at
         if self._in_flight or before + 1 + MAX_SMALL_BATCH > end:
             return False
-        self._write("drafting", struct.pack("<I", 0 if by_model else end - 1))
-        self._run(self.step_lists([row.seq], drafting=True, by_model=by_model))
+        self._write("drafting", struct.pack("<I", 0 if n_model_draft else end - 1))
+        self._run(self.step_lists([row.seq], drafting=True, n_model_draft=n_model_draft))
         tokens = self._memory.buffer("tokens") + 4 * (row.seq * self._capacity + before + 1)
         regions = [Region(self._memory.buffer("state"), 4), Region(tokens, 4 * MAX_SMALL_BATCH)]
 
@@ -263,7 +263,7 @@ class WasmRunner:
             self._draft_at, *ids = memoryview(data).cast("I").tolist()
             return [Batch(ids[: self._draft_at - before])]
 
-        self._submit((1, True, by_model), 1, regions, parse)
+        self._submit((1, True, n_model_draft), 1, regions, parse)
         return True
 
     async def result(self) -> list[Batch]:
@@ -276,11 +276,11 @@ class WasmRunner:
 
     # -- measured times
 
-    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-        return self._times.get((rows, drafting, by_model), 0.0)
+    def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return self._times.get((rows, drafting, n_model_draft), 0.0)
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
-        known = self.step_ms(rows, drafting=drafting, by_model=by_model)
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
+        known = self.step_ms(rows, drafting=drafting, n_model_draft=n_model_draft)
         return 1 if drafting or not known else max(1, min(MAX_STEPS, int(ms / known)))
 
     def prompt_ms(self, n: int) -> float:

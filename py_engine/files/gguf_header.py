@@ -5,50 +5,27 @@ Layout (little-endian; GGUF versions 2 and 3):
     n_kv x      key string | value type u32 | value
     n_tensors x name string | n_dims u32 | n_dims x u64 | ggml type u32 | offset u64
     padding to the alignment, then the tensor data; offsets count from its start
-A string is a u64 length and UTF-8 bytes. An array is an element type u32, a u64 count and the elements.
+gguf_values.py reads strings and values.
 """
 
-import struct
-import sys
-from array import array
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gguf.constants import GGUF_DEFAULT_ALIGNMENT, GGUFValueType
+from gguf.constants import GGUF_DEFAULT_ALIGNMENT
 
 from py_engine.errors import WispError
+from py_engine.files.gguf_values import NeedMoreBytes, ValueReader, corrupt
 from py_engine.files.tensor_types import BLOCK_SIZES, TensorType
 
-MAX_HEADER = 48 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
-MAX_MEMORY = 112 * 1024 * 1024  # bytes of the metadata and tensor table as Python objects
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 17
 MAX_DIMS = 4
-MAX_ARRAY_DEPTH = 4
-MAX_STRING = 16 * 1024 * 1024  # bytes of one text
-STRINGS_AT_ONCE = 1 << 14  # strings read between two looks at the memory
 FIRST_READ = 1024 * 1024
 
 _REQUIRED: Any = object()
-_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_TENSOR_BYTES, _ARRAY_BYTES, _NUMBER_BYTES = 600, 72, 40  # of the Python objects, roughly
+_TENSOR_BYTES = 600  # of the Python objects, roughly
 _MIN_KEY, _MIN_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8  # bytes of the shortest entry of each table
-
-# GGUF value type -> array/struct type code of the numbers
-_NUMBERS = {
-    GGUFValueType.UINT8: "B",
-    GGUFValueType.INT8: "b",
-    GGUFValueType.UINT16: "H",
-    GGUFValueType.INT16: "h",
-    GGUFValueType.UINT32: "I",
-    GGUFValueType.INT32: "i",
-    GGUFValueType.FLOAT32: "f",
-    GGUFValueType.BOOL: "B",
-    GGUFValueType.UINT64: "Q",
-    GGUFValueType.INT64: "q",
-    GGUFValueType.FLOAT64: "d",
-}
 
 
 @dataclass(frozen=True)
@@ -112,14 +89,6 @@ def _beginning(data: bytes | bytearray | memoryview) -> str:
     return f"it starts with the bytes {first[:8].hex(' ').upper()}"
 
 
-class NeedMoreBytes(Exception):
-    """The prefix ends inside the header. `needed`: the prefix length, in bytes, to try next."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__(f"The header continues: {needed} bytes are needed.")
-        self.needed = needed
-
-
 def parse(prefix: bytes, file_size: int | None) -> Header:
     """Read a header from the first bytes of a file of `file_size` bytes (None: unknown).
 
@@ -151,19 +120,16 @@ async def read_header(
             length = max(4 * length, error.needed)
 
 
-class _Parser:
+class _Parser(ValueReader):
     """Reads one header. After NeedMoreBytes, run() with a longer prefix continues at the entry that was incomplete."""
 
     def __init__(self, file_size: int | None) -> None:
-        self.file_size = file_size
-        self.buf = b""
-        self.pos = 0
+        super().__init__(file_size)
         self.version = 0
         self.n_tensors = 0
         self.n_keys = 0
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, TensorInfo] = {}
-        self.memory = 0  # bytes of the objects made so far, roughly
 
     def run(self, prefix: bytes) -> Header:
         self.buf = prefix
@@ -178,7 +144,7 @@ class _Parser:
                 raise
         alignment = self.metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
         if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
-            _corrupt(f"general.alignment is {alignment!r}, not a power of two")
+            corrupt(f"general.alignment is {alignment!r}, not a power of two")
         while len(self.tensors) < self.n_tensors:
             start = self.pos
             try:
@@ -202,34 +168,34 @@ class _Parser:
             )
         self.pos = 4
         try:
-            version = self._u32("the version")
+            version = self.u32("the version")
             if version not in (2, 3):
                 _unsupported_version(version)
-            n_tensors, n_keys = self._u64("the tensor count"), self._u64("the metadata count")
+            n_tensors, n_keys = self.u64("the tensor count"), self.u64("the metadata count")
         except NeedMoreBytes:
             self.pos = 0
             raise
         if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
-            _corrupt(f"it claims {n_tensors} tensors and {n_keys} metadata keys")
-        self._require(n_keys * _MIN_KEY + n_tensors * _MIN_TENSOR, "the metadata and the tensor table")
+            corrupt(f"it claims {n_tensors} tensors and {n_keys} metadata keys")
+        self.require(n_keys * _MIN_KEY + n_tensors * _MIN_TENSOR, "the metadata and the tensor table")
         self.version, self.n_tensors, self.n_keys = version, n_tensors, n_keys
 
     def _key_value(self) -> None:
-        key = self._name("a metadata key")
+        key = self.name("a metadata key")
         if key in self.metadata:
-            _corrupt(f"the metadata key {key!r} appears twice")
-        self.metadata[key] = self._value(self._value_type(key), key)
+            corrupt(f"the metadata key {key!r} appears twice")
+        self.metadata[key] = self.value(self.value_type(key), key)
 
     def _tensor(self, alignment: int) -> None:
-        name = self._name("a tensor name")
+        name = self.name("a tensor name")
         if name in self.tensors:
-            _corrupt(f"the tensor {name!r} appears twice")
+            corrupt(f"the tensor {name!r} appears twice")
         what = f"the entry of tensor {name!r}"
-        n_dims = self._u32(what)
+        n_dims = self.u32(what)
         if n_dims > MAX_DIMS:
-            _corrupt(f"tensor {name!r} has {n_dims} dimensions")
-        shape = tuple(self._u64(what) for _ in range(n_dims)) or (1,)
-        type_id, offset = self._u32(what), self._u64(what)
+            corrupt(f"tensor {name!r} has {n_dims} dimensions")
+        shape = tuple(self.u64(what) for _ in range(n_dims)) or (1,)
+        type_id, offset = self.u32(what), self.u64(what)
         try:
             kind = TensorType(type_id)
             block, block_bytes = BLOCK_SIZES[kind]
@@ -243,12 +209,12 @@ class _Parser:
         for n in shape:
             count *= n
         if max(shape) >= 1 << 63 or count >= 1 << 63:
-            _corrupt(f"tensor {name!r} has the shape {shape}")
+            corrupt(f"tensor {name!r} has the shape {shape}")
         if shape[0] % block:
-            _corrupt(f"tensor {name!r} has rows of {shape[0]}, not a multiple of the {block} of its type {kind.name}")
+            corrupt(f"tensor {name!r} has rows of {shape[0]}, not a multiple of the {block} of its type {kind.name}")
         if offset % alignment:
-            _corrupt(f"tensor {name!r} starts at {offset}, which is not a multiple of {alignment}")
-        self._allocate(_TENSOR_BYTES)
+            corrupt(f"tensor {name!r} starts at {offset}, which is not a multiple of {alignment}")
+        self.allocate(_TENSOR_BYTES)
         self.tensors[name] = TensorInfo(name, shape, kind, offset, count // block * block_bytes)
 
     def _check_layout(self, data_offset: int, alignment: int) -> None:
@@ -258,141 +224,12 @@ class _Parser:
         end, before = 0, ""
         for t in ordered:
             if t.offset < end:
-                _corrupt(f"tensors {before!r} and {t.name!r} overlap")
+                corrupt(f"tensors {before!r} and {t.name!r} overlap")
             end, before = t.offset + t.nbytes, t.name
             if self.file_size is not None and data_offset + end > self.file_size:
                 if end > packed:  # a truncated file does not explain this
-                    _corrupt(f"tensor {t.name!r} lies outside the file")
-                self._truncated(data_offset + ordered[-1].offset + ordered[-1].nbytes, f"tensor {t.name!r}")
-
-    # -- values
-
-    def _value_type(self, key: str) -> GGUFValueType:
-        number = self._u32(f"the type of {key!r}")
-        try:
-            return GGUFValueType(number)
-        except ValueError:
-            _corrupt(f"metadata key {key!r} has the unknown value type {number}")
-
-    def _value(self, kind: GGUFValueType, key: str, depth: int = 0) -> Any:
-        if kind == GGUFValueType.STRING:
-            text = self._bytes(f"the value of {key!r}", MAX_STRING).decode("utf-8", "replace")
-            self._allocate(sys.getsizeof(text))
-            return text
-        if kind == GGUFValueType.ARRAY:
-            return self._array(key, depth)
-        return self._numbers(kind, 1, key)[0]
-
-    def _array(self, key: str, depth: int) -> list[Any]:
-        if depth >= MAX_ARRAY_DEPTH:
-            _corrupt(f"the arrays of {key!r} are nested too deep")
-        kind = self._value_type(key)
-        count = self._u64(f"the count of {key!r}")
-        if kind == GGUFValueType.STRING:
-            return self._strings(count, key)
-        if kind == GGUFValueType.ARRAY:
-            self._require(count * 12, f"the arrays of {key!r}")
-            self._allocate(count * _ARRAY_BYTES)
-            return [self._array(key, depth + 1) for _ in range(count)]
-        return self._numbers(kind, count, key)
-
-    def _numbers(self, kind: GGUFValueType, count: int, key: str) -> list[Any]:
-        numbers = array(_NUMBERS[kind])
-        start, length = self.pos, count * numbers.itemsize
-        self._require(length, f"the values of {key!r}")
-        self._allocate(count * (8 if numbers.itemsize == 1 else _NUMBER_BYTES))
-        self.pos = start + length
-        numbers.frombytes(self.buf[start : self.pos])
-        return list(map(bool, numbers)) if kind == GGUFValueType.BOOL else numbers.tolist()
-
-    def _strings(self, count: int, key: str) -> list[str]:
-        """Read an array of strings. Hot loop: a vocabulary and its merges are 300,000 strings."""
-        start = self.pos
-        self._require(8 * count, f"the strings of {key!r}")
-        buf, size, pos, length = self.buf, len(self.buf), start, 0
-        unpack = _U64.unpack_from
-        out: list[str] = []
-        append = out.append
-        try:
-            while len(out) < count:
-                done = len(out)
-                for _ in range(min(STRINGS_AT_ONCE, count - done)):
-                    (length,) = unpack(buf, pos)
-                    pos += 8
-                    end = pos + length
-                    if end > size:
-                        break
-                    append(buf[pos:end].decode("utf-8", "replace"))
-                    pos = end
-                self._allocate(sum(map(sys.getsizeof, out[done:])) + 8 * len(out[done:]))
-                if len(out) < min(done + STRINGS_AT_ONCE, count):
-                    break
-        except struct.error:
-            length = 8
-        if len(out) < count:
-            self.pos = pos
-            estimate = start + (pos - start) * count // max(len(out), 1)
-            self._require(length, f"string {len(out)} of {key!r}", estimate * 17 // 16)
-        self.pos = pos
-        return out
-
-    def _name(self, what: str) -> str:
-        start = self.pos
-        try:
-            return self._bytes(what, 65535).decode("utf-8")
-        except UnicodeDecodeError:
-            _corrupt(f"{what} at byte {start} is not UTF-8")
-
-    def _bytes(self, what: str, limit: int = MAX_HEADER) -> bytes:
-        length = self._u64(what)
-        if length > limit:
-            _corrupt(f"{what} is {length} bytes long")
-        self._require(length, what)
-        start = self.pos
-        self.pos = start + length
-        return self.buf[start : self.pos]
-
-    def _u32(self, what: str) -> int:
-        self._require(4, what)
-        (value,) = _U32.unpack_from(self.buf, self.pos)
-        self.pos += 4
-        return int(value)
-
-    def _u64(self, what: str) -> int:
-        self._require(8, what)
-        (value,) = _U64.unpack_from(self.buf, self.pos)
-        self.pos += 8
-        return int(value)
-
-    # -- bounds
-
-    def _require(self, length: int, what: str, hint: int = 0) -> None:
-        """Check that the prefix has `length` more bytes; else raise. `hint`: a prefix length that may be enough."""
-        end = self.pos + length
-        if end <= len(self.buf):
-            return
-        if end > MAX_HEADER:
-            _corrupt(f"{what} would end at byte {end}")
-        if self.file_size is not None and end > self.file_size:
-            self._truncated(end, what)
-        raise NeedMoreBytes(max(end, min(hint, MAX_HEADER)))
-
-    def _allocate(self, size: int) -> None:
-        """Account for an object. A header of many small values takes far more memory than bytes."""
-        self.memory += size
-        if self.memory > MAX_MEMORY:
-            _corrupt(f"its metadata needs more than {MAX_MEMORY >> 20} MB of memory")
-
-    def _truncated(self, end: int, what: str) -> NoReturn:
-        raise WispError(
-            f"The file is truncated: {what} needs at least {end} bytes, and the file has {self.file_size}. "
-            "Download the model again.",
-            "truncated_file",
-        )
-
-
-def _corrupt(why: str) -> NoReturn:
-    raise WispError(f"The header of the GGUF file is damaged: {why}. Download the model again.", "corrupt_header")
+                    corrupt(f"tensor {t.name!r} lies outside the file")
+                self.truncated(data_offset + ordered[-1].offset + ordered[-1].nbytes, f"tensor {t.name!r}")
 
 
 def _unsupported_version(version: int) -> NoReturn:

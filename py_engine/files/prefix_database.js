@@ -34,7 +34,7 @@ changes.onmessage = ({ data }) => {
   if (data === "") removals++;
 };
 
-/** Tells every worker that blocks are removed. A block on its way to storage is dropped. */
+/** Tells every worker that stored blocks are being removed, so that none stores what it has in hand. */
 function announceRemoval() {
   removals++;
   changed.add("");

@@ -128,10 +128,10 @@ class DraftModel:
         return min(wanted, max(covered, 0 if in_flight else 1))
 
     def _lists(self, seq: int, drafts: int) -> list[str]:
-        return self._runner.step_lists([seq], drafting=True, by_model=drafts)
+        return self._runner.step_lists([seq], drafting=True, n_model_draft=drafts)
 
     def _step_ms(self, drafts: int) -> float:
-        return self._runner.step_ms(1, drafting=True, by_model=drafts)
+        return self._runner.step_ms(1, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
         """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes.

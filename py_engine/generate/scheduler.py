@@ -82,14 +82,14 @@ class RunningSequence:
 
 
 @dataclass(frozen=True)
-class Submit:
+class ScheduledWork:
     """Work on the device whose result was not read yet."""
 
     unit: list[RunningSequence]
     ms: float  # that it takes
     samples: bool = True  # else a part of a prompt without its end
     steps: int = 0  # with drafts
-    by_model: int = 0  # tokens of each draft, if the draft model makes them
+    n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
 
 
 class Scheduler:
@@ -102,7 +102,7 @@ class Scheduler:
         self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
         self._totals, self._draft_model = totals, draft_model
         self._sequences: list[RunningSequence] = []
-        self._in_flight: deque[Submit] = deque()
+        self._in_flight: deque[ScheduledWork] = deque()
         self._prompts = asyncio.Lock()  # prompts are read one after the other
         self._turns = 0  # submits so far
         self._drafting = Drafts.NONE  # of the submits in flight
@@ -192,15 +192,15 @@ class Scheduler:
             if self._drafting:
                 self._totals.draft_steps += submit.steps
                 self._totals.draft_tokens += yielded
-                self._totals.model_drafted += submit.by_model * submit.steps
-                self._totals.model_accepted += yielded - submit.steps if submit.by_model else 0
+                self._totals.model_drafted += submit.n_model_draft * submit.steps
+                self._totals.model_accepted += yielded - submit.steps if submit.n_model_draft else 0
                 batch = batch[: sequence.left]
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)
             sequence.push(batch)
             if self._draft_model is not None and not sequence.cancelled:
-                if submit.by_model:
-                    self._draft_model.record(sequence.row, sequence.ids, submit.by_model, submit.steps, yielded)
+                if submit.n_model_draft:
+                    self._draft_model.record(sequence.row, sequence.ids, submit.n_model_draft, submit.steps, yielded)
                 else:
                     self._draft_model.account.plain(yielded)
 
@@ -219,12 +219,12 @@ class Scheduler:
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
             alone = len(units) == len(self._sequences) == 1
-            drafting, by_model = self._choose_drafts(unit[0]) if alone else (Drafts.NONE, 0)
+            drafting, n_model_draft = self._choose_drafts(unit[0]) if alone else (Drafts.NONE, 0)
             if drafting != self._drafting:
                 if self._in_flight:  # the position after drafts is known once they are read
                     return
                 self._drafting = Drafts.NONE
-                if by_model and self._draft_model is not None:
+                if n_model_draft and self._draft_model is not None:
                     self._catching_up = not self._draft_model.catch_up(unit[0].row, unit[0].ids)
                     if self._catching_up:
                         return
@@ -233,7 +233,7 @@ class Scheduler:
                     self._runner.start_drafts(unit[0].row)
                 self._drafting = drafting
             if drafting:
-                submit = self._submit_draft(unit[0], by_model)
+                submit = self._submit_draft(unit[0], n_model_draft)
                 if submit is None:
                     return
             elif unit[0].prompting:
@@ -267,7 +267,7 @@ class Scheduler:
             batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
         return [*prompts, *batches]
 
-    def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> Submit | None:
+    def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
         ms = BESIDE_PROMPT_MS if beside_prompt else SUBMIT_MS
         steps = min(self._runner.steps_in(len(unit), ms), *(sequence.left for sequence in unit))
@@ -286,9 +286,9 @@ class Scheduler:
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
-        return Submit(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
+        return ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
 
-    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> Submit | None:
+    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> ScheduledWork | None:
         """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
         runner, answer = self._runner, sequence.answer
         most = tokens_alone(runner) if alone else runner.prompt_tokens_in(PROMPT_MS)
@@ -307,7 +307,7 @@ class Scheduler:
         part.record(sequence.cache)
         if part.last and self._speculation:  # now, while the device computes the prompt
             sequence.drafts, sequence.ids = DraftPolicy(answer.ids), list(answer.ids)
-        return Submit([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
+        return ScheduledWork([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
 
     # -- drafts
 
@@ -326,20 +326,20 @@ class Scheduler:
             return Drafts.LOOKUP, 0
         return Drafts.NONE, 0
 
-    def _submit_draft(self, sequence: RunningSequence, by_model: int) -> Submit | None:
+    def _submit_draft(self, sequence: RunningSequence, n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or the context might end."""
         runner = self._runner
-        steps = runner.steps_in(1, SUBMIT_MS, drafting=True, by_model=by_model)
+        steps = runner.steps_in(1, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
-        if by_model and self._draft_model is not None:
-            steps = self._draft_model.steps(by_model, steps, in_flight)
+        if n_model_draft and self._draft_model is not None:
+            steps = self._draft_model.steps(n_model_draft, steps, in_flight)
         if not steps:
             return None
         most = sequence.position + MAX_SMALL_BATCH * (steps + in_flight)
         end = min(sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx)), runner.plan.n_ctx)
-        if runner.draft(sequence.row, steps, end, by_model):
-            ms = runner.step_ms(1, drafting=True, by_model=by_model) or UNKNOWN_MS
-            return Submit([sequence], steps * ms, steps=steps, by_model=by_model)
+        if runner.draft(sequence.row, steps, end, n_model_draft):
+            ms = runner.step_ms(1, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
+            return ScheduledWork([sequence], steps * ms, steps=steps, n_model_draft=n_model_draft)
         if not self._in_flight:
             sequence.drafts.fits = False
         return None

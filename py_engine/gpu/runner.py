@@ -17,7 +17,7 @@ from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
 from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
-from py_engine.gpu.submit import Submit
+from py_engine.gpu.submit import GpuSubmit
 from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import Step, draft_step, names_of
@@ -65,7 +65,7 @@ class GpuRunner:
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._preparing: set[str] = set()
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
-        self._in_flight: deque[Submit] = deque()
+        self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
@@ -162,7 +162,7 @@ class GpuRunner:
         if media is not None:
             self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
-        self._in_flight.append(Submit(0, len(ids), logprobs=(logprobs,), read=read))
+        self._in_flight.append(GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read))
         self.gpu.feed(
             position, ids, self._for_batch(self._adapted.lists(lists, [seq]), len(ids)), seq, read, logprobs >= 0
         )
@@ -190,9 +190,9 @@ class GpuRunner:
         finally:
             self._preparing -= lists
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, by_model: int = 0) -> list[str]:
+    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
-            return names_of(self._draft_step(sequences[0], by_model))
+            return names_of(self._draft_step(sequences[0], n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -200,7 +200,7 @@ class GpuRunner:
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()
         sequences = [row.seq for row in rows]
-        submit = Submit(len(rows), steps, logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))
+        submit = GpuSubmit(len(rows), steps, logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))
         self._in_flight.append(submit)
         self.gpu.decode(rows, steps, self.step_lists(sequences), with_rows=submit.scored)
 
@@ -208,16 +208,16 @@ class GpuRunner:
         self._check()
         self.gpu.replay.startDrafts(obj(seq=row.seq, position=row.position))
 
-    def _draft_step(self, seq: int, by_model: int) -> list[Step]:
-        return draft_step(self._samplings[seq], self._adapted, seq, by_model)
+    def _draft_step(self, seq: int, n_model_draft: int) -> list[Step]:
+        return draft_step(self._samplings[seq], self._adapted, seq, n_model_draft)
 
-    def draft(self, row: Row, steps: int, end: int, by_model: int = 0) -> bool:
+    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
         self._check()
-        lists = [{"lists": names, "n": n} for names, n in self._draft_step(row.seq, by_model)]
-        request = obj(seq=row.seq, steps=steps, step=lists, end=end, lookup=not by_model)
+        lists = [{"lists": names, "n": n} for names, n in self._draft_step(row.seq, n_model_draft)]
+        request = obj(seq=row.seq, steps=steps, step=lists, end=end, lookup=not n_model_draft)
         submitted = bool(self.gpu.replay.draft(request))
         if submitted:
-            self._in_flight.append(Submit(1, steps, drafting=True, by_model=by_model))
+            self._in_flight.append(GpuSubmit(1, steps, drafting=True, n_model_draft=n_model_draft))
         return submitted
 
     async def result(self) -> list[Batch]:
@@ -229,11 +229,11 @@ class GpuRunner:
         self._times.add(submit.kind, float(result.ms) / submit.steps, bool(result.queued))
         return submit.batches(result, self.plan.n_vocab)
 
-    def step_ms(self, rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-        return self._times.ms((rows, drafting, by_model))
+    def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return self._times.ms((rows, drafting, n_model_draft))
 
-    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, by_model: int = 0) -> int:
-        return self._times.steps_in((rows, drafting, by_model), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
+    def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
+        return self._times.steps_in((rows, drafting, n_model_draft), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 
     def prompt_ms(self, n: int) -> float:
         return self._times.prompt_ms(n)
@@ -280,7 +280,7 @@ class GpuRunner:
         sampling = self._samplings[seq]
         lists = samplers([sampling], seq in self._masked)
         count = min(count, held.left, MAX_STEPS)
-        submit = Submit(1, count, logprobs=(sampling.logprobs,))
+        submit = GpuSubmit(1, count, logprobs=(sampling.logprobs,))
         self._in_flight.append(submit)
         forward = self._adapted.lists([DECODE], [seq])
         first = [*forward, *lists] if held.sampled else lists

@@ -12,13 +12,13 @@ from py_engine.plan.shared import LOGPROB_ROW_BYTES
 
 
 @dataclass(frozen=True)
-class Submit:
+class GpuSubmit:
     """Work on the GPU whose result has not been read."""
 
     rows: int  # sequences; 0: a part of a prompt
     steps: int  # decode steps; of a prompt, its tokens
     drafting: bool = False
-    by_model: int = 0  # tokens that the draft model drafts
+    n_model_draft: int = 0  # tokens that the draft model drafts
     logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
     read: bool = True
 
@@ -30,7 +30,7 @@ class Submit:
     @property
     def kind(self) -> Hashable:
         """Submits of a kind take the same time per step."""
-        return (self.rows, self.drafting, self.by_model) if self.rows else prompt_kind(self.steps)
+        return (self.rows, self.drafting, self.n_model_draft) if self.rows else prompt_kind(self.steps)
 
     def batches(self, result: Any, n_vocab: int) -> list[Batch]:
         """The tokens of each sequence, with their log-probabilities where it asked for them. `result`: of replay.js."""

@@ -86,13 +86,13 @@ def _bound(bound: Buffer | Weight, plan: Plan) -> Buffer | Weight:
     return plan.buffers.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name))
 
 
-def draft_step(sampling: Sampling, adapted: AdaptedSequences, seq: int, by_model: int = 0) -> list[Step]:
-    """The lists of a step with a draft. `by_model`: tokens that the draft model drafts; 0: by prompt lookup."""
+def draft_step(sampling: Sampling, adapted: AdaptedSequences, seq: int, n_model_draft: int = 0) -> list[Step]:
+    """The lists of a step with a draft. `n_model_draft`: tokens that the draft model drafts; 0: by prompt lookup."""
     *processors, sampler = samplers([replace(sampling, logprobs=-1)])
     verifying = [*adapted.lists(BATCH_FORWARD, [seq]), *map(each, processors), verify(sampler)]
-    if not by_model:
+    if not n_model_draft:
         return [(verifying, MAX_SMALL_BATCH)]
-    return draft_round(by_model, [*processors, sampler], verifying)
+    return draft_round(n_model_draft, [*processors, sampler], verifying)
 
 
 def names_of(steps: Sequence[Step]) -> list[str]:

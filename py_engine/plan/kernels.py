@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from py_engine.plan import shared
 
@@ -117,6 +119,21 @@ def _source(name: str) -> str:
 
 
 @cache
+def _source_lines(name: str) -> list[str]:
+    return _source(name).splitlines()
+
+
+@lru_cache(4096)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "a directive of a kernel", "eval")
+
+
+def _value(expression: str, values: Mapping[str, int | float | str]) -> Any:
+    """The value of a directive's expression over the params."""
+    return eval(_compiled(expression), {"__builtins__": {}}, values)
+
+
+@cache
 def has_param(file: str, param: str) -> bool:
     """Whether a kernel, or a file that it includes, declares a #param."""
     text = _source(f"{file}.wgsl")
@@ -162,7 +179,7 @@ def _short(value: int | float | str) -> int | float | str:
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
-    _lines(name, _source(name).splitlines(), values, used, out)
+    _lines(name, _source_lines(name), values, used, out)
 
 
 def _lines(name: str, lines: list[str], values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
@@ -171,9 +188,13 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
     while at < len(lines):
         line = lines[at]
         at += 1
+        if "#" not in line:  # most lines
+            if live[-1]:
+                out.append(line)
+            continue
         word, _, rest = line.strip().partition(" ")
         if word == "#if":
-            live.append(live[-1] and bool(eval(rest, {"__builtins__": {}}, values)))
+            live.append(live[-1] and bool(_value(rest, values)))
         elif word == "#else":
             live[-1] = live[-2] and not live[-1]
         elif word == "#endif":
@@ -182,7 +203,7 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
             end = _end_of_for(lines, at)
             if live[-1]:
                 variable, _, count = rest.partition(" in ")
-                given = eval(count, {"__builtins__": {}}, values)
+                given = _value(count, values)
                 for i in range(*given) if isinstance(given, tuple) else range(int(given)):
                     body = [text.replace(f"${{{variable}}}", str(i)) for text in lines[at:end]]
                     _lines(name, body, values, used, out)

@@ -31,7 +31,7 @@ class Epilogue:
 
 
 @dataclass(frozen=True)
-class Beside:
+class LowRankInput:
     """h = x A^T, or of the norm of x, in a product's dispatch."""
 
     weight: Weight
@@ -73,7 +73,7 @@ class Product:
     row0: int = 0
     norm: Weight | None = None
     eps: float = 0.0
-    beside: Beside | None = None
+    beside: LowRankInput | None = None
 
 
 def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
@@ -87,7 +87,7 @@ def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Pro
     """The product with h = x A^T beside it. A normed x may be rounded by LOW_RANK_LANES threads only."""
     most = tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
     part = product.weight.split(ops.device.max_binding)[0][1]
-    return replace(product, beside=Beside(weight, h, tiles.low_rank_lanes(ops.device, part, most)))
+    return replace(product, beside=LowRankInput(weight, h, tiles.low_rank_lanes(ops.device, part, most)))
 
 
 def append(ops: OpList, product: Product) -> None:

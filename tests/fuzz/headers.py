@@ -12,7 +12,8 @@ from typing import Any
 from app.models.loading import vocabulary
 from py_engine import planner
 from py_engine.errors import CODES, WispError
-from py_engine.files.gguf_header import Header, NeedMoreBytes, parse
+from py_engine.files.gguf_header import Header, parse
+from py_engine.files.gguf_values import NeedMoreBytes
 from py_engine.models.families import FAMILIES, family
 from py_engine.plan.kernels import Device
 from tests.support.gguf_bytes import ARRAY, BOOL, F32, I32, MINI, STRING, U8, U32, U64, gguf, key, tensor

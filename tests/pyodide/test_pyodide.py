@@ -128,7 +128,8 @@ def test_damaged_headers_raise_wisp_errors(selenium_node: Any) -> None:
     from time import perf_counter
 
     from py_engine.errors import CODES, WispError
-    from py_engine.files.gguf_header import NeedMoreBytes, parse
+    from py_engine.files.gguf_header import parse
+    from py_engine.files.gguf_values import NeedMoreBytes
 
     def seconds(data: bytes, file_size: int | None) -> float:
         began = perf_counter()

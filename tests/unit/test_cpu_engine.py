@@ -165,7 +165,7 @@ async def test_drafts_do_not_change_the_text() -> None:
         engine = await wasm_engines.load(path, 256)
         wish = drafting
 
-        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0, wish: bool = wish) -> float:
+        def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0, wish: bool = wish) -> float:
             return 1.0 if drafting == wish else 100.0
 
         engine.runner.step_ms = step_ms  # type: ignore[method-assign]

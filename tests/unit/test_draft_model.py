@@ -33,8 +33,8 @@ def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX
     runner = Counting(cpu.plan)
     runner._cpu = cpu
 
-    def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-        return draft_ms if by_model else 100.0 if drafting else 1.0
+    def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return draft_ms if n_model_draft else 100.0 if drafting else 1.0
 
     runner.step_ms = step_ms  # type: ignore[method-assign]
     return Engine(cpu.plan, runner, "cpu", draft_tokens=most), runner
@@ -67,8 +67,8 @@ async def test_the_cpu_engine_drafts_by_a_model() -> None:
     for draft in (None, path, GOLDEN / "llama" / "llama-bias.F16.gguf"):
         used = await wasm_engines.load(path, 128, draft=draft)
 
-        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-            return 1.0 if by_model or not drafting else 100.0
+        def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+            return 1.0 if n_model_draft or not drafting else 100.0
 
         used.runner.step_ms = step_ms  # type: ignore[method-assign]
         texts.append([await collect(used, PROMPT, sampling, 50) for sampling in (GREEDY, WARM)])

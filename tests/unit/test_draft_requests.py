@@ -22,8 +22,8 @@ def platform() -> Platform:
 
 def options(**fields: Any) -> loading.Options:
     catalog = Catalog([{"id": "mini", "url": "https://wisp/models/mini.gguf"}])
-    beside = loading.Beside(draft=catalog.draft(fields.get("draft")))
-    return loading.options(catalog.choose("mini"), fields, beside)
+    auxiliary = loading.AuxiliaryFiles(draft=catalog.draft(fields.get("draft")))
+    return loading.options(catalog.choose("mini"), fields, auxiliary)
 
 
 async def test_the_draft_model_is_loaded_with_the_model_and_again_after_a_loss(platform: Platform) -> None:

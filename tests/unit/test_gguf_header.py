@@ -7,7 +7,8 @@ import time
 import pytest
 
 from py_engine.errors import CODES, WispError
-from py_engine.files.gguf_header import Header, NeedMoreBytes, parse, read_header
+from py_engine.files.gguf_header import Header, parse, read_header
+from py_engine.files.gguf_values import NeedMoreBytes
 from tests.support.gguf_bytes import (
     ARCH,
     ARRAY,

@@ -11,7 +11,7 @@ import pytest
 
 from py_engine import planner
 from py_engine.errors import WispError
-from py_engine.files import gguf_header
+from py_engine.files import gguf_values
 from py_engine.files.gguf_header import Header, parse
 from py_engine.plan.kernels import Device
 from py_engine.plan.rope import RopeSpec, table
@@ -173,7 +173,7 @@ def large(kind: int, element: bytes, count: int) -> bytes:
 )
 def test_the_memory_of_a_large_header_is_bounded(kind: int, element: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parse(large(kind, element, 300_000), None).metadata["k"]) == 300_000  # as long as real ones
-    monkeypatch.setattr(gguf_header, "MAX_MEMORY", 4 << 20)
+    monkeypatch.setattr(gguf_values, "MAX_MEMORY", 4 << 20)
     data = large(kind, element, (4 << 20) // len(element))
     tracemalloc.start()
     try:
@@ -183,4 +183,4 @@ def test_the_memory_of_a_large_header_is_bounded(kind: int, element: bytes, monk
     finally:
         tracemalloc.stop()
     with pytest.raises(WispError, match="would end at byte"):
-        parse(gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, U8, gguf_header.MAX_HEADER)], []), None)
+        parse(gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, U8, gguf_values.MAX_HEADER)], []), None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.models.loaded import Loaded
-from app.models.registry import Models
+from app.models.loaded_models import LoadedModels
 from tests.support.golden_page import GoldenPage
 
 ENCODERS = ("embedding/bert.F16", "embedding/jina-bert-v2.F16", "embedding/gemma-embedding.F16")
@@ -96,16 +96,16 @@ def generators() -> list[Load]:
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of every growth of a KV cache that was refused: the request then waits."""
     found: list[int] = []
-    growth = Models._growth
+    growth = LoadedModels.growth
 
     @asynccontextmanager
-    async def watched(self: Models, model: Loaded, needed: int) -> AsyncIterator[bool]:
+    async def watched(self: LoadedModels, model: Loaded, needed: int) -> AsyncIterator[bool]:
         async with growth(self, model, needed) as granted:
             if not granted:
                 found.append(needed)
             yield granted
 
-    monkeypatch.setattr(Models, "_growth", watched)
+    monkeypatch.setattr(LoadedModels, "growth", watched)
     return found
 
 

@@ -20,8 +20,8 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
     out: dict[str, Any] = {}
     for name, sampling in SAMPLINGS.items():
 
-        def step_ms(rows: int, *, drafting: bool = False, by_model: int = 0) -> float:
-            return 1.0 if by_model or not drafting else 1000.0
+        def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+            return 1.0 if n_model_draft or not drafting else 1000.0
 
         runner.step_ms = step_ms
         model = engine._generation._scheduler._draft_model
@@ -47,4 +47,4 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
 
 
 def _lists(runner: Any) -> list[str]:
-    return list(runner.step_lists([0], drafting=True, by_model=2))
+    return list(runner.step_lists([0], drafting=True, n_model_draft=2))

@@ -1,0 +1,159 @@
+// Keys and values on their way into the caches: norms of heads, rotation (RoPE), rows of the caches.
+#include "kv_cache.h"
+
+// sin and cos of an angle, which is a turn's fraction in units of 2^-32.
+static void sine_cosine(u32 turns, f32 *sine, f32 *cosine) {
+  // the nearest quarter turn, and an angle within an eighth of a turn of it
+  const u32 quarter = turns + 0x20000000u;
+  const f32 a = (f32)(i32)(turns - (quarter & 0xc0000000u)) * 1.4629180792671596e-9f, s = a * a;
+  const f32 sin_a = a + a * s * (-1.6666654611e-1f + s * (8.3321608736e-3f - s * 1.9515295891e-4f));
+  const f32 cos_a = 1 - s / 2 + s * s * (4.166664568298827e-2f + s * (-1.388731625493765e-3f + s * 2.443315711809948e-5f));
+  switch (quarter >> 30) {
+  case 0: *sine = sin_a, *cosine = cos_a; break;
+  case 1: *sine = cos_a, *cosine = -sin_a; break;
+  case 2: *sine = -sin_a, *cosine = -cos_a; break;
+  default: *sine = -cos_a, *cosine = sin_a;
+  }
+}
+
+// Rotate heads of x by cos and sin (rope_dim / 2 each), into y.
+static void rotate(const f32 *x, f32 *y, u32 cols, u32 head_dim, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
+  for (u32 head = 0; head < cols; head += head_dim, x += head_dim, y += head_dim) {
+    for (u32 i = 0; i < dim / 2; i++) {
+      const u32 a = neox ? i : 2 * i, b = neox ? i + dim / 2 : 2 * i + 1;
+      const f32 first = x[a], second = x[b];
+      y[a] = first * cosine[i] - second * sine[i];
+      y[b] = first * sine[i] + second * cosine[i];
+    }
+    if (y != x)
+      for (u32 i = dim; i < head_dim; i++) y[i] = x[i];
+  }
+}
+
+static void store_row(u32 cache, u32 halves, size_t at, const f32 *x, u32 cols) {
+  if (!halves) {
+    memcpy(AT(f32, cache) + at, x, 4 * cols);
+    return;
+  }
+  for (u32 k = 0; k < cols; k++) AT(u16, cache)[at + k] = to_half(x[k]);
+}
+
+// Multiply rows of heads by weights: those of each head, or one head's for all.
+static void scale_heads(f32 *x, u32 rows, u32 head_dim, u32 per_head, const f32 *weights) {
+  for (u32 i = 0; i < rows; i++) x[i] *= weights[per_head ? i : i % head_dim];
+}
+
+u32 rope_chunks(const rope_call *r) { return divided(batch_size(r->state), 4); }
+
+void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope_dim / 2;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    const i32 shift = r->mrope ? (i32)tables(r->state)[r->shifts + sequence(r->state, r->per_token, m)] : 0;
+    for (u32 i = 0; i < half_dim; i++) {
+      // after its frequencies, the table has the axes of M-RoPE
+      const u32 place = r->mrope && r->records ? media_record(r->state, r->records, m)->places[freqs[half_dim + i]]
+                                               : offset + shift;
+      sine_cosine(place * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    if (r->kv_rows) {
+      const u32 seq = sequence(r->state, r->per_token, m);
+      const u32 row = r->staged ? m : cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+      rotate(x + r->q_rows, key, r->kv_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+      if (r->after)
+        scale_heads(key, r->kv_rows, r->head_dim, r->per_head,
+                    AT(f32, r->after) + (r->per_head ? r->q_rows : r->head_dim));
+      store_row(r->k, r->halves, (size_t)row * r->kv_rows, key, r->kv_rows);
+      store_row(r->v, r->halves, (size_t)row * r->kv_rows, x + r->q_rows + r->kv_rows, r->kv_rows);
+    }
+    f32 *y = ROW(r->y, r->y_stride, m);
+    rotate(x, y, r->q_rows, r->head_dim, r->rope_dim, r->neox, cosine, sine);
+    if (r->after) scale_heads(y, r->q_rows, r->head_dim, r->per_head, AT(f32, r->after));
+  }
+}
+
+// Rotate `dim` values by pairs, which become neighbours.
+static void rotate_pairs(const f32 *x, f32 *y, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
+  for (u32 i = 0; i < dim / 2; i++) {
+    const f32 a = x[neox ? i : 2 * i], b = x[neox ? i + dim / 2 : 2 * i + 1];
+    y[2 * i] = a * cosine[i] - b * sine[i], y[2 * i + 1] = a * sine[i] + b * cosine[i];
+  }
+}
+
+u32 latent_append_chunks(const latent_append_call *r) { return divided(batch_size(r->state), 4); }
+
+void latent_append_work(const latent_append_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half = r->rope / 2, width = r->rope + r->rank;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half, *key = sine + half;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    for (u32 i = 0; i < half; i++) {
+      sine_cosine(offset * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    for (u32 h = 0; h < r->heads; h++)
+      rotate_pairs(ROW(r->q, r->q_stride, m) + h * (r->nope + r->rope) + r->nope,
+                   ROW(r->y, r->y_stride, m) + h * width, r->rope, r->neox, cosine, sine);
+    const f32 *latent = ROW(r->kv, r->kv_stride, m), *norm = AT(f32, r->norm);
+    rotate_pairs(latent + r->rank, key, r->rope, r->neox, cosine, sine);
+    const f32 scale = inverse_rms(latent, r->rank, r->eps);
+    for (u32 k = 0; k < r->rank; k++) key[r->rope + k] = latent[k] * scale * norm[k];
+    const u32 seq = sequence(r->state, r->per_token, m);
+    const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+    store_row(r->k, r->halves, (size_t)row * width, key, width);
+  }
+}
+
+u32 head_norm_chunks(const head_norm_call *r) { return divided(batch_size(r->state), 4); }
+
+// Normalise `width` values in place.
+static void norm_part(const head_norm_call *r, f32 *x, u32 width, const f32 *norm, const f32 *bias) {
+  if (r->mean && norm) {
+    f32 sum = 0;
+    for (u32 k = 0; k < width; k++) sum += x[k];
+    for (u32 k = 0; k < width; k++) x[k] -= sum / width;
+  }
+  const f32 scale = inverse_rms(x, width, r->eps);
+  for (u32 k = 0; k < width; k++) x[k] = x[k] * scale * (norm ? norm[k] : 1) + (bias ? bias[k] : 0);
+}
+
+void head_norm_work(const head_norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, r->x_stride, m);
+    for (u32 keys = 0; keys < 2; keys++) {
+      const u32 first = keys ? r->q_rows : 0, rows = keys ? r->kv_rows : r->q_rows;
+      const u32 width = r->across_heads ? rows : r->head_dim;
+      for (u32 at = 0; at < rows; at += width) {
+        const u32 w = r->per_head ? first + at : keys * r->head_dim;
+        norm_part(r, x + first + at, width, r->norm ? AT(f32, r->norm) + w : 0, r->bias ? AT(f32, r->bias) + w : 0);
+      }
+    }
+    for (u32 at = 0; r->norm_values && at < r->kv_rows; at += r->head_dim)
+      norm_part(r, x + r->q_rows + r->kv_rows + at, r->head_dim, 0, 0);
+  }
+}
+
+u32 kv_quantize_chunks(const kv_quantize_call *r) { return divided(batch_size(r->state), 8); }
+
+void kv_quantize_work(const kv_quantize_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+    for (u32 values = 0; values < 2; values++) {
+      const f32 *x = ROW(values ? r->v_new : r->k_new, r->cols, m);
+      const u32 cache = values ? r->v : r->k;
+      i8 *to = quantized_row(cache, row, r->page, r->cols);
+      f32 *scales = row_scales(cache, row, r->page, r->cols);
+      for (u32 g = 0; g < r->cols / 32; g++, x += 32, to += 32) {
+        f32 largest = 0;
+        for (u32 k = 0; k < 32; k++) largest = MAX(largest, __builtin_fabsf(x[k]));
+        const f32 inverse = largest > 0 ? 1 / largest : 0;
+        for (u32 k = 0; k < 32; k++) to[k] = (i8)__builtin_floorf(0.5f + 127 * (x[k] * inverse));
+        scales[g] = largest;
+      }
+    }
+  }
+}
