@@ -7,6 +7,7 @@ accept; they are accepted back as they were sent.
 import json
 from functools import partial
 
+from app.compatible.documents import document_part
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
 from app.openai.fields import Body, Json, integer, mapping, parsed, text, unsupported, wrong_type, wrong_value
@@ -144,10 +145,12 @@ def _parts(blocks: Json, path: str) -> list[dict[str, Json]]:
 
 
 def _part(block: Json, path: str) -> dict[str, Json]:
-    """A text or a picture as the part of a chat's message."""
+    """A text, a picture or a document as the part of a chat's message."""
     kind = _type(block, path)
     if kind == "text":
         return {"type": "text", "text": _string(block, "text", path)}
+    if kind == "document":
+        return document_part(block, path)
     if kind != "image":
         raise _not_read(kind, path)
     source = block.get("source")

@@ -10,6 +10,7 @@ from app.endpoints.handlers import DONE, Handlers, answers
 from app.models.loaded import Loaded
 from app.openai import lora
 from app.openai.fields import Json, boolean, wrong_type
+from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request
 from py_engine.errors import SERVER_ERROR, WispError
 
@@ -22,12 +23,13 @@ class CompatibleHandlers(Handlers):
     @answers("v1/messages")
     async def create_message(self, fields: Fields, call: Call) -> Any:
         """Create a message."""
-        return await self.converted(anthropic.messages_request(fields.get("request")), fields, call)
+        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
+        return await self.converted(anthropic.messages_request(body), fields, call)
 
     @answers("v1/messages/count_tokens")
     async def count_tokens(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Count the tokens of a message's prompt."""
-        body = fields.get("request")
+        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
         request = anthropic.count_request(body)
         async with self.held(body, call) as model:
             counted = await chat.count_tokens(model, request, self.platform.fetch_media)
@@ -109,7 +111,7 @@ class CompatibleHandlers(Handlers):
     @answers("apply-template")
     async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The prompt of a chat."""
-        body = _object(fields.get("request"))
+        body = _object(await with_pdf_texts(fields.get("request"), self.platform.read_pdf))
         request = chat_request({name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")})
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}

@@ -53,7 +53,7 @@ def bytes_of(data: str, path: str) -> bytes:
 def _text(data: bytes, path: str) -> str:
     """A file's text with LF line ends: UTF-8, UTF-16 with its mark, or the encoding of most old files."""
     if data.startswith(b"%PDF-"):
-        what = "is a PDF file, which only chats and responses of Wisp's pages read: send its text"
+        what = "is a PDF file, which only Wisp's pages read: send its text"
         raise unsupported(f"{path} {what}.", path)
     wide = _BYTE_ORDERS.get(data[:2])
     if wide is None and b"\0" in data:

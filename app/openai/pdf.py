@@ -27,6 +27,7 @@ async def with_pdf_texts(body: Json, read: ReadPdf) -> Json:
 
 
 async def _message(message: Json, path: str, read: ReadPdf) -> Json:
+    """A message, or a block of a tool's result, with texts in place of the PDF files of its content."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return message
@@ -39,20 +40,35 @@ async def _part(part: Json, path: str, read: ReadPdf) -> Json:
         return await _file(part, path, read)
     if kind == "file" and isinstance(part.get("file"), dict):
         return {**part, "file": await _file(part["file"], f"{path}.file", read)}
-    return part
+    if kind == "document" and isinstance(part.get("source"), dict):
+        return {**part, "source": await _source(part["source"], f"{path}.source", read)}
+    return await _message(part, path, read) if kind == "tool_result" else part
 
 
 async def _file(file: dict[str, Json], path: str, read: ReadPdf) -> dict[str, Json]:
     """A file's fields, its data as text if it is a PDF file."""
-    data = file.get("file_data")
-    if not isinstance(data, str):
+    text = await _text(file.get("file_data"), path, read)
+    if text is None:
         return file
+    return {**file, "file_data": f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"}
+
+
+async def _source(source: dict[str, Json], path: str, read: ReadPdf) -> dict[str, Json]:
+    """The source of one of Anthropic's documents, its data as text if it is a PDF file."""
+    text = await _text(source.get("data"), path, read) if source.get("type") == "base64" else None
+    return source if text is None else {"type": "text", "media_type": "text/plain", "data": text}
+
+
+async def _text(data: Json, path: str, read: ReadPdf) -> str | None:
+    """The text of a PDF file in Base64 or a data URL; None: it is something else."""
+    if not isinstance(data, str):
+        return None
     try:
         found = bytes_of(data, path)
     except WispError:
-        return file
+        return None
     if not found.startswith(_BEGIN):
-        return file
+        return None
     try:
         text = await read(found)
     except ValueError as error:
@@ -60,4 +76,4 @@ async def _file(file: dict[str, Json], path: str, read: ReadPdf) -> dict[str, Js
     if not text.strip():
         what = "is a PDF file without text: send its pages as pictures, in parts of the type image_url"
         raise wrong_value(f"{path} {what}.", path)
-    return {**file, "file_data": f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"}
+    return text

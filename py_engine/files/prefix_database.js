@@ -28,13 +28,13 @@ const database = new Database("wisp-prefixes", (opened) => {
 const changes = new BroadcastChannel("wisp-prefixes"); // tells other workers of this browser which layouts have changed
 /** @type {Set<string>} layouts that another worker has changed; "": all */
 const changed = new Set();
-let removals = 0; // of everything, or of what exceeds a new limit, by any worker: ends what is being stored
+let removals = 0; // by any worker, of everything or of what exceeds a new limit
 changes.onmessage = ({ data }) => {
   changed.add(data);
   if (data === "") removals++;
 };
 
-/** Tells everyone that what is stored is being removed: what is being stored is not kept. */
+/** Tells every worker that blocks are removed. A block on its way to storage is dropped. */
 function announceRemoval() {
   removals++;
   changed.add("");
@@ -75,7 +75,7 @@ export async function listPrefixes(layout) {
 }
 
 /**
- * Stores a block, unless everything is removed meanwhile. Rejects with QuotaExceededError if storage is full.
+ * Stores a block, unless blocks are removed in the meantime. Rejects with QuotaExceededError if storage is full.
  * @param {string} layout @param {string} key @param {{ depth: number, prompted: number, groups: number }} about
  * @param {ArrayBuffer} data
  */

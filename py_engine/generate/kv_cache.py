@@ -108,9 +108,13 @@ class KvCache:
             self._prune(block)
         return pool.take()
 
+    def older_waits(self, age: int) -> bool:
+        """Whether a sequence that is older than one of this age waits for pages, or for a slot of states."""
+        return bool(self.waiting) and min(self.waiting) < age
+
     def available(self, age: int = 0) -> int:
-        """Pages of every group that a sequence of this age may take: none while an older one waits for pages."""
-        if self.waiting and min(self.waiting) < age:
+        """Pages of every group that a sequence of this age may take: none while an older one waits."""
+        if self.older_waits(age):
             return 0
         return min((pool.available for pool in self.pools), default=UNLIMITED)
 

@@ -211,10 +211,12 @@ class SequenceCache:
         return self._cache.states is None or (self._stated is not None and self._stated - n in (0, 1))
 
     def _take_slot(self) -> bool:
-        """Have a slot, if the model has states. False: there is none."""
+        """Have a slot, if the model has states. False: there is none, or an older sequence waits for one."""
         states = self._cache.states
         if states is None or self._slot is not None:
             return True
+        if self._cache.older_waits(self.age):
+            return False
         self._slot, self._stated, self._exact = states.take(), 0, True
         if self._slot is not None:
             self._device.set_pages(states.group, self.number, 0, [self._slot])

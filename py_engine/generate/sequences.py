@@ -78,8 +78,7 @@ class Sequences:
 
     def may_hold(self, sequence: SequenceCache) -> bool:
         """Whether the sequence may hold more pages now: no older one waits for pages."""
-        waiting = self.cache.waiting
-        return not sequence.preempted and (not waiting or min(waiting) >= sequence.age)
+        return not sequence.preempted and not self.cache.older_waits(sequence.age)
 
     def enough_pages(self, sequence: SequenceCache, end: int) -> bool:
         """Whether the sequence could have pages for the positions before `end` now."""
@@ -102,7 +101,7 @@ class Sequences:
                     self._release(sequence)
                 elif self.enough_pages(sequence, end):
                     return
-                elif min(self.cache.waiting) < sequence.age or not (
+                elif self.cache.older_waits(sequence.age) or not (
                     await self._grow(sequence, end) or self.enough_pages(sequence, end) or self._preempt(sequence)
                 ):
                     await freed.wait()

@@ -130,6 +130,14 @@ def test_anthropics_client(api: ApiServer, page: Page) -> None:
         assert stream.get_final_message().usage.output_tokens == whole.usage.output_tokens
     counted = client.messages.count_tokens(model=MODEL, messages=asked).input_tokens
     assert counted == whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0)
+
+    def tokens(source: dict[str, str]) -> int:
+        asked: list[Any] = [{"role": "user", "content": [{"type": "document", "source": source}]}]
+        return client.messages.count_tokens(model=MODEL, messages=asked).input_tokens
+
+    in_base64 = base64.b64encode(pdf([[("The Lumo Lamp costs 12 euros.", 11, 100)]])).decode()
+    read = tokens({"type": "base64", "media_type": "application/pdf", "data": in_base64})
+    assert read == tokens({"type": "text", "media_type": "text/plain", "data": "The Lumo Lamp costs 12 euros."})
     function = TOOL["function"]
     tool: Any = {"name": function["name"], "input_schema": function["parameters"]}
     weather: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]

@@ -134,7 +134,7 @@ def test_the_user_sees_limits_and_clears_it(visits: Visits) -> None:
     assert page.evaluate("engine.promptCache.usage()")["limit"] == 1000
     page.evaluate("engine.promptCache.setLimit(1e9)")
     ask(page, "Once more. " + WORDS)
-    page.evaluate(STORED, 64)  # others are being stored, and are not kept
+    page.evaluate(STORED, 64)  # more are on their way, and are dropped
     page.evaluate("engine.promptCache.clear()")
     assert page.evaluate("engine.promptCache.usage()")["blocks"] == 0
     page.wait_for_timeout(500)

@@ -116,13 +116,60 @@ def test_a_conversation_of_anthropic_becomes_a_chat() -> None:
     assert (request.max_tokens, request.template_variables) == (9, {"enable_thinking": False})
 
 
+def document(source: Json, **more: Json) -> Json:
+    """A request about a document of Anthropic's."""
+    block = {"type": "document", "source": source, **more}
+    return {"max_tokens": 9, "messages": [{"role": "user", "content": [block, {"type": "text", "text": "Why?"}]}]}
+
+
+TEXT = {"type": "text", "media_type": "text/plain", "data": "It rains."}
+BASE64 = {"type": "base64", "media_type": "text/plain", "data": "SXQgcmFpbnMu"}
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "found"),
+    [
+        (TEXT, {"citations": {"enabled": False}}, "It rains."),
+        (BASE64, {"title": "Log", "context": "Of today"}, "Log\nOf today:\nIt rains."),
+        ({"type": "content", "content": "It rains."}, {"title": "Log"}, "Log:\nIt rains."),
+        (
+            {"type": "content", "content": [{"type": "text", "text": "It"}, {"type": "text", "text": "rains."}]},
+            {"cache_control": {"type": "ephemeral"}},
+            "It\n\nrains.",
+        ),
+    ],
+)
+def test_documents_of_anthropic_are_read_as_texts(source: Json, more: dict[str, Json], found: str) -> None:
+    content = chat_of(document(source, **more), anthropic.messages_request).messages[0]["content"]
+    assert [part["text"] for part in content] == [found, "Why?"]
+    assert content[0]["untrusted"] is True
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "field"),
+    [
+        (TEXT, {"citations": {"enabled": True}}, "citations"),
+        (TEXT, {"colour": "red"}, "colour"),
+        ({"type": "url", "url": "https://a.example/b.pdf"}, {}, "source.type"),
+        (5, {}, "source.type"),
+        ({"type": "text"}, {}, "source.data"),
+        ({"type": "content", "content": 5}, {}, "source.content"),
+        ({"type": "content", "content": [{"type": "image"}]}, {}, "source.content[0].type"),
+    ],
+)
+def test_documents_of_anthropic_that_cannot_be_read(source: Json, more: dict[str, Json], field: str) -> None:
+    with pytest.raises(WispError) as error:
+        anthropic.messages_request(document(source, **more))
+    assert error.value.param == f"messages[0].content[0].{field}"
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": "Hi"}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "search_result"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "some"}}, "tool_choice.type"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.compatible.anthropic import messages_request
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, chat_request
 from app.openai.responses import responses_request
@@ -51,6 +52,16 @@ def test_a_response_reads_its_input_files() -> None:
     assert isinstance(request, ChatRequest)
     content = request.messages[0]["content"]
     assert content[0]["text"] == "a.pdf:\nZwölf Euro."
+
+
+def test_documents_of_anthropic_are_read_in_messages_and_in_results_of_tools() -> None:
+    block = {"type": "document", "title": "a.pdf", "source": {"type": "base64", "data": PDF}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": [block]}
+    body = chat({"type": "text", "text": "How much?"}, block, result) | {"max_tokens": 9}
+    request = messages_request(with_texts(body)).request
+    assert isinstance(request, ChatRequest)
+    found, said = (message["content"] for message in request.messages)
+    assert [part["text"] for part in (*found, *said)] == ["a.pdf:\nZwölf Euro.", "How much?", "a.pdf:\nZwölf Euro."]
 
 
 @pytest.mark.parametrize(

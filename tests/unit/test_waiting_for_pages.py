@@ -2,7 +2,9 @@
 
 from unittest.mock import Mock
 
+from py_engine.generate.kv_cache import KvCache
 from py_engine.generate.sequences import Sequences
+from py_engine.plan.pages import PageGroup
 from tests.support.cpu_engines import engine
 
 
@@ -27,3 +29,17 @@ async def test_a_sequence_that_ends_before_it_has_taken_its_pages_leaves_them() 
         await sequences.wait_for_pages(old, 16)
     async with sequences.acquire() as young:
         assert young.reserve(16) == 16
+
+
+async def test_a_slot_stays_with_the_oldest_until_it_has_taken_it() -> None:
+    """A younger sequence took the slot of states that an older one was about to have."""
+    cache = KvCache([PageGroup(0, 0, 2, 4), PageGroup(1, 0, 1, 1, states=True)], 8)
+    sequences = Sequences(cache, Mock(), 2, Mock())
+    async with sequences.acquire() as old, sequences.acquire() as young:
+        await sequences.wait_for_pages(old, 8)
+        assert young.reserve(8) == 0
+        assert old.reserve(8) == 8
+        sequences.resumed(old)
+        assert young.reserve(8) == 0  # there is one slot
+        sequences._release(old)
+        assert young.reserve(8) == 8
