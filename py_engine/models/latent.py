@@ -36,10 +36,10 @@ class LatentLayer:
         matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
-            latent.append(ops, given, cache, shape, whole, cfg.eps)
+            latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
             return latent.expanded_attention(ops, whole, cache, matrices, shape, options)
         y = ops.rows("q", shape.heads * shape.row)
-        latent.append(ops, given, cache, shape, y, cfg.eps)
+        latent.append(ops, given, cache, shape, y, cfg.eps, whole=False)
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
         latent.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
         attn = ops.attention(y, cache, cfg.heads, options)
