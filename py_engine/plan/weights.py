@@ -53,7 +53,7 @@ class Weights:
             )
         quants.layout(info.type, tensor)
         scale = tensor.removesuffix("weight") + "scale"
-        if info.type == Q.NVFP4 and scale in self:
+        if scale in self:
             raise WispError(
                 f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
                 "quantisation, or one that llama-quantize made.",
