@@ -29,9 +29,9 @@ class LatentLayer:
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        q = self._queries(h, norm)
         kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
         kv = ops.normed_stack("kv_a", h, Projection([kv_a], None, norm, cfg.eps))
+        q = self._queries(h, norm)  # last: it may normalise its low rank into h's buffer, if both have one shape
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
         if latent.expands(ops):
