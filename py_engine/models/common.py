@@ -176,7 +176,8 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
         kind,
         factor,
         original_context(header) if kind == "yarn" else 0,
-        *(_yarn_beta(header, end, default) for end, default in (("fast", 32.0), ("slow", 1.0))),
+        _yarn_beta(header, "fast", 32.0),
+        _yarn_beta(header, "slow", 1.0),
         number(header, "rope.scaling.attn_factor", 1.0) / _yarn_magnitude(header, kind, factor),
     )
 
