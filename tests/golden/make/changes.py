@@ -2,10 +2,11 @@
 
     python -m tests.golden.make.changes PRESET ...
 
-Each model of the presets is made again without one of its keys, with another value of a key of `KEYS`, or without one
-kind of tensor. Where llama.cpp loads the file, its logits are compared with those of Wisp's numpy engine. A line is
-printed for each that Wisp refuses or computes otherwise. It needs llama.cpp (README.md) and takes about a minute a
-preset. llama.cpp ends the process when a check of its own fails, so each model has a process of its own.
+Each model of the presets, which must generate text, is made again without one of its keys, with another value of a key
+of `KEYS`, or without one kind of tensor. Where llama.cpp loads the file, its logits are compared with those of Wisp's
+numpy engine. A line is printed for each that Wisp refuses or computes otherwise. It needs llama.cpp (README.md) and
+takes about a minute a preset. llama.cpp ends the process when a check of its own fails, so each model has a process of
+its own.
 """
 
 import argparse
