@@ -36,7 +36,7 @@ void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     }
     for (u32 e = 0; e < experts; e++) {
       if (!r->sigmoid) weight[e] /= sum;
-      order[e] = bias ? weight[e] + bias[e] : logits[e];
+      order[e] = bias ? weight[e] + bias[e] : r->groups ? weight[e] : logits[e];
     }
     if (r->groups) exclude_groups(order, experts, r->groups, r->groups_used);
     u32 *chosen = AT(u32, r->chosen) + m * r->used;

@@ -88,8 +88,8 @@ INLINE void decay_row(f32 *s, const f32 *decays, u32 size) {
   for (; i < size; i++) s[i] *= decays[i];
 }
 
-INLINE f32 inverse_length(const f32 *x, u32 size, f32 least) {
-  return 1 / MAX(__builtin_sqrtf(dot_row(x, x, size)), least);
+INLINE f32 inverse_length(const f32 *x, u32 size, f32 eps) {
+  return 1 / __builtin_sqrtf(dot_row(x, x, size) + eps);
 }
 
 // "s6" is divided by rows, since it has one head.

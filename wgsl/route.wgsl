@@ -87,9 +87,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   all = sum.x + sum.y + sum.z + sum.w;
 #endif
-#if BIASED
+#if BIASED or GROUPS
   for (var i = t; i < QUADS; i += WG) {
-    keys[i] = only_experts(i, gates[i] / all + bias[i], LEAST);
+    var key = gates[i] / all;
+#if BIASED
+    key += bias[i];
+#endif
+    keys[i] = only_experts(i, key, LEAST);
   }
   workgroupBarrier();
 #endif

@@ -30,7 +30,7 @@ struct Params {
   g_stride: u32, // floats between tokens of gates
   dt: u32, // columns of gates
   beta: u32,
-  eps: f32, // the least length of a key or query
+  eps: f32, // added to the squared length of a key or query
   y_stride: u32,
 }
 #include "lib/runs.wgsl"
@@ -257,7 +257,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       squares = sum_of_lanes(squares, t);
       product = sum_of_lanes(product, t);
       if (lane == 0u && t / LANES < n) {
-        lengths[c] = vec3f(1.0 / max(sqrt(squares), vec2f(p.eps)), product.x);
+        lengths[c] = vec3f(inverseSqrt(squares + p.eps), product.x);
       }
     }
     workgroupBarrier();

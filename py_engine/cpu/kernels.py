@@ -336,8 +336,9 @@ def route(c: Call) -> None:
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
-    order = all_weights + c["bias"][0] if c.params["BIASED"] else logits
-    if groups := c.params.get("GROUPS", 0):
+    groups = c.params.get("GROUPS", 0)
+    order = all_weights + c["bias"][0] if c.params["BIASED"] else all_weights if groups else logits
+    if groups:
         grouped = order.reshape(c.n, groups, -1)
         sums = np.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
         ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)

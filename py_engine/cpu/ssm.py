@@ -103,8 +103,8 @@ def ssm_scan(c: Call) -> None:
 
 
 def _unit(x: Array, eps: float) -> Array:
-    """Rows of length 1."""
-    found: Array = x / np.maximum(np.sqrt((x * x).sum(axis=-1, keepdims=True)), np.float32(eps))
+    """Rows of about length 1; `eps` is added to the squares, and so shortens small ones."""
+    found: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + np.float32(eps))
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import windows
+from py_engine.models.common import windowed_ropes, windows
 
 NEOX = True
 PERIOD = 4  # the last layer of so many rotates nothing
@@ -23,10 +23,12 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        ropes = (config.NO_ROPE if (i + 1) % PERIOD == 0 else rope for i, rope in enumerate(base.ropes))
+        layers = windows(header, base.block_count, PERIOD)
+        rotated = windowed_ropes(header, base.ropes, layers)
+        ropes = (config.NO_ROPE if (i + 1) % PERIOD == 0 else rope for i, rope in enumerate(rotated))
         return replace(
             base,
-            windows=windows(header, base.block_count, PERIOD),
+            windows=layers,
             ropes=tuple(ropes),
             embedding_scale=base.embedding_length**0.5,
         )

@@ -22,8 +22,6 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        if any(name.endswith(".scale") for name in header.tensors):
-            raise WispError("BitNet files with scales in tensors are not supported yet.", "unsupported_architecture")
         name = header.arch("hidden_act", "silu")
         if not isinstance(name, str) or name not in ACTIVATIONS:
             raise WispError(f"The activation {name!r} is not supported yet.", "unsupported_architecture")

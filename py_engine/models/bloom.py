@@ -31,7 +31,7 @@ class Config(config.Config):
             alibi_max_bias=ALIBI_MAX_BIAS if fixed else optional_number(header, "attention.max_alibi_bias"),
             activation="gelu" if name in ("bloom", "mpt") else "silu",
             embedding_norm="token_embd_norm" if name == "bloom" else "",
-            qkv_limit=optional_number(header, "attention.clamp_kqv"),
+            qkv_limit=optional_number(header, "attention.clamp_kqv") if name == "mpt" else 0.0,
             attention_scale=1 / base.head_dim if name == "jais" else base.attention_scale,
         )
 

@@ -10,6 +10,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
 
 MAX_BLOCKS = 1024
+YARN_BETAS = ("mistral3", "grok")  # architectures whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 
 def _bad(header: Header, key: str, value: object, what: str) -> WispError:
@@ -80,14 +81,18 @@ def uneven_layers(
 ) -> tuple[tuple[tuple[int, ...], ...], Header]:
     """Read numbers that differ between layers: those of each layer, and a header with the largest for all layers.
 
-    `keys`: HEADS, then others. The header says 1 key/value head, which divides any number of heads. WispError
-    corrupt_header if a layer's heads cannot share its key/value heads.
+    `keys`: HEADS, then others. The header says 1 key/value head, which divides any number of heads, and the dimensions
+    of a head, by default those of the first layer's. WispError corrupt_header if a layer's heads cannot share its
+    key/value heads.
     """
     layers = tuple(zip(*(per_layer(header, key, block_count, least) for key in keys), strict=True))
     if any(kv and (not heads or heads % kv) for heads, kv, *_ in layers):
         raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
     most = {f"{header.architecture}.{key}": max(layer[i] for layer in layers) for i, key in enumerate(keys)}
     most[f"{header.architecture}.{HEADS[1]}"] = 1
+    if first := layers[0][0]:
+        size = count(header, "attention.key_length", max(1, dimension(header, "embedding_length") // first))
+        most[f"{header.architecture}.attention.key_length"] = size
     return layers, replace(header, metadata=header.metadata | most)
 
 
@@ -117,9 +122,9 @@ def number(header: Header, key: str, default: float | None = None) -> float:
     return float(value)
 
 
-def optional_number(header: Header, key: str) -> float:
+def optional_number(header: Header, key: str, default: float = 0.0) -> float:
     """Read a number of the architecture's metadata that may be absent or 0."""
-    return 0.0 if header.arch(key, 0) in (0, 0.0) else number(header, key)
+    return 0.0 if header.arch(key, default) in (0, 0.0) else number(header, key, default)
 
 
 def switch(header: Header, key: str, default: bool) -> bool:
@@ -157,8 +162,8 @@ def windows(header: Header, block_count: int, period: int, *, first: bool = Fals
 def rope_spec(header: Header, dim: int) -> RopeSpec:
     """Read the rotation of most architectures. WispError for an unsupported scaling."""
     kind = header.arch("rope.scaling.type", "linear")
-    if kind == "longrope":  # its divisors are tensors; attn_factor holds its magnitude
-        kind = "none"
+    if kind == "longrope":  # its divisors are tensors, beside a factor; attn_factor holds its magnitude
+        kind = "linear"
     if kind not in ("none", "linear", "yarn"):
         raise WispError(f"RoPE scaling of type {kind!r} is not supported yet.", "unsupported_architecture")
     factor = number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
@@ -171,8 +176,8 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
         kind,
         factor,
         original_context(header) if kind == "yarn" else 0,
-        number(header, "rope.scaling.yarn_beta_fast", 32.0),
-        number(header, "rope.scaling.yarn_beta_slow", 1.0),
+        _yarn_beta(header, "fast", 32.0),
+        _yarn_beta(header, "slow", 1.0),
         number(header, "rope.scaling.attn_factor", 1.0) / _yarn_magnitude(header, kind, factor),
     )
 
@@ -196,10 +201,22 @@ def rope_base(header: Header, key: str, default: float = 10000.0) -> float:
     return base
 
 
+def windowed_ropes(header: Header, ropes: tuple[RopeSpec, ...], layers: tuple[int, ...]) -> tuple[RopeSpec, ...]:
+    """The rotations of every layer, those with a sliding window (`layers`) with the metadata's other base, if any."""
+    base = rope_base(header, "rope.freq_base_swa", ropes[0].base)
+    return tuple(replace(rope, base=base) if window else rope for window, rope in zip(layers, ropes, strict=True))
+
+
+def _yarn_beta(header: Header, end: str, default: float) -> float:
+    """Read an end of YaRN's ramp. llama.cpp ignores the metadata of all but a few architectures."""
+    return number(header, f"rope.scaling.yarn_beta_{end}", default) if header.architecture in YARN_BETAS else default
+
+
 def _yarn_magnitude(header: Header, kind: str, factor: float) -> float:
-    """The part of YaRN's magnitude that the model cancels: 1 + 0.1 * yarn_log_multiplier * log(factor)."""
-    multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")
-    return 1 + 0.1 * multiplier * log(factor) if kind == "yarn" and factor > 1 else 1.0
+    """The part of YaRN's magnitude that Mistral 3 cancels: 1 + 0.1 * yarn_log_multiplier * log(factor)."""
+    if header.architecture != "mistral3" or kind != "yarn" or factor <= 1:
+        return 1.0
+    return 1 + 0.1 * optional_number(header, "rope.scaling.yarn_log_multiplier") * log(factor)
 
 
 def original_context(header: Header) -> int:

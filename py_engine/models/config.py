@@ -30,15 +30,19 @@ from py_engine.plan.states import StateShape
 C = TypeVar("C", bound="Config")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
-# Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do.
+# llama.cpp reads keys of experts for some architectures only, whatever is in a file of another.
+# Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
 NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35"}
+SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
+GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
+GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
-# expert_gating_func; 3 is a softmax over the chosen experts only, which equals 1 with normalised weights
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
+SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 
 
 @dataclass(frozen=True)
@@ -65,16 +69,20 @@ class Mixture:
             return None
         name = header.architecture
         default = 2 if name in SIGMOID_BY_DEFAULT else 1
-        gating = GATINGS.get(natural(header, "expert_gating_func", default) or default)
-        if gating is None:
+        number_of_gating = default
+        if name in GATED_BY_METADATA:
+            number_of_gating = natural(header, "expert_gating_func", default) or default
+        gating, of_chosen = GATINGS.get(number_of_gating), number_of_gating == SOFTMAX_OF_CHOSEN
+        biased = any(tensor.endswith("exp_probs_b.bias") for tensor in header.tensors)
+        if gating is None or (of_chosen and biased):
             raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
         mixture = cls(
             dimension(header, "expert_count"),
             count(header, "expert_used_count"),
             dimension(header, "expert_feed_forward_length", header.arch("feed_forward_length", 0)),
-            name in NORMALISED or (name in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)),
+            name in NORMALISED or of_chosen or _says_normalised(header),
             gating,
-            optional_number(header, "expert_weights_scale") or 1.0,
+            (optional_number(header, "expert_weights_scale") if name in SCALED_BY_METADATA else 0.0) or 1.0,
             *_expert_groups(header),
             name == "llama4",
         )
@@ -83,6 +91,11 @@ class Mixture:
                 f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be used.", "corrupt_header"
             )
         return mixture
+
+
+def _says_normalised(header: Header) -> bool:
+    """Whether the metadata, where it counts, says that the chosen experts' weights sum to 1."""
+    return header.architecture in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)
 
 
 def _expert_groups(header: Header) -> tuple[int, int]:

@@ -192,7 +192,7 @@ class Layer:
         n_head, n_head_kv, head_dim = self.cfg.heads
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if self.cfg.unit_qk_norm:
-            return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim))
+            return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim), after_rotation=True)
         if q + ".weight" not in self.w:
             return None
         if self.cfg.shares_kv:

@@ -19,6 +19,7 @@ from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
 NEOX = False
+SCALED_SCORES = ("deepseek2", "mistral4")  # architectures whose scores depend on the scaling of the rotation
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,18 @@ class Config(config.Config):
 
 
 def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
-    """(the rotation, a factor of scores): with yarn_log_multiplier, YaRN's magnitude applies to scores alone."""
-    if rope.scaling != "yarn" or rope.factor <= 1:
+    """(the rotation, a factor of queries and of keys): with yarn_log_multiplier, YaRN's magnitude applies to scores.
+
+    As llama.cpp has it: without YaRN, other scalings have the factor, too.
+    """
+    if header.architecture not in SCALED_SCORES:
         return rope, 1.0
+    log_factor = log(max(1.0, rope.factor))
     multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
-    spec = replace(rope, attn_factor=1 / (1 + 0.1 * log(rope.factor)) if multiplier else 1.0)
-    return spec, spec.magnitude * (1 + multiplier * log(rope.factor))
+    if rope.scaling == "yarn" and multiplier:
+        divisor = 0.1 if header.architecture == "deepseek2" else multiplier
+        rope = replace(rope, attn_factor=rope.attn_factor / (1 + divisor * log_factor))
+    return rope, rope.attn_factor * (1 + 0.1 * log_factor) * (1 + multiplier * log_factor)
 
 
 build = decoder.build

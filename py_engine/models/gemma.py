@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import number, optional_number, rope_base, windows
-from py_engine.plan.rope import RopeSpec
+from py_engine.models.common import optional_number, rope_base, windowed_ropes, windows
 
 NEOX = True
-PERIODS = {"gemma": 0, "gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
+PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
+FINAL_CAPS = {"gemma2": 30.0, "gemma3": 0.0, "gemma-embedding": 0.0}  # where the metadata has none
 LAYERS_27B = {"gemma2": 46, "gemma3": 62}  # the 27B models scale attention by n_embd / n_head
 
 
@@ -26,10 +26,14 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base, name = super().from_gguf(header), header.architecture
+        if name == "gemma":
+            return replace(base, activation="gelu", embedding_scale=base.embedding_length**0.5)
         layers, ropes = windows(header, base.block_count, PERIODS[name]), base.ropes
         if name in ("gemma3", "gemma-embedding"):
-            local = RopeSpec(ropes[0].dim, rope_base(header, "rope.freq_base_swa"))
+            local = ropes[0].unscaled(rope_base(header, "rope.freq_base_swa"))
             ropes = tuple(local if window else rope for window, rope in zip(layers, ropes, strict=True))
+        if name == "gemma2":
+            ropes = windowed_ropes(header, ropes, layers)
         width = base.embedding_length / base.head_count if base.block_count == LAYERS_27B.get(name) else base.head_dim
         return replace(
             base,
@@ -39,9 +43,9 @@ class Config(config.Config):
             whole_media="all" if name == "gemma3" else "",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
-            attention_scale=number(header, "attention.scale", width**-0.5),
-            attention_soft_cap=optional_number(header, "attn_logit_softcapping"),
-            final_soft_cap=optional_number(header, "final_logit_softcapping"),
+            attention_scale=width**-0.5,
+            attention_soft_cap=optional_number(header, "attn_logit_softcapping", 50.0) if name == "gemma2" else 0.0,
+            final_soft_cap=optional_number(header, "final_logit_softcapping", FINAL_CAPS[name]),
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, count, dimension, natural, number, per_layer, rope_base, windows
+from py_engine.models.common import block_count, count, dimension, natural, per_layer, rope_base, windows
 from py_engine.models.decoder import Layer
 from py_engine.models.per_layer import layer_inputs, layer_output
 from py_engine.plan.altup import correct, predict
@@ -20,7 +20,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.per_layer import scale_by
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, copy_columns, sparse_gate
 from py_engine.plan.weights import Weights
 
@@ -30,6 +30,7 @@ LAYERS_WITH_KV = 20  # the first ones
 SPARSE_LAYERS = 10  # the first ones
 DEVIATIONS = 1.6448533535003662  # of sparse gates: the 95th percentile of a normal distribution
 MAX_STREAMS = 8
+FINAL_CAP = 30.0  # of the logits, whatever the metadata says
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Config(config.Config):
         most = {f"{header.architecture}.feed_forward_length": max(widths)}
         base = super().from_gguf(replace(header, metadata=header.metadata | most))
         layers = windows(header, base.block_count, PERIOD)
-        local = RopeSpec(base.ropes[0].dim, rope_base(header, "rope.freq_base_swa"))
+        local = base.ropes[0].unscaled(rope_base(header, "rope.freq_base_swa"))
         streams = count(header, "altup.num_inputs", 4)
         if natural(header, "altup.active_idx") or streams > MAX_STREAMS:
             raise WispError("Wisp cannot run these residual streams.", "unsupported_architecture")
@@ -61,7 +62,7 @@ class Config(config.Config):
             attention_scale=1.0,
             value_norm=True,
             activation="gelu",
-            final_soft_cap=number(header, "final_logit_softcapping", 30.0),
+            final_soft_cap=FINAL_CAP,
             embedding_scale=base.embedding_length**0.5,
             streams=streams,
             layer_feed_forward_length=widths,

@@ -21,6 +21,7 @@ from py_engine.models.common import (
     optional_number,
     per_layer,
     rope_base,
+    rope_spec,
     vocabulary,
     windows,
 )
@@ -30,7 +31,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.per_layer import scale_by
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -57,9 +58,9 @@ class Config(config.Config):
         layers = windows(header, blocks, 6)
         head_dim = dimension(header, "attention.key_length", times=n_head)
         head_dim_swa = dimension(header, "attention.key_length_swa", head_dim, n_head)
-        base, local = rope_base(header, "rope.freq_base"), rope_base(header, "rope.freq_base_swa")
-        rope = RopeSpec(count(header, "rope.dimension_count", head_dim), base)
-        rope_swa = RopeSpec(count(header, "rope.dimension_count_swa", head_dim_swa), local, use_factors=False)
+        rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
+        local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
+        rope_swa = replace(local, dim=count(header, "rope.dimension_count_swa", head_dim_swa), use_factors=False)
         heads_kv, shared = (
             per_layer(header, "attention.head_count_kv", blocks),
             natural(header, "attention.shared_kv_layers"),
@@ -90,7 +91,7 @@ class Config(config.Config):
             attention_scale=1.0,
             value_norm=True,
             activation="gelu",
-            final_soft_cap=optional_number(header, "final_logit_softcapping"),
+            final_soft_cap=optional_number(header, "final_logit_softcapping", 30.0),
             embedding_scale=n_embd**0.5,
             whole_media="" if n_embd in CAUSAL_MEDIA else "windowed",
             head_dim_swa=head_dim_swa,

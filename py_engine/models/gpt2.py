@@ -29,7 +29,7 @@ class Config(config.Config):
             activation=ACTIVATIONS.get(name, "gelu"),
             parallel=name == "phi2" or (name == "gptneox" and switch(header, "use_parallel_residual", True)),
             ffn_norm="attn_output_norm" if name == "dbrx" else base.ffn_norm,
-            qkv_limit=optional_number(header, "attention.clamp_kqv"),
+            qkv_limit=optional_number(header, "attention.clamp_kqv") if name == "dbrx" else 0.0,
             ropes=(config.NO_ROPE,) * base.block_count if name in ("gpt2", "starcoder") else base.ropes,
         )
 

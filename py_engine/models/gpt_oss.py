@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import windows
+from py_engine.models.common import windowed_ropes, windows
 
 NEOX = True
 
@@ -22,9 +22,11 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
+        layers = windows(header, base.block_count, 2)
         return replace(
             base,
-            windows=windows(header, base.block_count, 2),
+            windows=layers,
+            ropes=windowed_ropes(header, base.ropes, layers),
             activation="swiglu_oai",
             ffn_norm="post_attention_norm",
             post_norms=("", ""),

@@ -24,21 +24,23 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        embedding, residual, logits = 1.0, 1.0, 1.0
+        embedding, residual, logits, scores = 1.0, 1.0, 1.0, base.attention_scale
         if header.architecture == "minicpm":
             embedding, residual, logits = 12.0, 1.4 / base.block_count**0.5, 256 / base.embedding_length
+        else:
+            scores = number(header, "attention.scale", scores)
+            if not switch(header, "rope.scaling.finetuned", True):
+                base = replace(base, ropes=(config.NO_ROPE,) * base.block_count)
         if header.architecture == "granitehybrid":
             recurrent = without_attention(header, base.block_count)
             base = replace(base, recurrent=recurrent, attending=tuple(not state for state in recurrent))
             if any(base.recurrent):
                 base = replace(base, state_space=StateSpace.from_gguf(header))
-            if not switch(header, "rope.scaling.finetuned", True):
-                base = replace(base, ropes=(config.NO_ROPE,) * base.block_count)
         return replace(
             base,
             embedding_scale=number(header, "embedding_scale", embedding),
             residual_scale=number(header, "residual_scale", residual),
-            attention_scale=number(header, "attention.scale", base.attention_scale),
+            attention_scale=scores,
             logit_scale=1 / number(header, "logit_scale", logits),
         )
 

@@ -13,6 +13,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import dimension, without_attention
 from py_engine.models.recurrent import StateSpace
+from py_engine.plan.rope import RopeSpec
 
 NEOX = False
 LATER_TENSORS = ("attn_gate", "attn_res_norm", "ffn_latent_down")  # of models after Kimi Linear
@@ -36,7 +37,7 @@ class Config(deepseek2.Config):
             recurrent=recurrent,
             attending=tuple(not state for state in recurrent),
             state_space=states.checked(),
-            ropes=tuple(replace(rope, rotates=False) for rope in base.ropes),
+            ropes=tuple(RopeSpec(rope.dim, rotates=False) for rope in base.ropes),
         )
 
 

@@ -29,17 +29,17 @@ class LatentLayer:
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        q = self._queries(h, norm)
         kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
         kv = ops.normed_stack("kv_a", h, Projection([kv_a], None, norm, cfg.eps))
+        q = self._queries(h, norm)  # last: it may normalise its low rank into h's buffer, if both have one shape
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
-            latent.append(ops, given, cache, shape, whole, cfg.eps)
+            latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
             return latent.expanded_attention(ops, whole, cache, matrices, shape, options)
         y = ops.rows("q", shape.heads * shape.row)
-        latent.append(ops, given, cache, shape, y, cfg.eps)
+        latent.append(ops, given, cache, shape, y, cfg.eps, whole=False)
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
         latent.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
         attn = ops.attention(y, cache, cfg.heads, options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, windows
+from py_engine.models.common import count, natural
 
 NEOX = True
 MAX_KERNEL = 64  # positions that a short convolution reads
@@ -31,10 +31,11 @@ class Config(config.Config):
             raise WispError(f"shortconv.l_cache is {size}; it must be at most {MAX_KERNEL}.", "corrupt_header")
         if not base.causal or base.embedding_length % 2:
             raise WispError("This kind of LFM2 is not supported yet.", "unsupported_architecture")
+        dense = header.architecture == "lfm2"
         return replace(
             base,
             conv_kernel_sizes=sizes or (0,) * base.block_count,
-            windows=windows(header, base.block_count, 0),
+            windows=(natural(header, "attention.sliding_window") if dense else 0,) * base.block_count,
             output_norm="token_embd_norm",
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import natural, windows
+from py_engine.models.common import natural, windowed_ropes, windows
 from py_engine.plan.attention import Temperature
 
 NEOX = False
@@ -31,7 +31,10 @@ class Config(config.Config):
         if base.mixture is None or (key in header.metadata and not natural(header, "attention.sliding_window")):
             raise WispError("Llama 4 without experts or chunks is not supported.", "unsupported_architecture")
         chunks = windows(replace(header, metadata=header.metadata | {key: CHUNK}), base.block_count, PERIOD)
-        ropes = (config.NO_ROPE if (i + 1) % PERIOD == 0 else rope for i, rope in enumerate(base.ropes))
+        ropes = (
+            config.NO_ROPE if (i + 1) % PERIOD == 0 else rope
+            for i, rope in enumerate(windowed_ropes(header, base.ropes, chunks))
+        )
         return replace(base, windows=chunks, ropes=tuple(ropes), chunked=True)
 
     def layer(self, i: int) -> Config:

@@ -45,7 +45,7 @@ class Config(config.Config):
         value_dim = dimension(header, "attention.value_length", base.head_dim, kv_heads)
         if value_dim > base.head_dim:
             raise WispError("Values that are longer than keys are not supported.", "corrupt_header")
-        rope, local = base.ropes[0], replace(base.ropes[0], base=rope_base(header, "rope.freq_base_swa"))
+        rope, local = base.ropes[0], base.ropes[0].unscaled(rope_base(header, "rope.freq_base_swa"))
         found = windows(header, blocks, 1)
         return replace(
             base,

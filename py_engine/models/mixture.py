@@ -95,10 +95,13 @@ class ExpertLayer:
     def _network(self, kind: str, n: int, n_ff: int, norm: Weight | None) -> experts.ExpertNetwork:
         """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
         cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
-        gated, n_embd = f"{b}ffn_gate_{kind}.weight" in w, cfg.embedding_length
-        inputs = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
+        joined, n_embd = f"{b}ffn_gate_up_{kind}.weight", cfg.embedding_length
+        gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w
+        names = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
         return experts.ExpertNetwork(
-            w.experts(inputs, n, n_ff, n_embd, limit),
+            w.gated_experts(joined, n, n_ff, n_embd, limit)
+            if joined in w
+            else w.experts(names, n, n_ff, n_embd, limit),
             w.experts([f"{b}ffn_down_{kind}"], n, n_embd, n_ff, limit)[0],
             n_ff,
             cfg.expert_activation or cfg.activation,

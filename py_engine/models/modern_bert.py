@@ -30,7 +30,7 @@ class Config(config.Config):
             raise WispError(f"The activation {activation!r} is not supported yet.", "unsupported_architecture")
         layers = windows(header, base.block_count, 3, first=True)
         rope = base.ropes[0]
-        local = replace(rope, base=rope_base(header, "rope.freq_base_swa"))
+        local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
         return replace(
             base,
             causal=False,

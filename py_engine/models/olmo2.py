@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import windows
-from py_engine.plan.rope import RopeSpec
 
 NEOX = True
 
@@ -24,7 +23,7 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         layers = windows(header, base.block_count, 4)
-        local = RopeSpec(base.ropes[0].dim, base.ropes[0].base, attn_factor=base.ropes[0].attn_factor)
+        local = base.ropes[0].unscaled(base.ropes[0].base)
         ropes = tuple(local if window else rope for window, rope in zip(layers, base.ropes, strict=True))
         return replace(base, windows=layers, ropes=ropes)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import natural, rope_base, windows
-from py_engine.plan.rope import RopeSpec
 
 NEOX = True
 PERIOD = 8  # layers; the last of them attends to everything
@@ -31,7 +30,7 @@ class Config(config.Config):
         if not natural(header, "attention.sliding_window"):
             return base
         layers, rope = windows(header, base.block_count, PERIOD), base.ropes[0]
-        local = RopeSpec(rope.dim, rope_base(header, "rope.freq_base_swa"))
+        local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
         return replace(base, windows=layers, ropes=tuple(local if window else rope for window in layers))
 
 

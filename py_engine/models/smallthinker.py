@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import natural
+from py_engine.models.common import natural, windowed_ropes
 
 NEOX = True
 WINDOW = 4096  # llama.cpp's, whatever the metadata says
@@ -27,9 +27,11 @@ class Config(config.Config):
         base = replace(super().from_gguf(header), activation="relu", routes_input=True)
         if not natural(header, "attention.sliding_window"):
             return base
-        local = [i % PERIOD != 0 for i in range(base.block_count)]
-        ropes = (rope if window else config.NO_ROPE for window, rope in zip(local, base.ropes, strict=True))
-        return replace(base, windows=tuple(WINDOW if window else 0 for window in local), ropes=tuple(ropes))
+        layers = tuple(WINDOW if i % PERIOD else 0 for i in range(base.block_count))
+        ropes = windowed_ropes(header, base.ropes, layers)
+        if base.block_count != PERIOD:  # as llama.cpp has it: with so many layers, all rotate
+            ropes = tuple(rope if window else config.NO_ROPE for window, rope in zip(layers, ropes, strict=True))
+        return replace(base, windows=layers, ropes=ropes)
 
 
 build = decoder.build

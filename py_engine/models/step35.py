@@ -20,7 +20,6 @@ from py_engine.models.common import (
     uneven_layers,
     windows,
 )
-from py_engine.plan.rope import RopeSpec
 
 NEOX = True
 LEAST_LIMIT = 1e-6  # a smaller one is none
@@ -40,12 +39,13 @@ class Config(config.Config):
         layers, largest = uneven_layers(header, HEADS, blocks)
         base, window = super().from_gguf(largest), windows(header, blocks, 1)
         rope = base.ropes[0]
-        if rope.scaling != "none" or rope.dim % 8:
+        if rope.dim % 8:
             raise WispError("Step 3.5 with this rotation is not supported yet.", "unsupported_architecture")
         size = count(header, "rope.dimension_count_swa", rope.dim)
         if size > base.head_dim or size % 4:
             raise WispError(f"Wisp cannot rotate {size} of {base.head_dim} dimensions.", "corrupt_header")
-        local = RopeSpec(size, rope_base(header, "rope.freq_base_swa", rope.base), use_factors=False)
+        swa = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
+        local = replace(swa, dim=size, use_factors=False)
         whole = replace(rope, dim=rope.dim // 2, first_factors=True)
         names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
         return replace(

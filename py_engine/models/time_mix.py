@@ -92,7 +92,9 @@ class TimeMix6(TimeMix):
         keys, name = self.groups * self.shape.cols, b + "time_mix_"
         own = [("receptance", xr, n), ("key", xk, keys), ("value", xv, keys)]
         inputs = [self.low_rank("decay_w", xw, "tanh"), *((h, self.matrix(part, rows, n)) for part, h, rows in own)]
-        biases = [(f"{name}{part}.bias", rows) for part, _, rows in own if f"{name}{part}.bias" in w]
+        biases = [(f"{name}{part}.bias", rows) for part, _, rows in own]
+        if not any(bias in w for bias, _ in biases):
+            biases = []
         rows = ops.side_by_side("wkv_inputs", inputs, w.vector((name + "decay.weight", n), *biases))
         columns = Columns(rows, 0, n, 2 * n, 2 * n + keys)
         bonus = self.vector("first") if name + "first.weight" in w else None

@@ -77,10 +77,13 @@ class Appended:
     rope: Rope
 
 
-def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, eps: float) -> None:
+def append(
+    ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, eps: float, *, whole: bool
+) -> None:
     """Rotate the query heads into y; append the rotated key and the normed latent to the cache.
 
-    y: (n, heads * row), where the rest is for the absorbed queries; or (n, heads * (nope + rope)), complete heads.
+    y: if `whole`, complete heads, (n, heads * (nope + rope)); else (n, heads * row), where the rest is for the absorbed
+    queries. Both may have the same shape.
     """
     q, kv, rope = given.q, given.kv, given.rope
     consts = {"q_stride": q.shape[1], "kv_stride": kv.shape[1], "y_stride": y.shape[1]}
@@ -93,7 +96,7 @@ def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Bu
             "ROPE": shape.rope,
             "RANK": shape.rank,
             "WG": APPENDING_THREADS,
-            "WHOLE": int(y.shape[1] == pad(shape.heads * (shape.nope + shape.rope))),
+            "WHOLE": int(whole),
             "NEOX": int(rope.neox),
         }
         | cache.layout

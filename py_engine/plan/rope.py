@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, inf, log, pi
 
 from py_engine.errors import WispError
@@ -59,6 +59,10 @@ class RopeSpec:
     def magnitude(self) -> float:
         """The factor of rotated queries and keys."""
         return self.attn_factor * (1 + 0.1 * log(max(1.0, self.factor)) if self.scaling == "yarn" else 1.0)
+
+    def unscaled(self, base: float) -> RopeSpec:
+        """The rotation in layers with a sliding window, whose positions are not scaled, with another base."""
+        return replace(self, base=base, scaling="none", factor=1.0)
 
     def frequencies(self, factors: Sequence[float] | None) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""

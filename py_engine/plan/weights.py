@@ -53,7 +53,7 @@ class Weights:
             )
         quants.layout(info.type, tensor)
         scale = tensor.removesuffix("weight") + "scale"
-        if info.type == Q.NVFP4 and scale in self:
+        if scale in self:
             raise WispError(
                 f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
                 "quantisation, or one that llama-quantize made.",
@@ -86,6 +86,21 @@ class Weights:
             )
             for group in groups
         ]
+
+    def gated_experts(self, tensor: str, n: int, rows: int, cols: int, limit: int) -> list[ExpertMatrices]:
+        """As experts(), of one tensor (n, 2 * rows, cols): each network's gate, then its other input matrix."""
+        if (bias := tensor.removesuffix("weight") + "bias") in self:
+            raise WispError(f"Tensor {bias} is not supported yet.", "unsupported_architecture")
+        type = self._tensor(tensor, n, 2 * rows, cols).type
+        gates, others = (
+            Weight(
+                f"{tensor}.{name}", type, n * rows, cols, tuple((tensor, first + 2 * i * rows, rows) for i in range(n))
+            )
+            for name, first in (("gate", 0), ("up", rows))
+        )
+        whole = Weight(f"{tensor}.gate+up", type, 2 * n * rows, cols, gates.sources + others.sources)
+        weights = [whole] if len(whole.split(limit)) == 1 else [gates, others]
+        return [(self._add(weight), None) for weight in weights]
 
     def slices(self, tensor: str, n: int, rows: int, cols: int) -> list[Weight]:
         """The n matrices (rows, cols) of a tensor (n, rows, cols)."""

@@ -34,6 +34,23 @@ def test_gate_and_up_are_one_product(name: str, layers: int) -> None:
     assert experts_of(plan, PREFILL) == [("matmul_matrix", "store", 2), ("matmul_matrix", "store", 1)] * layers
 
 
+@pytest.mark.parametrize("limit", [1 << 30, 1 << 14])
+def test_gates_and_inputs_in_one_tensor_are_taken_apart(limit: int) -> None:
+    """Of each expert: its gate's rows, then the other matrix's. One product needs all gates first."""
+    found = parse((GOLDEN / "llama" / "mixtral.F16.gguf").read_bytes(), None)
+    for layer in ("blk.0.", "blk.1."):
+        del found.tensors[layer + "ffn_gate_exps.weight"]
+        info = found.tensors.pop(layer + "ffn_up_exps.weight")
+        cols, rows, n = info.shape
+        found.tensors[layer + "ffn_gate_up_exps.weight"] = replace(info, shape=(cols, 2 * rows, n))
+    plan = make_plan(found, replace(GPU, max_binding=limit), PlanOptions(256, 128, "f16"))
+    tensor = "blk.0.ffn_gate_up_exps.weight"
+    gates, others = (tuple((tensor, (2 * i + half) * rows, rows) for i in range(n)) for half in (0, 1))
+    weights = {weight.name: weight.sources for weight in plan.weights.values() if tensor in weight.name}
+    stacked = {f"{tensor}.gate+up": gates + others}
+    assert weights == (stacked if limit == 1 << 30 else {f"{tensor}.gate": gates, f"{tensor}.up": others})
+
+
 def test_matrices_larger_than_a_binding() -> None:
     """They are not stacked, and every list multiplies them in parts, by tiles."""
     whole = plan_of("llama/mixtral.Q4_K_M", GPU)

@@ -45,8 +45,6 @@ WRONG: list[dict[str, Any]] = [
     {"rope__freq_base": 1.0, "rope__scaling__type": "yarn", "rope__scaling__factor": 2.0}, {"rope__freq_base": 0.0},
     {"rope__freq_base": NAN}, {"rope__freq_base": INF}, {"rope__freq_base": [1e4]}, {"rope__freq_base": 0.5},
     {"rope__scaling__factor": 0.0}, {"rope__scaling__factor": NAN}, {"rope__scaling__type": ["yarn"]},
-    {"rope__scaling__type": "yarn", "rope__scaling__factor": 2.0, "rope__scaling__yarn_log_multiplier": NAN},
-    {"rope__scaling__type": "yarn", "rope__scaling__factor": 2.0, "rope__scaling__yarn_log_multiplier": [1.0]},
     {"attention__layer_norm_rms_epsilon": NAN}, {"context_length": 0}, {"context_length": 1e9}, {"vocab_size": None},
 ]  # fmt: skip
 
@@ -119,6 +117,8 @@ def test_gemma4_rotates_no_more_than_a_head(name: str) -> None:
         ("rwkv7", "wkv.head_size", 24),
         ("rwkv7", "wkv.head_size", 2),
         ("rwkv6qwen2", "attention.head_count_kv", 3),
+        ("mistral3", "rope.scaling.yarn_log_multiplier", NAN),
+        ("mistral3", "rope.scaling.yarn_log_multiplier", [1.0]),
     ],
 )
 def test_sizes_of_layers_that_cannot_be(golden: str, key: str, value: float) -> None:

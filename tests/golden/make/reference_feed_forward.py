@@ -81,7 +81,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     bias = model.tensors.get(prefix + "exp_probs_b.bias")
     if bias is not None:
         logits = probabilities + bias  # what experts are chosen by
-    logits = without_lost_groups(model, logits)
+    if model.key("expert_group_count", 0) > 1:
+        logits = without_lost_groups(model, probabilities if bias is None else logits)
     order = np.argsort(-logits, axis=1, kind="stable")
     chosen = order[:, : model.experts_used]
     if model.experts_used < model.experts:
@@ -128,10 +129,7 @@ def shared_networks(
 
 def without_lost_groups(model: ReferenceModel, scores: np.ndarray) -> np.ndarray:
     """Scores (n, experts), minus infinity outside the groups whose two best experts have the largest sums."""
-    groups = model.key("expert_group_count", 0)
-    if groups < 2:
-        return scores
-    grouped = scores.reshape(len(scores), groups, -1)
+    grouped = scores.reshape(len(scores), model.key("expert_group_count"), -1)
     sums = np.sort(grouped, axis=2)[:, :, -2:].sum(2)
     ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
     used = model.key("expert_group_used_count")

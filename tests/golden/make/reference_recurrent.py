@@ -161,4 +161,4 @@ def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
 def unit(model: ReferenceModel, x: np.ndarray) -> np.ndarray:
     """Rows of length 1."""
-    return x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), model.epsilon)
+    return x / np.sqrt((x * x).sum(-1, keepdims=True) + model.epsilon)

@@ -1,0 +1,154 @@
+"""Search for metadata and tensors that Wisp reads otherwise than llama.cpp: change random models in one place.
+
+    python -m tests.golden.make.changes PRESET ...
+
+Each model of the presets, which must generate text, is made again without one of its keys, with another value of a key
+of `KEYS`, or without one kind of tensor. Where llama.cpp loads the file, its logits are compared with those of Wisp's
+numpy engine. A line is printed for each that Wisp refuses or computes otherwise. It needs llama.cpp (README.md) and
+takes about a minute a preset. llama.cpp ends the process when a check of its own fails, so each model has a process of
+its own.
+"""
+
+import argparse
+import multiprocessing
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from py_engine.errors import WispError
+from py_engine.plan.lists import DECODE
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.llama_cpp import Model
+from tests.golden.make.llama_cpp_api import library
+from tests.golden.make.presets import PRESETS
+from tests.golden.make.random_models import build
+from tests.golden.make.record import random_prompt
+from tests.support.cpu_models import evaluate, load
+from tools.gguf_writer import Value
+
+SEED, N_CTX, PROMPT, STEPS = 1, 256, 40, 4
+LIMIT = 0.05  # for logits of deviation 3; llama.cpp looks GELU up in a table of float16
+SECONDS = 60  # until a model is given up: llama.cpp does not return from some
+KEYS: dict[str, list[Value]] = {
+    "rope.scaling.type": ["none", "linear", "yarn", "longrope"],
+    "rope.scaling.factor": [4.0],
+    "rope.scaling.attn_factor": [1.3],
+    "rope.scaling.yarn_log_multiplier": [0.07],
+    "rope.scaling.yarn_beta_slow": [2.0],
+    "rope.scaling.finetuned": [False],
+    "rope.freq_base": [500.0],
+    "rope.freq_base_swa": [300.0],
+    "rope.dimension_count": [8],
+    "attention.sliding_window": [7],
+    "attention.sliding_window_pattern": [2],
+    "attention.clamp_kqv": [0.7],
+    "attention.scale": [0.3],
+    "attention.output_scale": [0.3],
+    "attn_logit_softcapping": [3.0],
+    "final_logit_softcapping": [2.0],
+    "logit_scale": [0.7],
+    "embedding_scale": [2.0],
+    "residual_scale": [0.5],
+    "expert_gating_func": [1, 2, 3],
+    "expert_weights_scale": [1.6],
+    "expert_weights_norm": [True, False],
+    "expert_used_count": [1],
+    "leading_dense_block_count": [0],
+}
+
+Change = Callable[[GgufFile], None]
+
+
+def kind(tensor: str) -> str:
+    """A tensor's name without its layer."""
+    return re.sub(r"blk\.\d+\.", "", tensor)
+
+
+def without_key(key: str) -> Change:
+    def change(file: GgufFile) -> None:
+        file.metadata = [(name, value) for name, value in file.metadata if name != key]
+
+    return change
+
+
+def with_key(key: str, value: Value) -> Change:
+    def change(file: GgufFile) -> None:
+        name = f"{file.architecture}.{key}"
+        without_key(name)(file)
+        file.metadata.append((name, value))
+
+    return change
+
+
+def without_tensors(name: str) -> Change:
+    def change(file: GgufFile) -> None:
+        file.tensors = {tensor: data for tensor, data in file.tensors.items() if kind(tensor) != name}
+
+    return change
+
+
+def changes(preset: str) -> Iterator[tuple[str, Change]]:
+    """What each change is, and the function that makes it."""
+    file, _ = build(preset, SEED)
+    for key in dict.fromkeys(name for name, _ in file.metadata if not name.startswith("tokenizer.")):
+        yield f"without {key}", without_key(key)
+    for key, values in KEYS.items():
+        for value in values:
+            yield f"{key} = {value}", with_key(key, value)
+    for name in dict.fromkeys(map(kind, file.tensors)):
+        yield f"without {name}", without_tensors(name)
+
+
+def compared(preset: str, change: Change, path: Path) -> str:
+    """What is wrong with Wisp's logits, if anything."""
+    file, _ = build(preset, SEED)
+    change(file)
+    llama_cpp = library()
+    file.write(path, "F32", Layout(), llama_cpp)
+    try:
+        model = Model(llama_cpp, path, N_CTX)
+    except RuntimeError:
+        return ""
+    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
+    wanted, greedy, rows = model.greedy(prompt, STEPS)
+    try:
+        wisp = load(path, N_CTX)
+        difference = np.abs(evaluate(wisp, prompt) - wanted).max()
+        for step, token in enumerate(greedy[:-1]):
+            wisp.feed(PROMPT + step, [int(token)], [DECODE])
+            logits = wisp.buffers["logits"].reshape(-1)[: model.n_vocab]
+            difference = max(difference, np.abs(logits - rows[step + 1]).max())
+    except WispError as error:
+        return f"refused: {error}"
+    return "" if difference <= LIMIT else f"differs by {difference:.3g}"
+
+
+def report(preset: str, what: str, change: Change, path: Path) -> None:
+    """Print what is wrong, in a process of its own."""
+    os.environ["GGML_NO_BACKTRACE"] = "1"
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if found := compared(preset, change, path):
+        print(f"{preset}: {what}: {found}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.make.changes", description=__doc__)
+    parser.add_argument("presets", nargs="+", choices=PRESETS, metavar="PRESET")
+    context = multiprocessing.get_context("fork")
+    for preset in parser.parse_args().presets:
+        with tempfile.TemporaryDirectory() as folder:
+            for what, change in changes(preset):
+                worker = context.Process(target=report, args=(preset, what, change, Path(folder, "model.gguf")))
+                worker.start()
+                worker.join(SECONDS)
+                if worker.is_alive():
+                    worker.kill()
+                    worker.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Which metadata counts for which architecture, and what stands in for what is missing: as in llama.cpp.
+
+It reads many keys for a few architectures only. The cases were found by comparing its logits with and without them.
+"""
+
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import pytest
+
+from py_engine import planner
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models.families import family
+from py_engine.plan.kernels import Device
+from tests.support.cpu_models import header
+
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
+LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+
+
+def changed(name: str, changes: dict[str, Any]) -> Header:
+    """A golden's header with other metadata; None: without."""
+    found = header(name)
+    own = {f"{found.architecture}.{key}": value for key, value in changes.items()}
+    metadata = {key: value for key, value in (found.metadata | own).items() if value is not None}
+    return replace(found, metadata=metadata)
+
+
+def config(name: str, **changes: Any) -> Any:
+    found = changed(name, changes)
+    return family(found).Config.from_gguf(found)
+
+
+def plan(found: Header) -> None:
+    planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
+
+
+COUNTS = [
+    ("llama/llama-yarn.F16", "rope.scaling.yarn_beta_slow", 2.0, False),
+    ("llama/llama-yarn.F16", "rope.scaling.yarn_log_multiplier", 0.1, False),
+    ("dense/mistral3.F16", "rope.scaling.yarn_beta_slow", 2.0, True),
+    ("dense/mistral3.F16", "rope.scaling.yarn_log_multiplier", 0.1, True),
+    ("llama/mixtral.F16", "expert_gating_func", 2, False),
+    ("llama/mixtral.F16", "expert_weights_scale", 1.6, False),
+    ("experts/llama4.F16", "expert_gating_func", 1, False),
+    ("experts/dots1.F16", "expert_gating_func", 1, True),
+    ("experts/dots1.F16", "expert_weights_scale", 1.6, True),
+    ("experts/deepseek.F16", "expert_weights_scale", 1.6, True),
+    ("gpt2/gpt2.F16", "attention.clamp_kqv", 0.7, False),
+    ("dense/bloom.F16", "attention.clamp_kqv", 0.7, False),
+    ("dense/mpt.F16", "attention.clamp_kqv", 0.7, True),
+    ("experts/dbrx.F16", "attention.clamp_kqv", 0.7, True),
+    ("gemma/gemma.F16", "attention.sliding_window", 7, False),
+    ("gemma/gemma.F16", "final_logit_softcapping", 2.0, False),
+    ("gemma/gemma3.F16", "attn_logit_softcapping", 3.0, False),
+    ("gemma/gemma3.F16", "attention.scale", 0.3, False),
+    ("gemma/gemma3n.F16", "final_logit_softcapping", 2.0, False),
+    ("gemma/gemma2.F16", "rope.freq_base_swa", 300.0, True),
+    ("experts/afmoe.F16", "rope.freq_base_swa", 300.0, True),
+    ("experts/llama4.F16", "rope.freq_base_swa", 300.0, True),
+    ("experts/smallthinker.F16", "rope.freq_base_swa", 300.0, True),
+    ("gpt_oss/gpt-oss.F16", "rope.freq_base_swa", 300.0, True),
+    ("granite/granite.F16", "rope.scaling.finetuned", False, True),
+    ("dense/minicpm.F16", "rope.scaling.finetuned", False, False),
+    ("dense/minicpm.F16", "attention.scale", 0.3, False),
+    ("lfm2/lfm2.F16", "attention.sliding_window", 7, True),
+    ("experts/lfm2moe.F16", "attention.sliding_window", 7, False),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "counts"), COUNTS)
+def test_a_key_counts_for_some_architectures(name: str, key: str, value: float, counts: bool) -> None:
+    assert (config(name, **{key: value}) != config(name)) == counts
+
+
+@pytest.mark.parametrize("name", ["gemma/gemma3.F16", "plamo/plamo3.F16", "experts/mimo2.F16", "olmo2/olmo3.F16"])
+def test_positions_in_a_window_are_not_scaled(name: str) -> None:
+    """But the attention factor is for all layers."""
+    found = config(name, **LINEAR, **{"rope.scaling.attn_factor": 1.5})
+    kinds = {
+        (window > 0, rope.scaling, rope.magnitude) for window, rope in zip(found.windows, found.ropes, strict=True)
+    }
+    assert kinds == {(True, "none", 1.5), (False, "linear", 1.5)}
+
+
+def test_a_factor_beside_longrope_s_divisors() -> None:
+    scaled = config("phi3/phi3.F16", **{"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}).ropes[0]
+    assert scaled.frequencies(None) == [f / 4 for f in config("phi3/phi3.F16").ropes[0].frequencies(None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "magnitude", "factor"),
+    [
+        # the factor is that of queries and of keys; 0.5: the attention factor
+        ("latent/deepseek2.F16", YARN, 0.5, 0.5 * (1 + 0.1 * log(4)) / (1 + 0.1 * log(4)) * (1 + 0.1 * log(4))),
+        ("latent/deepseek2.F16", LINEAR, 0.5, 0.5 * (1 + 0.1 * log(4)) ** 2),
+        ("latent/deepseek2.F16", LINEAR | {"rope.scaling.yarn_log_multiplier": None}, 0.5, 0.5 * (1 + 0.1 * log(4))),
+        ("latent/minicpm3.F16", YARN, 0.5 * (1 + 0.1 * log(4)), 1.0),
+        ("qwen35/kimi-linear.F16", LINEAR, 1.0, 1.0),
+    ],
+)
+def test_scores_of_latent_attention(name: str, changes: dict[str, Any], magnitude: float, factor: float) -> None:
+    plain = config(name, **{"rope.scaling.type": None, "rope.scaling.factor": None, "rope.scaling.attn_factor": None})
+    found = config(name, **changes, **{"rope.scaling.attn_factor": 0.5})
+    assert found.ropes[0].magnitude == pytest.approx(magnitude)
+    assert found.attention_scale == pytest.approx(plain.attention_scale * factor**2)
+
+
+def test_defaults_of_soft_caps() -> None:
+    keys = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
+    gemma2, gemma4 = config("gemma/gemma2.F16", **keys), config("gemma4/gemma4.F16", **keys)
+    assert (gemma2.attention_soft_cap, gemma2.final_soft_cap, gemma4.final_soft_cap) == (50.0, 30.0, 30.0)
+
+
+def test_smallthinker_with_four_layers_rotates_in_all() -> None:
+    layers = {count: config("experts/smallthinker.F16", block_count=count) for count in (4, 5)}
+    assert {count: [bool(rope.dim) for rope in found.ropes] for count, found in layers.items()} == {
+        4: [True] * 4,
+        5: [False, True, True, True, False],
+    }
+
+
+def test_a_head_s_size_is_by_default_that_of_the_first_layer() -> None:
+    heads = {"attention.head_count": [2, 4, 0, 0, 2], "attention.key_length": None, "attention.value_length": None}
+    assert config("dense/deci.F16", **heads, **{"rope.dimension_count": None}).head_dim == 40
+
+
+def test_a_softmax_of_the_chosen_experts_has_normalised_weights_and_no_biases() -> None:
+    gating = {"expert_gating_func": 3, "expert_weights_norm": False}
+    found = changed("experts/dots1.F16", gating)
+    with pytest.raises(WispError, match="routing"):
+        plan(found)
+    tensors = {name: info for name, info in found.tensors.items() if "exp_probs_b" not in name}
+    without = replace(found, tensors=tensors)
+    mixture = family(without).Config.from_gguf(without).mixture
+    assert mixture.normalised
+    assert mixture.gating == "softmax"
+
+
+def test_a_missing_bias_of_some_is_named() -> None:
+    found = header("rwkv/rwkv6qwen2.F16")
+    del found.tensors["blk.0.time_mix_key.bias"]
+    with pytest.raises(WispError, match=r"blk\.0\.time_mix_key\.bias"):
+        plan(found)
