@@ -166,7 +166,10 @@ async def test_drafts_are_off() -> None:
 
 @in_every_model
 def test_packed_sequences_have_states_of_their_own(model: Path) -> None:
-    """Of short sequences in one batch, and of one that goes on in the next batch."""
+    """Of short sequences in one batch, and of one that goes on in the next batch.
+
+    BLAS adds in an order that depends on the size of a batch and on the processor, so the error grows with the values.
+    """
     lengths, rows = (9, 5, 12), []
     sequences = [PROMPT[i : i + n] for i, n in enumerate(lengths)]
     packed = load(model, 256)
@@ -179,7 +182,7 @@ def test_packed_sequences_have_states_of_their_own(model: Path) -> None:
         for batch in packed_batches([ids], len(ids), alone.plan.batch):
             alone.feed_packed(batch, [PACKED, EMBED, pool("last")])
         rows.append(alone.buffers["pooled"][0, :width].copy())
-    np.testing.assert_allclose(packed.buffers["pooled"][:3, :width], rows, atol=1e-4)
+    np.testing.assert_allclose(packed.buffers["pooled"][:3, :width], rows, atol=4e-6 * np.abs(rows).max())
 
 
 def test_older_files_of_rwkv_6_have_a_tensor_for_each_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
