@@ -29,6 +29,7 @@ class StepTimes:
     def __init__(self) -> None:
         self._times: dict[Hashable, float] = {}
         self._shortest: dict[Hashable, float] = {}
+        self._queued: set[Hashable] = set()  # kinds that were measured without waiting
 
     def add(self, kind: Hashable, ms: float, queued: bool) -> None:
         """Add the measured milliseconds of a step. `queued`: the device went on to it from the submit before.
@@ -41,6 +42,7 @@ class StepTimes:
         before = self._times.get(kind)
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:
+            self._queued.add(kind)
             self._times[kind] = ms if before is None else (1 - SMOOTHING) * before + SMOOTHING * ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
@@ -72,12 +74,17 @@ class StepTimes:
     def _batches(self) -> list[tuple[int, float]]:
         """(tokens, milliseconds) of the largest batch of each kind that was measured, in order.
 
-        None takes longer than a larger one, whatever was measured while kernels were compiled.
+        Whatever was measured while kernels were compiled: none takes longer than a larger one, or more time per token
+        than a smaller one.
         """
         found: list[tuple[int, float]] = []
-        for _, e in sorted((kind for kind in self._times if _of_prompt(kind)), reverse=True):
+        for e in sorted((kind[1] for kind in self._times if _of_prompt(kind)), reverse=True):
             ms = self._times[PROMPT, e] * (1 << e)
             found.append((1 << e, min(ms, found[-1][1]) if found else ms))
+        per_token = float("inf")
+        for i, (n, ms) in reversed(list(enumerate(found))):
+            per_token = min(per_token, ms / n)
+            found[i] = n, n * per_token
         return found[::-1]
 
     def prompt_token_ms(self) -> float:
@@ -101,6 +108,12 @@ class StepTimes:
         return before[1] * n / before[0]
 
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
-        """Tokens of a batch that takes `ms` at most: the largest multiple of `least` up to `most`; at least `least`."""
+        """Tokens of a batch that takes about `ms`: the largest multiple of `least` up to `most`; at least `least`.
+
+        A larger batch whose time is not known well is tried where it takes a third more at most.
+        """
         sizes = range(most // least * least, least, -least)
-        return next((n for n in (most, *sizes) if self.prompt_ms(n) <= ms), least)
+        n = next((n for n in (most, *sizes) if self.prompt_ms(n) <= ms), least)
+        larger = min(most, 2 << (n.bit_length() - 1))
+        tried = prompt_kind(larger) in self._queued or self.prompt_ms(n) > ms * 2 / 3
+        return n if tried else max(n, larger)

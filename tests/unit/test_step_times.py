@@ -89,3 +89,16 @@ def test_short_prompts_say_little_about_long_ones() -> None:
 
 def test_a_batch_that_waited_for_a_compilation_is_no_longer_than_a_larger_one() -> None:
     assert prompts((16, 700), (512, 64)).prompt_ms(16) == 64
+
+
+def test_a_batch_that_waited_for_a_compilation_takes_no_more_per_token_than_a_smaller_one() -> None:
+    assert prompts((64, 23), (512, 700)).prompt_ms(512) == 8 * 23
+
+
+def test_a_larger_batch_is_tried_until_its_time_is_known() -> None:
+    """The first prompt waited for kernels. Parts of the next one, beside a stream, grow all the same."""
+    times = prompts((512, 700))
+    assert times.prompt_tokens_in(36, 64, 2048) == 64
+    for n, ms, then in ((64, 20, 128), (128, 23, 192), (192, 26, 256)):
+        times.add(prompt_kind(n), ms / n, queued=True)
+        assert times.prompt_tokens_in(36, 64, 2048) == then
