@@ -69,6 +69,7 @@ class Engine:
         self._device: Device | None = None  # the kernel variants; None on the CPU
         self._recovery: Recovery | None = None
         self._measuring: MeasureWhenIdle | None = None
+        self._encoding = 0  # calls of encode() in progress
         self._counted: tuple[Plan, dict[str, int]] | None = None  # bytes by pool
         self._generation = Generation(runner, self.context_length, self.parallel, speculation, draft_tokens)
         self.embeddings = Embeddings(self._generation, self.check_ids)
@@ -109,7 +110,7 @@ class Engine:
 
             self.adapter = describe(adapter)
         if tuning.measure_later is not None:
-            self._measuring = MeasureWhenIdle(lambda: self._generation.sequences.idle, tuning.measure_later)
+            self._measuring = MeasureWhenIdle(lambda: self._idle, tuning.measure_later)
         return self
 
     @staticmethod
@@ -257,7 +258,15 @@ class Engine:
     async def encode(self, modality: str, inputs: EncoderInputs) -> Any:
         """Run an encoder of a projector (encoder.py): float32 (tokens, width), as evaluate() returns it."""
         encoder = self.plan.encoders[modality]
-        return await self._generation.again_after_loss(lambda: self.runner.encode(encoder, inputs))
+        self._encoding += 1
+        try:
+            return await self._generation.again_after_loss(lambda: self.runner.encode(encoder, inputs))
+        finally:
+            self._encoding -= 1
+
+    @property
+    def _idle(self) -> bool:
+        return self._generation.sequences.idle and not self._encoding
 
     def check_generates(self) -> None:
         """Raise WispError unsupported_parameter for an encoder, which generates no text."""

@@ -1,7 +1,7 @@
 // Y = X W^T for a batch of tokens, as matmul.wgsl, with subgroup matrices (chromium_experimental_subgroup_matrix): f16
 // inputs, f32 sums. Grid (rows / TN, tiles of TM tokens). A subgroup sums (TM / SM) x (TN / SN) of a tile, in squares of
-// SIDE. Every tile adds the same terms in the same order, what y has as the last: a token's result does not depend on the
-// tile that it is in, so a text does not depend on the parts in which its prompt was read.
+// SIDE. But for "accumulate", every tile adds the same terms in the same order, the old y last: a token's result does not
+// depend on its tile, and a text does not depend on the parts in which its prompt was read.
 //
 // Indices into workgroup memory are computed in main from constants and the thread's index: the compiler then knows
 // their range, so it checks no bounds and can join neighbouring stores.

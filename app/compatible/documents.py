@@ -1,4 +1,7 @@
-"""Anthropic's `document` blocks as the file parts of a chat. PDF files are texts by now (app/openai/pdf.py)."""
+"""Anthropic's `document` blocks as the file parts of a chat.
+
+app/openai/pdf.py has replaced PDF files by their texts.
+"""
 
 import base64
 
@@ -32,7 +35,8 @@ def document_part(block: Body, path: str) -> dict[str, Json]:
 
 
 def _in_base64(content: str) -> str:
-    return base64.b64encode(content.encode()).decode()
+    """A text, in which "?" replaces halves of surrogate pairs."""
+    return base64.b64encode(content.encode(errors="replace")).decode()
 
 
 def _content(given: Json, path: str) -> str:

@@ -3,6 +3,7 @@
 A request pins its model until it ends. Evicts the least recently used model; pinned models last, and only when idle.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -24,6 +25,7 @@ class LoadedModels:
         self.by_name: dict[str, Loaded] = {}
         self._count = 0  # of requests
         self._leaving: list[Loaded] = []  # being evicted: their memory is not free yet
+        self._closing: set[asyncio.Task[None]] = set()  # of those whose unloading was aborted after they were replaced
 
     @property
     def bytes(self) -> int:
@@ -120,11 +122,21 @@ class LoadedModels:
         del self.by_name[model.id]
         self._leaving.append(model)
         try:
-            try:
-                await model.idle()
-            except BaseException:
-                self.by_name.setdefault(model.id, model)
-                raise
+            await model.idle()
+        except BaseException:
+            if model.id not in self.by_name:
+                self._leaving.remove(model)
+                self.by_name[model.id] = model
+            else:  # it was loaded again in the meantime
+                task = asyncio.ensure_future(self._close_when_idle(model))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+            raise
+        await self._close_when_idle(model)
+
+    async def _close_when_idle(self, model: Loaded) -> None:
+        try:
+            await model.idle()
             await model.close()
         finally:
             self._leaving.remove(model)

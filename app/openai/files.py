@@ -1,6 +1,6 @@
 """The parts of messages that hold a text file: checked, and replaced by its text.
 
-Where a page is, PDF files are text files by now (pdf.py); others are an error.
+Where a page is, pdf.py has replaced PDF files by text files; elsewhere they are an error.
 """
 
 from typing import Any

@@ -27,11 +27,13 @@ async def with_pdf_texts(body: Json, read: ReadPdf) -> Json:
 
 
 async def _message(message: Json, path: str, read: ReadPdf) -> Json:
-    """A message, or a block of a tool's result, with texts in place of the PDF files of its content."""
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [await _part(part, f"{path}.content[{j}]", read) for j, part in enumerate(content)]}
+    """A message, or a tool's result, with texts in place of the PDF files of its content or output."""
+    for field in ("content", "output"):
+        parts = message.get(field) if isinstance(message, dict) else None
+        if isinstance(parts, list):
+            found = [await _part(part, f"{path}.{field}[{j}]", read) for j, part in enumerate(parts)]
+            return {**message, field: found}
+    return message
 
 
 async def _part(part: Json, path: str, read: ReadPdf) -> Json:
@@ -50,7 +52,7 @@ async def _file(file: dict[str, Json], path: str, read: ReadPdf) -> dict[str, Js
     text = await _text(file.get("file_data"), path, read)
     if text is None:
         return file
-    return {**file, "file_data": f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"}
+    return {**file, "file_data": f"data:text/plain;base64,{base64.b64encode(text.encode(errors='replace')).decode()}"}
 
 
 async def _source(source: dict[str, Json], path: str, read: ReadPdf) -> dict[str, Json]:

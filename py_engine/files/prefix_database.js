@@ -41,6 +41,11 @@ function announceRemoval() {
   changes.postMessage("");
 }
 
+/** How often blocks were removed, all of them or beyond a new limit. */
+export function prefixRemovals() {
+  return removals;
+}
+
 /** Whether another worker has changed the blocks of a layout since the last call. @param {string} layout */
 export function prefixesChanged(layout) {
   const all = changed.delete("");
@@ -146,7 +151,7 @@ async function limit() {
 
 /** Sets how many bytes may be stored, and removes what exceeds them. @param {number} bytes */
 export async function limitPrefixes(bytes) {
-  announceRemoval();
+  if (bytes < (await limit())) announceRemoval();
   await database.transact(SETTINGS, "readwrite", (store) => store.put(bytes, "limit"));
   await tidyPrefixes();
 }

@@ -32,6 +32,10 @@ class Prefixes:
         """Whether another worker has changed what is stored since the last call."""
         return bool(js.wispShards.prefixesChanged(self._layout))
 
+    def removals(self) -> int:
+        """How often a user has removed blocks of all models."""
+        return int(js.wispShards.prefixRemovals())
+
     async def get(self, key: str, block: StoredBlock) -> Any:
         """A block's bytes, an ArrayBuffer; None if it is missing or damaged."""
         return await js.wispShards.getPrefix(self._layout, key, block.hash)

@@ -33,6 +33,9 @@ class BlockStore(Protocol):
     def changed(self) -> bool:
         """Whether another worker has changed what is stored since the last call."""
 
+    def removals(self) -> int:
+        """How often a user has removed blocks. What was computed before is not to be stored any more."""
+
     async def get(self, key: str, block: StoredBlock) -> Any:
         """A block's bytes as Runner.read_pages() returned them; None if it is missing or damaged."""
 

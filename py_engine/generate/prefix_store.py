@@ -53,6 +53,8 @@ class PrefixStore:
         self._stored: dict[str, StoredBlock] | None = None  # None: must be listed
         self._writing: asyncio.Task[None] | None = None
         self._full = False  # nothing more can be stored
+        self._removals = store.removals()
+        self._unwanted: set[bytes] = set()  # keys of blocks that were computed before a user removed the stored ones
         self.read_tokens = self.written_tokens = 0
 
     async def blocks(self) -> dict[str, StoredBlock]:
@@ -71,6 +73,7 @@ class PrefixStore:
         self, ids: list[int], cache: KvCache, device: BlockDevice, exact: bool, root: bytes = START
     ) -> None:
         """Read the stored blocks that continue what the caches have of `ids`. `exact`, `root`: as in KvCache.find()."""
+        self._note_removals(cache)
         stored = await self.blocks()
         if not stored or cache.waiting:
             return
@@ -127,6 +130,12 @@ class PrefixStore:
             at += size if entry.has(group) else 0
         return places
 
+    def _note_removals(self, cache: KvCache) -> None:
+        """Where the user has removed stored blocks since the last call, store nothing that the caches have now."""
+        if self._removals != self._store.removals():
+            self._removals = self._store.removals()
+            self._unwanted = {block.key for _, block in cache.full_blocks()}
+
     # -- writing
 
     def write_when_idle(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
@@ -143,7 +152,11 @@ class PrefixStore:
     async def _write(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
         await asyncio.sleep(IDLE_S)
         stored, before = await self.blocks(), self.written_tokens
+        self._note_removals(cache)
         for depth, block in list(cache.full_blocks()):
+            if block.key in self._unwanted or block.before_key in self._unwanted:
+                self._unwanted.add(block.key)
+                continue
             groups = [group for group, page in enumerate(block.pages) if page is not None]
             entry, key = StoredBlock(depth, block.prompted, sum(1 << g for g in groups)), block.key.hex()
             if (key in stored and stored[key].covers(entry)) or not self._pays(groups, cache.page, device):
@@ -158,8 +171,7 @@ class PrefixStore:
             if not await self._store.put(key, entry, data):
                 self._full = True
                 break
-            if self._store.changed():  # removed meanwhile, perhaps by the user: until the next request, store no more
-                self._stored = None
+            if self._removals != self._store.removals():
                 break
             stored[key] = entry
             self.written_tokens += cache.page

@@ -74,18 +74,20 @@ class StepTimes:
     def _batches(self) -> list[tuple[int, float]]:
         """(tokens, milliseconds) of the largest batch of each kind that was measured, in order.
 
-        Whatever was measured while kernels were compiled: none takes longer than a larger one, or more time per token
-        than a smaller one.
+        What waited for the host or for a compilation looks too long. Such a batch takes no longer than a larger one,
+        and no more time per token than a smaller one.
         """
-        found: list[tuple[int, float]] = []
-        for e in sorted((kind[1] for kind in self._times if _of_prompt(kind)), reverse=True):
-            ms = self._times[PROMPT, e] * (1 << e)
-            found.append((1 << e, min(ms, found[-1][1]) if found else ms))
-        per_token = float("inf")
-        for i, (n, ms) in reversed(list(enumerate(found))):
-            per_token = min(per_token, ms / n)
-            found[i] = n, n * per_token
-        return found[::-1]
+        kinds = sorted(kind[1] for kind in self._times if _of_prompt(kind))
+        found = [(1 << e, self._times[PROMPT, e] * (1 << e)) for e in kinds]
+        waited = [(PROMPT, e) not in self._queued for e in kinds]
+        for i in range(len(found) - 2, -1, -1):
+            if waited[i]:
+                found[i] = found[i][0], min(found[i][1], found[i + 1][1])
+        for i in range(1, len(found)):
+            if waited[i]:
+                (smaller, ms), (n, most) = found[i - 1], found[i]
+                found[i] = n, min(most, ms * n / smaller)
+        return found
 
     def prompt_token_ms(self) -> float:
         """Milliseconds of a token in the longest batches measured; 0: none was."""
@@ -93,27 +95,34 @@ class StepTimes:
         return batches[-1][1] / batches[-1][0] if batches else 0.0
 
     def prompt_ms(self, n: int) -> float:
-        """Estimated milliseconds of a batch of n tokens; 0: none was measured.
-
-        Between the batches that were measured, interpolated. A shorter one takes as long as the shortest, at most.
-        """
-        batches = self._batches()
-        if not batches:
-            return 0.0
-        before = (0, batches[0][1])
-        for size, ms in batches:
-            if n <= size:
-                return before[1] + (ms - before[1]) * (n - before[0]) / (size - before[0])
-            before = size, ms
-        return before[1] * n / before[0]
+        """Estimated milliseconds of a batch of n tokens; 0: none was measured."""
+        return _between(self._batches(), n)
 
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
         """Tokens of a batch that takes about `ms`: the largest multiple of `least` up to `most`; at least `least`.
 
-        A larger batch whose time is not known well is tried where it takes a third more at most.
+        A batch twice as large is tried once, in a queue, where one fits into `ms` and the time of the larger is not
+        known well.
         """
-        sizes = range(most // least * least, least, -least)
-        n = next((n for n in (most, *sizes) if self.prompt_ms(n) <= ms), least)
+        batches = self._batches()
+        sizes = (most, *range(most // least * least, least, -least))
+        n = next((n for n in sizes if _between(batches, n) <= ms), least)
         larger = min(most, 2 << (n.bit_length() - 1))
-        tried = prompt_kind(larger) in self._queued or self.prompt_ms(n) > ms * 2 / 3
-        return n if tried else max(n, larger)
+        if prompt_kind(larger) in self._queued or _between(batches, n) > ms:
+            return n
+        return max(n, larger)
+
+
+def _between(batches: list[tuple[int, float]], n: int) -> float:
+    """Milliseconds of n tokens, interpolated between (tokens, milliseconds); 0 if there are none.
+
+    A batch shorter than the first takes as long, at most; one longer than the last takes as long per token.
+    """
+    if not batches:
+        return 0.0
+    before = (0, batches[0][1])
+    for size, ms in batches:
+        if n <= size:
+            return before[1] + (ms - before[1]) * (n - before[0]) / (size - before[0])
+        before = size, ms
+    return before[1] * n / before[0]

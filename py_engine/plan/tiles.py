@@ -52,6 +52,9 @@ def fits_beside(device: Device, weight: Weight) -> bool:
     threads = one["TK"] * one["TR"]
     sums = 8 * threads // min(LOW_RANK_LANES, max(1, device.subgroup))
     used = _workgroup_bytes(device, weight, in_bytes, (one["TK"], one["TR"], one["R"])) + sums
+    if not in_bytes:  # else quantize_rows.wgsl computes it in small batches
+        more = 8 * several["TK"] * several["TR"] // min(LOW_RANK_LANES, max(1, device.subgroup))
+        used = max(used, _small_batch_bytes(device, several["TK"], several["TR"], several["R"] + 1) + more)
     rows = min(tile["TR"] * tile["R"] for tile in (one, several))
     fits = used <= device.max_workgroup_storage and weight.rows <= MAX_WORKGROUPS // 2 * rows
     return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
@@ -162,7 +165,9 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[s
     """
     tk = matvec(device, weight, in_bytes)["TK"]
     if (measured := dict(device.tiles).get(small_batch_key(weight))) and measured[:2] == (int(in_bytes), tk):
-        return dict(zip(MATVEC[:3], measured[1:], strict=True))
+        _, _, tr, r = measured
+        if _small_batch_bytes(device, tk, tr, r + 1) <= device.max_workgroup_storage:  # maybe less than it was
+            return {"TK": tk, "TR": tr, "R": r}
     if not in_bytes:
         r = 1 if device.software else 2
         return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r}  # four rows at least: RoPE rotates them together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from py_engine import json_input
 from py_engine.files.gguf_header import Header
 from py_engine.plan.kernels import WGSL, Device
 
+TIME_RAN_OUT = "time ran out before every candidate was measured"  # why a report has what it has
 FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice can change
 
 
 def kernels_hash(files: Iterable[Path] | None = None) -> str:
     """Hash the kernels' text and the code that chooses their tiles."""
     engine = Path(__file__).parent.parent
-    code = [*(engine / "plan").glob("tiles.py*"), *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
+    files_of_plan = [path for name in ("tiles", "shared") for path in (engine / "plan").glob(f"{name}.py*")]
+    code = [*files_of_plan, *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
     digest = hashlib.sha256()
     for path in files or [*sorted(WGSL.rglob("*.wgsl")), *code]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -41,17 +43,33 @@ def key(about: dict[str, Any], header: Header, device: Device, forced: Iterable[
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def serialize(device: Device, reports: list[dict[str, Any]]) -> str:
+@dataclass(frozen=True)
+class Choices:
+    """The device with the choices, their reports (tuner.tune), and the seconds that measuring was given."""
+
+    device: Device
+    reports: list[dict[str, Any]]
+    seconds: float
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether time ran out before every candidate was measured."""
+        return any(TIME_RAN_OUT in report["why"] for report in self.reports)
+
+
+def serialize(choices: Choices) -> str:
     """Choices as JSON."""
-    fields = {name: getattr(device, name) for name in FIELDS}
-    return json.dumps({"fields": fields, "tiles": device.tiles, "choices": reports})
+    fields = {name: getattr(choices.device, name) for name in FIELDS}
+    found = {"fields": fields, "tiles": choices.device.tiles, "choices": choices.reports, "seconds": choices.seconds}
+    return json.dumps(found)
 
 
-def deserialize(device: Device, text: str) -> tuple[Device, list[dict[str, Any]]]:
-    """The device with cached choices, and their reports. ValueError, KeyError or TypeError for other JSON."""
+def deserialize(device: Device, text: str) -> Choices:
+    """Choices for a device from their JSON. ValueError, KeyError or TypeError for other JSON."""
     cached = json_input.parse(text)
     tiles = tuple((str(name), tuple(int(n) for n in tile)) for name, tile in cached["tiles"])
-    return replace(device, tiles=tiles, **{name: cached["fields"][name] for name in FIELDS}), list(cached["choices"])
+    chosen = replace(device, tiles=tiles, **{name: cached["fields"][name] for name in FIELDS})
+    return Choices(chosen, list(cached["choices"]), float(cached["seconds"]))
 
 
 def as_stats(device: Device, reports: list[dict[str, Any]]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Buffer, Plan, Weight
 from py_engine.tuning import cached_choices, tuner
+from py_engine.tuning.cached_choices import Choices
 from py_engine.tuning.workloads import Workload
 
 RANDOM_BYTES = (1 << 20) - 4092  # of random data that fills buffers; an odd size, so that matrix rows do not repeat
@@ -35,6 +36,7 @@ ROUNDS = 2
 GIVE_UP_RATIO = 1.2  # a candidate this many times slower than the best is not measured further
 
 LATER = "Not measured yet: kernels are measured when the model is idle, for its next load."
+REST_LATER = "Time ran out: the rest is measured when the model is idle, for its next load."
 
 T = TypeVar("T")
 
@@ -52,7 +54,8 @@ async def tuned(
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
     `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`:
-    whether to measure where no choice is cached, for so many seconds at most.
+    whether to measure where no choice is cached, for so many seconds at most. Choices that were cut short are measured
+    again where there is more time.
     """
     started = time.perf_counter()
     info = adapter.info
@@ -62,25 +65,29 @@ async def tuned(
     about |= {"browser": str(js.navigator.userAgent), **load_settings}
     forced = sorted(forced)
     key = cached_choices.key(about, header, device, forced, cached_choices.kernels_hash())
-    cached = await _cached(key, device)
-    if cached is None and not measure:
+    found = await _cached(key, device)
+    if found is not None and found.unfinished and found.seconds < seconds:
+        found = None
+    source = "cache"
+    if found is None and not measure:
         return device, {"source": "default", "why": LATER, **cached_choices.as_stats(device, [])}
-    if cached is None:
+    if found is None:
         try:
-            chosen, reports = await _measure(device, plan, forced, seconds)
+            found = Choices(*await _measure(device, plan, forced, seconds), seconds)
         except (JsException, WispError, ValueError) as error:
             why = f"Measuring failed: {error}"
             return device, {"source": "default", "why": why, **cached_choices.as_stats(device, [])}
         with suppress(JsException):  # no storage: measure again next time
-            await js.wispShards.putChoice(key, cached_choices.serialize(chosen, reports))
+            await js.wispShards.putChoice(key, cached_choices.serialize(found))
         source = "measured"
-    else:
-        (chosen, reports), source = cached, "cache"
     ms = round(1000 * (time.perf_counter() - started), 1)
-    return chosen, {"source": source, "key": key, "ms": ms, **cached_choices.as_stats(chosen, reports)}
+    stats = {"source": source, "key": key, "ms": ms, **cached_choices.as_stats(found.device, found.reports)}
+    if found.unfinished and found.seconds < tuner.IDLE_BUDGET_S:
+        stats["why"] = REST_LATER
+    return found.device, stats
 
 
-async def _cached(key: str, device: Device) -> tuple[Device, list[dict[str, Any]]] | None:
+async def _cached(key: str, device: Device) -> Choices | None:
     try:
         text = await js.wispShards.getChoice(key)
     except JsException:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from py_engine.errors import WispError
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
+from py_engine.tuning.cached_choices import TIME_RAN_OUT
 from py_engine.tuning.candidates import Candidate, Choice, choices
 from py_engine.tuning.workloads import Workload
 
@@ -116,7 +117,7 @@ async def _choose(trials: _Trials) -> tuple[Candidate | None, dict[str, Any]]:
             await trials.measure(i, candidate, entry, reference)
         await trials.confirm(entries)
     except TimeoutError:
-        report["why"] = "time ran out before every candidate was measured"
+        report["why"] = TIME_RAN_OUT
     except WispError as error:
         report["why"] = f"not measured: {error}"
         return None, report

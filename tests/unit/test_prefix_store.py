@@ -28,7 +28,7 @@ class Memory:
         self.data: dict[str, tuple[StoredBlock, bytes]] = {}
         self.layouts: list[str] = []
         self.full = False
-        self.reads = self.tidied = 0
+        self.reads = self.tidied = self.removed = 0
 
     def open(self, layout: str) -> "Memory":
         self.layouts.append(layout)
@@ -39,6 +39,9 @@ class Memory:
 
     def changed(self) -> bool:
         return False
+
+    def removals(self) -> int:
+        return self.removed
 
     async def get(self, key: str, block: StoredBlock) -> Any:
         self.reads += 1
@@ -285,3 +288,24 @@ async def test_many_requests_at_once_read_and_evict() -> None:
         pools = used._generation.sequences.cache.pools
         assert [pool.held for pool in pools] == [0] * len(pools)
         assert round_ or used.stats()["prefixes"]["read_tokens"] >= 40
+
+
+async def test_what_the_user_removed_is_not_stored_again() -> None:
+    """Neither what the caches have at that time, nor what goes on from it; other prompts are."""
+    store, other = Memory(), [9, *PROMPT]
+    used = await engine(store)
+    text = await ask(used, PROMPT)
+    await stored(used)
+    assert store.data
+    store.data.clear()
+    store.removed += 1
+    await ask(used, [*PROMPT, *text, 9, 11])
+    await stored(used)
+    assert not store.data
+    await ask(used, other)
+    await stored(used)
+    later = await engine(store)
+    await ask(later, other)
+    assert cached(later) > 0
+    await ask(later, PROMPT)
+    assert cached(later) == 0

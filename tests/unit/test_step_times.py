@@ -59,11 +59,11 @@ def test_the_shortest_time_grows_with_the_context() -> None:
     assert times.shortest(KIND) == 4.0
 
 
-def prompts(*batches: tuple[int, float]) -> StepTimes:
+def prompts(*batches: tuple[int, float], queued: bool = False) -> StepTimes:
     """Times of batches of prompts: (tokens, milliseconds)."""
     times = StepTimes()
     for n, ms in batches:
-        times.add(prompt_kind(n), ms / n, queued=False)
+        times.add(prompt_kind(n), ms / n, queued=queued)
     return times
 
 
@@ -79,8 +79,8 @@ def test_short_prompts_say_little_about_long_ones() -> None:
     assert times.prompt_tokens_in(24, 64, 2048) == 64
     times = prompts((16, 22), (64, 23))
     assert times.prompt_ms(8) == times.prompt_ms(16) == 22
-    assert times.prompt_tokens_in(50, 64, 2048) == 128
-    times = prompts((16, 22), (64, 23), (512, 64))
+    assert times.prompt_tokens_in(50, 64, 2048) == 256  # 128 take 46 at most, so 256 are tried
+    times = prompts((16, 22), (64, 23), (512, 64), queued=True)
     assert times.prompt_ms(288) == pytest.approx((23 + 64) / 2)
     assert times.prompt_tokens_in(50, 64, 2048) == 320
     assert times.prompt_ms(1024) == 128
@@ -99,6 +99,15 @@ def test_a_larger_batch_is_tried_until_its_time_is_known() -> None:
     """The first prompt waited for kernels. Parts of the next one, beside a stream, grow all the same."""
     times = prompts((512, 700))
     assert times.prompt_tokens_in(36, 64, 2048) == 64
-    for n, ms, then in ((64, 20, 128), (128, 23, 192), (192, 26, 256)):
+    for n, ms, then in ((64, 30, 128), (128, 31, 256), (256, 34, 512), (512, 56, 256)):
         times.add(prompt_kind(n), ms / n, queued=True)
         assert times.prompt_tokens_in(36, 64, 2048) == then
+
+
+def test_a_result_that_came_with_another_says_nothing_about_longer_parts() -> None:
+    """It looks as if its batch took no time."""
+    known = (64, 20), (128, 23), (256, 45), (512, 80), (1024, 160), (2048, 330)
+    times = prompts(*known, queued=True)
+    before = times.prompt_tokens_in(36, 64, 2048)
+    times.add(prompt_kind(24), 0.5 / 24, queued=True)
+    assert times.prompt_tokens_in(36, 64, 2048) == before == 192

@@ -16,6 +16,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
 from py_engine.tuning import cached_choices, tuner
+from py_engine.tuning.cached_choices import Choices
 from py_engine.tuning.candidates import MAX_SMALL_BATCHES, choices
 from py_engine.tuning.workloads import (
     Attention,
@@ -228,8 +229,11 @@ def test_cached_choices_hold_for_one_device_model_and_kernels(tmp_path: Path) ->
     kernel.write_text("two")
     assert cached_choices.kernels_hash([kernel]) != one
     assert cached_choices.kernels_hash() == cached_choices.kernels_hash()
-    chosen, reports = asyncio.run(tuner.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16)))
-    assert cached_choices.deserialize(GPU, cached_choices.serialize(chosen, reports)) == (chosen, reports)
+    found = Choices(*asyncio.run(tuner.tune(plan, GPU, Bench(lambda device, _: 9 - 2 * device.f16))), 2.0)
+    assert cached_choices.deserialize(GPU, cached_choices.serialize(found)) == found
+    assert not found.unfinished
+    cut = Choices(*asyncio.run(tuner.tune(plan, GPU, Bench(lambda *_: 1.0), seconds=0.0)), 0.0)
+    assert cached_choices.deserialize(GPU, cached_choices.serialize(cut)).unfinished
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
