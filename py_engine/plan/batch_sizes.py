@@ -1,8 +1,8 @@
 """Lists for short and for long batches of a prompt: the same ops, where products have other tiles.
 
 Large tiles read a matrix less often. In a batch of few tokens they would be too few to occupy a GPU: 16 tokens of an 8B
-model took 85 ms instead of 26 on an H200. So a list of prompts has the tiles for USUAL tokens, short(list) those for
-SHORT, and long(list) those for the plan's whole batch, where they differ. A token's result is the same in all of them.
+model took 85 ms instead of 26 on an H200. So a list of prompts has the tiles for USUAL_TOKENS, short(list) those for
+SHORT_TOKENS, and long(list) those for the whole batch, where they differ. A token has the same result in all of them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, plain, short
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
-SHORT = 64  # tokens up to which a batch runs the lists for short batches
-USUAL = 512  # the same of the lists between them
+SHORT_TOKENS = 64  # tokens up to which a batch runs the lists for short batches
+USUAL_TOKENS = 512  # the same of the lists between them
 
 
 def split(plan: Plan, device: Device) -> None:
     """Split the lists of prompts by the size of batches. Those for short and long ones are compiled when first used."""
     for name in [name for name in plan.lists if plain(name) in (PREFILL, PACKED, MEDIA)]:
         ops = plan.lists[name]
-        usual = [_in_tiles_for(op, device, USUAL) for op in ops] if plan.batch > USUAL else ops
-        others = {short(name): [_in_tiles_for(op, device, SHORT) for op in ops], long(name): ops}
+        usual = [_in_tiles_for(op, device, USUAL_TOKENS) for op in ops] if plan.batch > USUAL_TOKENS else ops
+        others = {short(name): [_in_tiles_for(op, device, SHORT_TOKENS) for op in ops], long(name): ops}
         plan.lists[name] = usual
         for other, its_ops in others.items():
             if its_ops != usual:
@@ -34,9 +34,9 @@ def split(plan: Plan, device: Device) -> None:
 
 def lists_for(plan: Plan, lists: Sequence[str], n: int) -> list[str]:
     """The lists that do what these do, for a batch of n tokens."""
-    if SHORT < n <= USUAL:
+    if SHORT_TOKENS < n <= USUAL_TOKENS:
         return list(lists)
-    named = short if n <= SHORT else long
+    named = short if n <= SHORT_TOKENS else long
     return [named(name) if named(name) in plan.lists else name for name in lists]
 
 

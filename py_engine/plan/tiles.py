@@ -13,9 +13,9 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
 
-PRODUCT = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
+MATMUL = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
 MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
-LARGE_PRODUCTS = (
+MATMUL_TILES = (
     (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
     (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
@@ -76,8 +76,8 @@ def attention_key(n_ctx: int, head_dim: int, group: int) -> str:
     return f"attention_decode {n_ctx} {head_dim} {group}"
 
 
-def product_key(weight: Weight) -> str:
-    """The key in Device.tiles of the tile of a product of many rows: PRODUCT."""
+def matmul_key(weight: Weight) -> str:
+    """The key in Device.tiles of the tile of a product of many rows: MATMUL."""
     return f"matmul {weight.type.name} {weight.rows}x{weight.cols}"
 
 
@@ -230,8 +230,8 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         if batch <= 64:  # one tile along the tokens: small ones along the rows occupy a GPU, if their loads are hidden
             return "matmul_matrix", {"TM": 64, "TN": 32, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 1} | sides
-        if measured := dict(device.tiles).get(product_key(weight)):
-            return "matmul_matrix", dict(zip(PRODUCT, measured, strict=True)) | sides
+        if measured := dict(device.tiles).get(matmul_key(weight)):
+            return "matmul_matrix", dict(zip(MATMUL, measured, strict=True)) | sides
         tiles = weight.rows // 128 * (batch // 128)
         wide = weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
         if wide and tiles >= FULL_OCCUPANCY // 2 and device.max_workgroup_storage >= 48 << 10:
@@ -320,10 +320,10 @@ def attention_share(device: Device, head_dim: int, group: int) -> int:
     return group
 
 
-def product_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+def matmul_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Other tiles of a product of many rows, which the device has threads and workgroup memory for."""
     found = list[tuple[int, ...]]()
-    for other in LARGE_PRODUCTS:
+    for other in MATMUL_TILES:
         tm, tn, depth, sm, sn, ahead = other
         used = 2 * (tm + tn) * (depth + 8) * max(1, ahead) + 4 * sm * sn * device.matrix**2
         fits = used <= device.max_workgroup_storage and sm * sn * device.subgroup <= device.max_threads

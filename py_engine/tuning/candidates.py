@@ -14,17 +14,17 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.tuning.workloads import (
     Attention,
+    EncoderMatmul,
     Matrix,
     MediaAttention,
     Prefill,
-    Rows,
     SmallBatch,
     Workload,
     attention_of,
+    encoder_matmuls_of,
     matrices_of,
     media_attention_of,
     prefill_of,
-    rows_of,
     small_batches_of,
 )
 
@@ -70,7 +70,7 @@ def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[
     if (prefill := prefill_of(plan)) is not None:
         found.append(partial(_prefill, workload=prefill, fixed=fixed))
     found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
-    found += [partial(_rows, workload=rows) for rows in rows_of(plan)[:MAX_PRODUCTS]]
+    found += [partial(_encoder_matmul, workload=rows) for rows in encoder_matmuls_of(plan)[:MAX_PRODUCTS]]
     if (of_media := media_attention_of(plan)) is not None:
         found.append(partial(_media_attention, workload=of_media))
     if (attention := attention_of(plan)) is not None:
@@ -155,26 +155,26 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
         name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
         max_nmse = MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE
         candidates.append(Candidate(name, tiles.with_tile(device, key, tile), max_nmse))
-    key_of_all = tiles.small_batch_key(weight)
+    key_of_weight = tiles.small_batch_key(weight)
     return Choice(
-        matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key_of_all, dict(c.device.tiles)[key])
+        matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key_of_weight, dict(c.device.tiles)[key])
     )
 
 
-def _rows(device: Device, workload: Rows) -> Choice | None:
+def _encoder_matmul(device: Device, workload: EncoderMatmul) -> Choice | None:
     """The tile of a product of many rows."""
     kernel, tile = tiles.matmul(device, workload.n, workload.weight)
     if kernel != "matmul_matrix":
         return None
-    first = tuple(tile[name] for name in tiles.PRODUCT)
-    key, candidates = tiles.product_key(workload.sample), []
-    for other in [first, *tiles.product_alternatives(device, first)]:
-        name = ", ".join(f"{name} {size}" for name, size in zip(tiles.PRODUCT, other, strict=True))
+    first = tuple(tile[name] for name in tiles.MATMUL)
+    key, candidates = tiles.matmul_key(workload.sample), []
+    for other in [first, *tiles.matmul_alternatives(device, first)]:
+        name = ", ".join(f"{name} {size}" for name, size in zip(tiles.MATMUL, other, strict=True))
         candidates.append(Candidate(name, tiles.with_tile(device, key, other)))
-    key_of_all = tiles.product_key(workload.weight)
+    key_of_weight = tiles.matmul_key(workload.weight)
     return Choice(
         workload.name, workload, candidates,
-        lambda d, c: tiles.with_tile(d, key_of_all, dict(c.device.tiles)[key]), MIN_GAIN_OF_TILES,
+        lambda d, c: tiles.with_tile(d, key_of_weight, dict(c.device.tiles)[key]), MIN_GAIN_OF_TILES,
     )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ class Prefill(Workload):
 
 
 @dataclass(frozen=True)
-class Rows(Workload):
+class EncoderMatmul(Workload):
     """Many rows of an encoder of images or sound through one of its matrices."""
 
     weight: Weight
@@ -251,7 +251,7 @@ def _encoder_rows(plan: Plan, stage: Stage) -> int:
     return min(capacity, MOST_ENCODER_ROWS)
 
 
-def rows_of(plan: Plan) -> list[Rows]:
+def encoder_matmuls_of(plan: Plan) -> list[EncoderMatmul]:
     """The products with subgroup matrices that an encoder's blocks consist of, the most costly first."""
     stage, found = _encoder_stage(plan), []
     for op in _products(plan, stage.list, ("matmul_matrix",)) if stage else []:
@@ -260,7 +260,7 @@ def rows_of(plan: Plan) -> list[Rows]:
         assert stage is not None
         sample = _sample(weight, WEIGHT_BYTES // 2)
         name, n = f"rows times {weight.rows}x{weight.cols}", _encoder_rows(plan, stage)
-        found.append(Rows(name, n=n, checked=min(n, 37), pos=0, copies=1, weight=weight, sample=sample))
+        found.append(EncoderMatmul(name, n=n, checked=min(n, 37), pos=0, copies=1, weight=weight, sample=sample))
     return found
 
 

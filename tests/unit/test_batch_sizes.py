@@ -7,7 +7,7 @@ import pytest
 
 from bench import shapes
 from py_engine import planner
-from py_engine.plan.batch_sizes import SHORT, USUAL, lists_for
+from py_engine.plan.batch_sizes import SHORT_TOKENS, USUAL_TOKENS, lists_for
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, long, short
 from py_engine.plan.plan import Plan, Weight
@@ -20,7 +20,7 @@ def plan_of(batch: int, device: Device = GPU) -> Plan:
     return planner.make_plan(header, device, planner.PlanOptions(4096, batch, "f16"))
 
 
-@pytest.mark.parametrize(("batch", "named"), [(SHORT, short), (USUAL, str)])
+@pytest.mark.parametrize(("batch", "named"), [(SHORT_TOKENS, short), (USUAL_TOKENS, str)])
 def test_a_smaller_batch_has_the_tiles_of_a_plan_for_such_batches(batch: int, named: Callable[[str], str]) -> None:
     plan, smaller = plan_of(2048), plan_of(batch)
     products = [(op.kernel, op.params, op.grid) for op in plan.lists[named(PREFILL)] if op.kernel == "matmul_matrix"]
@@ -47,13 +47,18 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
 
 def test_the_list_follows_the_number_of_tokens() -> None:
     plan = plan_of(2048)
-    for n, expected in {1: short(PREFILL), SHORT: short(PREFILL), SHORT + 1: PREFILL, USUAL: PREFILL}.items():
+    for n, expected in {
+        1: short(PREFILL),
+        SHORT_TOKENS: short(PREFILL),
+        SHORT_TOKENS + 1: PREFILL,
+        USUAL_TOKENS: PREFILL,
+    }.items():
         assert lists_for(plan, [PREFILL, LAST_LOGITS], n) == [expected, LAST_LOGITS]
-    assert lists_for(plan, [PREFILL, LAST_LOGITS], USUAL + 1) == [long(PREFILL), LAST_LOGITS]
+    assert lists_for(plan, [PREFILL, LAST_LOGITS], USUAL_TOKENS + 1) == [long(PREFILL), LAST_LOGITS]
     assert lists_for(plan, [MEDIA, DECODE], 2048) == [MEDIA, DECODE]
 
 
-@pytest.mark.parametrize(("batch", "device"), [(SHORT, GPU), (2048, replace(GPU, matrix=0))])
+@pytest.mark.parametrize(("batch", "device"), [(SHORT_TOKENS, GPU), (2048, replace(GPU, matrix=0))])
 def test_there_are_no_others_where_tiles_do_not_differ(batch: int, device: Device) -> None:
     plan = plan_of(batch, device)
     assert not any(name.startswith(("short_", "long_")) for name in plan.lists)

@@ -20,9 +20,9 @@ from py_engine.tuning.cached_choices import Choices
 from py_engine.tuning.candidates import MAX_SMALL_BATCHES, choices
 from py_engine.tuning.workloads import (
     Attention,
+    EncoderMatmul,
     MediaAttention,
     Prefill,
-    Rows,
     SmallBatch,
     Workload,
     attention_of,
@@ -270,7 +270,9 @@ def test_encoders_get_the_fastest_tiles_of_many_rows(name: str) -> None:
     product, attention = (128, 128, 32, 2, 4, 2), (64, 32, 32)
 
     def time(device: Device, workload: Workload) -> float:
-        return 10 - 5 * (isinstance(workload, Rows | MediaAttention) and device.tiles[-1][1] in (product, attention))
+        return 10 - 5 * (
+            isinstance(workload, EncoderMatmul | MediaAttention) and device.tiles[-1][1] in (product, attention)
+        )
 
     options, device = planner.PlanOptions(1, 1, "f16"), replace(GPU, max_binding=1 << 31, max_buffer=1 << 31)
     model = encoder_shapes.header(encoder_shapes.SHAPES[name])
@@ -279,10 +281,10 @@ def test_encoders_get_the_fastest_tiles_of_many_rows(name: str) -> None:
     assert [report["choice"].split()[0] for report in reports] == ["prefill", *["rows"] * 4, "attention"]
     ops = [op for ops in planner.make_plan(model, chosen, options).lists.values() for op in ops]
     blocks = [op for op in ops if op.kernel == "matmul_matrix" and op.bindings["w"].name.startswith("v.blk")]
-    assert {tuple(op.params[name] for name in tiles.PRODUCT) for op in blocks} == {product}
+    assert {tuple(op.params[name] for name in tiles.MATMUL) for op in blocks} == {product}
     attentions = [op for op in ops if op.kernel == "attention_matrix"]
     assert {tuple(op.params[name] for name in tiles.MEDIA_ATTENTION) for op in attentions} == {attention}
     for op in blocks:
-        tile = {name: int(op.params[name]) for name in (*tiles.PRODUCT, "SIDE")}
+        tile = {name: int(op.params[name]) for name in (*tiles.MATMUL, "SIDE")}
         assert op.grid[0] == -(-int(op.consts["rows"]) // tile["TN"])
         assert op.params["EPILOGUE"] != "gated" or tile["TN"] // tile["SN"] >= 2 * tile["SIDE"]
