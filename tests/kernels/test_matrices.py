@@ -66,6 +66,7 @@ SMALL = {"TM": 32, "TN": 64, "DEPTH": 32}  # in f32, two of the usual tiles exce
 def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int) -> None:
     """The activated result, with padding of tokens, rows and columns, in one dispatch."""
     ops = matrix_bench.begin(Setup(batch=256, n=70))
+    ops.precise = True  # as encoders of media are
     x, rows = ops.rows("x", 76), width * (1 + gated)
     matrix_bench.fill(x)
     projection = Projection([matrix_bench.weight("w", Q.F16, rows, 76)], matrix_bench.vector("bias", rows))
