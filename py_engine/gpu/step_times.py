@@ -41,9 +41,10 @@ class StepTimes:
         """
         before = self._times.get(kind)
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
-        if queued:
+        if queued:  # the first one takes the place of what waited
+            known = before if kind in self._queued else None
             self._queued.add(kind)
-            self._times[kind] = ms if before is None else (1 - SMOOTHING) * before + SMOOTHING * ms
+            self._times[kind] = ms if known is None else (1 - SMOOTHING) * known + SMOOTHING * ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
 

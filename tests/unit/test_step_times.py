@@ -111,3 +111,9 @@ def test_a_result_that_came_with_another_says_nothing_about_longer_parts() -> No
     before = times.prompt_tokens_in(36, 64, 2048)
     times.add(prompt_kind(24), 0.5 / 24, queued=True)
     assert times.prompt_tokens_in(36, 64, 2048) == before == 192
+
+
+def test_the_first_batch_in_a_queue_takes_the_place_of_one_that_waited() -> None:
+    times = prompts((512, 700))
+    times.add(prompt_kind(512), 56 / 512, queued=True)
+    assert times.prompt_ms(512) == 56
