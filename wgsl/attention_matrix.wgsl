@@ -5,7 +5,8 @@
 // weights, the values of the same positions and the keys of the next are on their way.
 //
 // A single row of sums in registers cannot be rescaled. So growth of a row's maximum by up to SLACK is ignored: weights
-// then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory.
+// then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory: where it is frequent, as
+// with random weights, it takes as long as all the rest.
 #param HEAD_DIM
 #param DIM // HEAD_DIM, rounded up to whole matrices; what is added is zeros
 #param VDIM // VALUE_DIM, likewise
@@ -37,7 +38,9 @@ const V_PITCH = VDIM + 8u;
 const S_PITCH = TS + 4u;
 const P_PITCH = TS + 8u;
 const ROW_LANES = 4u; // lanes that share a row of scores
-const SLACK = 6.0; // a row's scores may exceed its reference by this much before the sums are rescaled
+const SLACK = 10.0; // a row's scores may exceed its reference by this much before the sums are rescaled; exp(11) is 60,000
+const NO_SCORE = -1e30; // below every score
+const AT_ONCE = TS / SIDE; // matrices of a strip's sums that `scores` has columns for
 
 var<workgroup> ks: array<f16, TS * PITCH>;
 var<workgroup> vs: array<f16, TS * V_PITCH>;
@@ -128,7 +131,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var top${r} = sinks[head * G + row${r} % G];
   var total${r} = select(0.0, 1.0, quarter == 0u);
 #else
-  var top${r} = -1e30;
+  var top${r} = NO_SCORE;
   var total${r} = 0.0;
 #endif
 #endfor
@@ -191,7 +194,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for r in STRIP * 4 // LANES
     {
       let at = row${r} * S_PITCH + quarter;
-      var top = -1e30;
+      var top = NO_SCORE;
 #for i in TS // 4
       var score${i} = scores[at + ${i}u * ROW_LANES];
 #if SOFT_CAP
@@ -199,7 +202,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
       if (!all_visible) {
         let s = s0 + ${i}u * ROW_LANES + quarter;
-        score${i} = select(-1e30, score${i}, s >= seen${r}.x && s < seen${r}.y);
+        score${i} = select(NO_SCORE, score${i}, s >= seen${r}.x && s < seen${r}.y);
       }
       top = max(top, score${i});
 #endfor
@@ -208,15 +211,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       var factor = 1.0;
       if (top > top${r} + SLACK) {
         factor = exp(top${r} - top);
+        if (top${r} > NO_SCORE) { // else its sums are zeros
+          needs_rescale[0] = 1u;
+        }
         top${r} = top;
-        needs_rescale[0] = 1u;
       }
       total${r} *= factor;
       row_factor[row${r}] = factor;
       let to = row${r} * P_PITCH + quarter;
 #for i in TS // 4
       {
-        let e = select(0.0, exp(score${i} - top${r}), score${i} > -1e29); // a row may see no position of this tile
+        let e = select(0.0, exp(score${i} - top${r}), score${i} > NO_SCORE); // a row may see no position of this tile
         weights[to + ${i}u * ROW_LANES] = f16(e);
         total${r} += e;
       }
@@ -252,15 +257,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         needs_rescale[0] = 0u;
       }
 #for i in STRIP // SIDE
-#for j in VDIM // SIDE
-      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH, sum${i}_${j}, false, S_PITCH);
+#for c in (VDIM + TS - 1) // TS
+#for j in ${c} * TS // SIDE, (${c} + 1) * TS // SIDE if (${c} + 1) * TS <= VDIM else VDIM // SIDE
+      subgroupMatrixStore(&scores, (r0 + ${i}u * SIDE) * S_PITCH + ${j}u % AT_ONCE * SIDE, sum${i}_${j}, false, S_PITCH);
+#endfor
       workgroupBarrier();
-      for (var e = lane; e < SIDE * SIDE; e += LANES) {
-        let r = r0 + ${i}u * SIDE + e / SIDE;
-        scores[r * S_PITCH + e % SIDE] *= row_factor[r];
+      for (var e = lane; e < SIDE * TS; e += LANES) {
+        let r = r0 + ${i}u * SIDE + e / TS;
+        scores[r * S_PITCH + e % TS] *= row_factor[r];
       }
       workgroupBarrier();
-      sum${i}_${j} = subgroupMatrixLoad<Result>(&scores, (r0 + ${i}u * SIDE) * S_PITCH, false, S_PITCH);
+#for j in ${c} * TS // SIDE, (${c} + 1) * TS // SIDE if (${c} + 1) * TS <= VDIM else VDIM // SIDE
+      sum${i}_${j} = subgroupMatrixLoad<Result>(&scores, (r0 + ${i}u * SIDE) * S_PITCH + ${j}u % AT_ONCE * SIDE, false, S_PITCH);
+#endfor
 #endfor
 #endfor
     }

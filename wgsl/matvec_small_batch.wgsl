@@ -5,6 +5,7 @@
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
+#param STAGED // 1: a workgroup's threads load x into workgroup memory together, CHUNK units of each token at a time
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -30,6 +31,42 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
   return array(bytes_at(m, u));
 #endif
 }
+#if STAGED
+// As in rounded_rows.wgsl, of CHUNK units: a unit's groups and their halves are CHUNK entries apart.
+const CHUNK = 64u / GROUPS_PER_THREAD;
+var<workgroup> staged: array<vec4u, BATCH * 128>;
+var<workgroup> staged_scale: array<vec2f, BATCH * 64>;
+
+// Stores units u0 to u0 + CHUNK of the first n tokens.
+fn stage(u0: u32, n: u32, t: u32) {
+  for (var i = t; i < n * CHUNK; i += WG) {
+    let m = i / CHUNK;
+    let u = min(u0 + i % CHUNK, UNITS - 1u);
+#for j in GROUPS_PER_THREAD
+    {
+      let g = GROUPS_PER_THREAD * u + ${j}u;
+      let at = (m * GROUPS_PER_THREAD + ${j}u) * CHUNK + i % CHUNK;
+      staged[at] = xq[xq_at(m, g, 0u)];
+      staged[BATCH * 64u + at] = xq[xq_at(m, g, 1u)];
+      staged_scale[at] = xq_scale[xq_scale_at(m, g)];
+    }
+#endfor
+  }
+}
+
+fn staged_at(at: u32) -> Bytes {
+  return Bytes(staged[at], staged[BATCH * 64u + at], staged_scale[at]);
+}
+
+// Unit i of the chunk.
+fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
+#if GROUPS_PER_THREAD == 2
+  return array(staged_at(2u * m * CHUNK + i), staged_at((2u * m + 1u) * CHUNK + i));
+#else
+  return array(staged_at(m * CHUNK + i));
+#endif
+}
+#endif
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #endif
@@ -107,6 +144,28 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
 #endfor
+#if DOT8 and STAGED
+  for (var u0 = 0u; u0 < UNITS; u0 += CHUNK) {
+    if (u0 > 0u) {
+      workgroupBarrier();
+    }
+    stage(u0, n, t);
+    workgroupBarrier();
+    for (var u = u0 + tk; u < min(u0 + CHUNK, UNITS); u += TK) {
+#for r in R
+      let w${r} = w_fetch(row${r}, u);
+#endfor
+#for m in BATCH
+      if (${m}u < n) {
+        let x = staged_bytes(${m}u, u - u0);
+#for r in R
+        sum${m}_${r} += w_dot(w${r}, u, x);
+#endfor
+      }
+#endfor
+    }
+  }
+#else
 #if DOT8
   for (var u = tk; u < UNITS; u += TK) {
 #for r in R
@@ -180,6 +239,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
 #endif
   }
+#endif
 #endif
 #if LOOPED
   for (var m = 0u; m < n; m++) {

@@ -12,7 +12,7 @@ from py_engine.plan.media import MediaBatch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Runner
 
-ALONE_MS = 100.0  # of a prompt that is alone: the time of a part, and of parts before another is submitted
+ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
 SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.draft_model import DraftModel
-from py_engine.generate.prompt_parts import ALONE_MS, prompt_part, tokens_alone
+from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import DraftPolicy, Drafts
 from py_engine.generate.time_slices import TimeSlices
@@ -29,10 +29,11 @@ from py_engine.runners import Row, Runner
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
 PROMPT_MS = 36.0  # the time of a part of a prompt while others decode: they get no token meanwhile
-LONG_MS = 200.0  # of a submit after which the device may wait for the next one: few such waits cost little
+LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
+AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
 
 
 Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
@@ -215,7 +216,7 @@ class Scheduler:
     def _submit_ahead(self) -> None:
         while units := self._units():
             alone_prompt = len(units) == 1 and units[0][0].prompting
-            if self._enough_ahead(ALONE_MS if alone_prompt else AHEAD_MS):
+            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_MS):
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
             alone = len(units) == len(self._sequences) == 1

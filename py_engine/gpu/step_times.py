@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
+MORE = 1.3  # how many times longer than the smallest batch of a prompt a larger one may take
 PROMPT = "prompt"
 
 
@@ -100,13 +101,16 @@ class StepTimes:
         return _between(self._batches(), n)
 
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
-        """Tokens of a batch that takes about `ms`: the largest multiple of `least` up to `most`; at least `least`.
+        """Tokens of a batch that takes about `ms`, up to `most`: a multiple of `least`, of 4 `least` if it is many.
 
-        A batch twice as large is tried once, in a queue, where one fits into `ms` and the time of the larger is not
-        known well.
+        Where even `least` tokens take nearly as long, or longer, some more time is taken for many more of them. A batch
+        twice as large is tried once, in a queue, where one fits into `ms` and the time of the larger is not known well.
         """
         batches = self._batches()
-        sizes = (most, *range(most // least * least, least, -least))
+        sizes = (most, *range(most // (4 * least) * 4 * least, 8 * least, -4 * least))
+        sizes = (*sizes, *range(min(most // least, 8) * least, least, -least))
+        if prompt_kind(least) in self._queued:
+            ms = max(ms, MORE * _between(batches, least))
         n = next((n for n in sizes if _between(batches, n) <= ms), least)
         larger = min(most, 2 << (n.bit_length() - 1))
         if prompt_kind(larger) in self._queued or _between(batches, n) > ms:

@@ -1,8 +1,9 @@
-"""Lists for short and for long batches of a prompt: the same ops, where products have other tiles.
+"""Lists for prompts by the size of their batches: the same ops, where products have other tiles.
 
 Large tiles read a matrix less often. In a batch of few tokens they would be too few to occupy a GPU: 16 tokens of an 8B
-model took 85 ms instead of 26 on an H200. So a list of prompts has the tiles for USUAL_TOKENS, short(list) those for
-SHORT_TOKENS, and long(list) those for the whole batch, where they differ. A token has the same result in all of them.
+model took 85 ms instead of 26 on an H200. So a list of prompts has the tiles for USUAL_TOKENS, short(list) and
+medium(list) those for fewer, and long(list) those for the whole batch, where they differ. A token has the same result
+in all of them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from dataclasses import replace
 
 from py_engine.plan import tiles
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, plain, short
+from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, medium, plain, short
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
-SHORT_TOKENS = 64  # tokens up to which a batch runs the lists for short batches
-USUAL_TOKENS = 512  # the same of the lists between them
+USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
+FEWER_TOKENS = ((short, 64), (medium, 256))  # the same of lists for fewer tokens
 
 
 def split(plan: Plan, device: Device) -> None:
-    """Split the lists of prompts by the size of batches. Those for short and long ones are compiled when first used."""
+    """Split the lists of prompts by the size of batches. Those of other sizes are compiled when first used."""
     for name in [name for name in plan.lists if plain(name) in (PREFILL, PACKED, MEDIA)]:
         ops = plan.lists[name]
         usual = [_in_tiles_for(op, device, USUAL_TOKENS) for op in ops] if plan.batch > USUAL_TOKENS else ops
-        others = {short(name): [_in_tiles_for(op, device, SHORT_TOKENS) for op in ops], long(name): ops}
+        fewer = [(named, n) for named, n in FEWER_TOKENS if n < plan.batch]
+        others = {named(name): [_in_tiles_for(op, device, n) for op in ops] for named, n in fewer}
         plan.lists[name] = usual
-        for other, its_ops in others.items():
+        for other, its_ops in {**others, long(name): ops}.items():
             if its_ops != usual:
                 plan.lists[other] = its_ops
                 plan.lazy.add(other)
@@ -34,9 +36,10 @@ def split(plan: Plan, device: Device) -> None:
 
 def lists_for(plan: Plan, lists: Sequence[str], n: int) -> list[str]:
     """The lists that do what these do, for a batch of n tokens."""
-    if SHORT_TOKENS < n <= USUAL_TOKENS:
-        return list(lists)
-    named = short if n <= SHORT_TOKENS else long
+    if n > USUAL_TOKENS:
+        named = long
+    else:
+        named = next((named for named, most in FEWER_TOKENS if n <= most), str)
     return [named(name) if named(name) in plan.lists else name for name in lists]
 
 

@@ -24,6 +24,7 @@ TOKEN_ROWS = "token_rows"
 NORMALIZE = "normalize"  # scales pooled embeddings to length 1
 ADAPTED = ".adapted"
 SHORT = "short_"
+MEDIUM = "medium_"
 LONG = "long_"
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_END = "draft_end"  # after its last one
@@ -50,8 +51,13 @@ def plain(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """The list that does what `name` does, for batches of fewer tokens (batch_sizes.py)."""
+    """The list that does what `name` does, for batches of few tokens (batch_sizes.py)."""
     return SHORT + name
+
+
+def medium(name: str) -> str:
+    """The list that does what `name` does, for batches of more tokens than short() and fewer than usual."""
+    return MEDIUM + name
 
 
 def long(name: str) -> str:

@@ -296,13 +296,9 @@ class Ops(OpList):
         return whole and not low_rank.adapted(self, stack[0])
 
     def _stores_halves(self, projection: Projection) -> bool:
-        """Whether one dispatch does the whole projection of many rows and activates it: of encoders of media.
-
-        Prompts have two dispatches; one was not measured there.
-        """
+        """Whether one dispatch does the whole projection of many rows and activates it, which stores f16."""
         weight, *more = projection.stack
-        fits = self.precise and not more and not low_rank.adapted(self, weight)
-        return fits and products.stores_halves(self, weight)
+        return not more and not low_rank.adapted(self, weight) and products.stores_halves(self, weight)
 
     def _in_one_binding(self, weight: Weight) -> bool:
         return len(weight.split(self.device.max_binding)) == 1

@@ -21,12 +21,14 @@ MATMUL_TILES = (
 )  # fmt: skip
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
-WIDE_BYTES = 0.75  # bytes of a weight from which on loads need to be hidden: Q6_K and wider types
+WIDE_BYTES = 0.75  # bytes of a weight from which on a type is wide()
+MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
 MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
 LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
+STAGED_GROUPS = 64  # of each token that a workgroup of small batches stages at a time
 MAX_SMALL_BATCH_ROWS = 4  # of a thread in small batches, at most: it has a sum for each row and token
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
@@ -37,7 +39,7 @@ def matvec_key(weight: Weight) -> str:
 
 
 def small_batch_key(weight: Weight) -> str:
-    """The key in Device.tiles of a matrix's tile in small batches (in bytes, TK, TR, R)."""
+    """The key in Device.tiles of a matrix's tile in small batches (in bytes, TK, TR, R, STAGED)."""
     return f"small_batch {weight.type.name} {weight.rows}x{weight.cols}"
 
 
@@ -159,39 +161,55 @@ def _prefetched_units(weight: Weight, tk: int) -> int:
 
 
 def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
-    """The tile of matvec_small_batch.wgsl, with matvec.wgsl's TK. More rows per thread would not fit into registers.
-
-    With two groups per thread, one row is the fastest.
-    """
+    """The tile of matvec_small_batch.wgsl, with matvec.wgsl's TK. More rows per thread would not fit into registers."""
     tk = matvec(device, weight, in_bytes)["TK"]
     if (measured := dict(device.tiles).get(small_batch_key(weight))) and measured[:2] == (int(in_bytes), tk):
-        _, _, tr, r = measured
-        if _small_batch_bytes(device, tk, tr, r + 1) <= device.max_workgroup_storage:  # maybe less than it was
-            return {"TK": tk, "TR": tr, "R": r}
+        _, _, tr, r, staged = measured
+        if _small_batch_bytes(device, tk, tr, r + 1, staged) <= device.max_workgroup_storage:  # maybe less than it was
+            return {"TK": tk, "TR": tr, "R": r, "STAGED": staged}
     if not in_bytes:
-        r = 1 if device.software else 2
-        return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r}  # four rows at least: RoPE rotates them together
-    tr, r = (256 if tk > 16 else 128) // tk, 1 if weight.layout.groups_per_thread > 1 else 2 if tk == 64 else 4
+        r = 1 if device.software else 2  # four rows at least: RoPE rotates them together
+        return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r, "STAGED": 0}
+    if wide(weight):  # to stage x pays only here, as measured on an H100
+        tr = min(device.max_threads, 512 if weight.rows * tk >= FULL_OCCUPANCY * 1024 else 256) // tk
+        if _stages(device, weight, tk, tr, 2):
+            return {"TK": tk, "TR": tr, "R": 2 if weight.rows >= FULL_OCCUPANCY * 2 * tr else 1, "STAGED": 1}
+    tr, r = (256 if tk > 16 else 128) // tk, 2 if tk == 64 else 4
+    if weight.layout.groups_per_thread > 1:
+        occupied = weight.rows * tk / (FULL_OCCUPANCY * 256)  # of a GPU, if a workgroup has 256 threads of one row
+        r = 2 if tk <= 16 and occupied >= 1 else 1
+        tr = (256 if r == 1 or occupied >= 2 else 64) // tk
     row_bytes = _small_batch_bytes(device, tk, tr, 1)
     while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):
         r //= 2
-    return {"TK": tk, "TR": tr, "R": r}
+    return {"TK": tk, "TR": tr, "R": r, "STAGED": 0}
 
 
-def _small_batch_bytes(device: Device, tk: int, tr: int, sums: int) -> int:
+def _small_batch_bytes(device: Device, tk: int, tr: int, sums: int, staged: int = 0) -> int:
     """Workgroup memory of matvec_small_batch.wgsl, whose threads have so many sums of each token."""
-    return 4 * MAX_SMALL_BATCH * tr * sums * _parts_of_a_sum(device, tk)
+    x = MAX_SMALL_BATCH * STAGED_GROUPS * (quants.GROUP + 8) if staged else 0
+    return 4 * MAX_SMALL_BATCH * tr * sums * _parts_of_a_sum(device, tk) + x
 
 
-def small_batch_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Valid tiles (in bytes, TK, TR, R) that differ from `tile` in the rows per thread, in the threads, or in both."""
-    in_bytes, tk, tr, r = tile
+def _stages(device: Device, weight: Weight, tk: int, tr: int, r: int) -> bool:
+    """Whether x can be STAGED: in turns of all threads of a row, and with the memory for it."""
+    fits = _small_batch_bytes(device, tk, tr, r + 1, 1) <= device.max_workgroup_storage
+    return fits and tk * weight.layout.groups_per_thread <= STAGED_GROUPS and tk * tr <= device.max_threads
+
+
+def small_batch_alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Valid tiles (in bytes, TK, TR, R, STAGED) that differ from `tile` in the rows per thread, the threads or both."""
+    in_bytes, tk, tr, r, staged = tile
     found: list[tuple[int, ...]] = []
-    for new_tr, new_r in ((tr, 2 * r), (tr // 2, 2 * r), (tr, r // 2), (2 * tr, r // 2), (tr // 2, r), (2 * tr, r)):
+    for new_tr, new_r, new_staged in (
+        (tr, r, 1 - staged), (tr, 2 * r, staged), (tr // 2, 2 * r, staged), (tr, r // 2, staged),
+        (2 * tr, r // 2, staged), (tr // 2, r, staged), (2 * tr, r, staged),
+    ):  # fmt: skip
         fits = new_tr and 1 <= new_r <= MAX_SMALL_BATCH_ROWS and new_tr * new_r % 4 == 0  # RoPE rotates four rows
         fits = fits and 32 <= tk * new_tr <= device.max_threads
-        if fits and _small_batch_bytes(device, tk, new_tr, new_r + 1) <= device.max_workgroup_storage:
-            found.append((in_bytes, tk, new_tr, new_r))
+        fits = fits and (not new_staged or (in_bytes and _stages(device, weight, tk, new_tr, new_r)))
+        if fits and _small_batch_bytes(device, tk, new_tr, new_r + 1, new_staged) <= device.max_workgroup_storage:
+            found.append((in_bytes, tk, new_tr, new_r, new_staged))
     return found
 
 
@@ -227,19 +245,31 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
 def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
     if device.matrix and batch >= 64:
+        measured = dict(device.tiles).get(matmul_key(weight)) if batch > MAX_SMALL_TILES_BATCH else None
+        tile = measured or _matmul_matrix_tile(device, batch, weight)
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
-        if batch <= 64:  # one tile along the tokens: small ones along the rows occupy a GPU, if their loads are hidden
-            return "matmul_matrix", {"TM": 64, "TN": 32, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 1} | sides
-        if measured := dict(device.tiles).get(matmul_key(weight)):
-            return "matmul_matrix", dict(zip(MATMUL, measured, strict=True)) | sides
-        tiles = weight.rows // 128 * (batch // 128)
-        wide = weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
-        if wide and tiles >= FULL_OCCUPANCY // 2 and device.max_workgroup_storage >= 48 << 10:
-            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 64, "SM": 2, "SN": 4, "AHEAD": 1} | sides
-        if tiles >= FULL_OCCUPANCY:
-            return "matmul_matrix", {"TM": 128, "TN": 128, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0} | sides
-        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+        return "matmul_matrix", dict(zip(MATMUL, tile, strict=True)) | sides
     return "matmul", _matmul_tile(device, batch)
+
+
+def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
+    """The largest tile of which there are enough to occupy a GPU, as measured on an H100."""
+    tiles = -(-weight.rows // 128) * (batch // 128)
+    roomy = device.max_workgroup_storage >= 48 << 10
+    if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and roomy:
+        return 128, 128, 64, 2, 4, 1
+    if tiles >= FULL_OCCUPANCY * 5 // 8:
+        return 128, 128, 32, 2, 2, 0
+    if tiles >= FULL_OCCUPANCY // 2 and batch > 256 and roomy:
+        return 128, 128, 64, 2, 4, int(not wide(weight))
+    if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
+        return 64, 64, 64, 2, 2, int(not wide(weight))
+    return (32, 32, 128, 2, 2, 1) if batch <= 64 else (64, 32, 64, 2, 2, 1)
+
+
+def wide(weight: Weight) -> bool:
+    """Whether a thread that prefetches weights of this type needs too many registers for it: Q6_K and wider."""
+    return weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
 
 
 def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:

@@ -151,8 +151,9 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
     device = tiles.with_tile(device, tiles.matvec_key(matrix.sample), alone)
     first = (int(in_bytes), *tiles.matvec_small_batch(device, weight, in_bytes).values())
     candidates = []
-    for tile in [first, *tiles.small_batch_alternatives(device, first)]:
+    for tile in [first, *tiles.small_batch_alternatives(device, weight, first)]:
         name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
+        name += ", x staged" if tile[4] else ""
         max_nmse = MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE
         candidates.append(Candidate(name, tiles.with_tile(device, key, tile), max_nmse))
     key_of_weight = tiles.small_batch_key(weight)

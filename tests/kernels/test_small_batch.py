@@ -91,18 +91,19 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
     "type, dot8, measured",
     [
         (Q.F16, False, ()), (Q.Q4_0, True, ()), (Q.Q4_0, False, ()), (Q.Q4_K, True, ()), (Q.Q6_K, True, ()),
-        (Q.Q4_K, True, (8, 4)), (Q.Q4_0, True, (4, 2)), (Q.F16, False, (1, 4)),
+        (Q.Q4_K, True, (8, 4, 0)), (Q.Q4_0, True, (4, 2, 0)), (Q.F16, False, (1, 4, 0)),
+        (Q.Q4_K, True, (8, 2, 1)), (Q.Q6_K, True, (4, 2, 1)), (Q.Q4_0, True, (2, 4, 1)),
     ],
 )  # fmt: skip
 def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q, dot8: bool, measured: tuple[int, ...]) -> None:
-    """Bit by bit, with every fusion, also with a `measured` tile: TR and R. test_batch_bits.py has whole models."""
+    """Bit by bit, with every fusion, also with a `measured` tile: TR, R, STAGED. test_batch_bits.py: whole models."""
     device = replace(bench.device, dot8=dot8)
     if measured:
         weight = Weight("w", type, 384, 1280, (("w", 0, 384),))
         tile = int(dot8), tiles.matvec(device, weight, dot8)["TK"], *measured
         device = tiles.with_tile(device, tiles.small_batch_key(weight), tile)
         found = tiles.matvec_small_batch(device, weight, dot8)
-        assert (found["TR"], found["R"]) == measured
+        assert (found["TR"], found["R"], found["STAGED"]) == measured
     bench = Bench(bench.page, device)
     batch = _fused(bench, type, np.arange(len(FIVE)))
     for m in (0, 3):
@@ -137,9 +138,10 @@ def _fused(bench: Bench, type: Q, tokens: np.ndarray) -> list[np.ndarray]:
     return [gpu[b.name][: len(places), :count] for b, count in outputs]
 
 
-@in_turn("tile", [{"TK": 32, "TR": 2, "R": 4}, {"TK": 4, "TR": 16, "R": 2}, {"TK": 64, "TR": 1, "R": 4}])
-def test_products_in_every_tile(bench: Bench, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: tile)
+@in_turn("tile", [(32, 2, 4), (4, 16, 2), (64, 1, 4)])
+def test_products_in_every_tile(bench: Bench, tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    params = dict(zip(("TK", "TR", "R"), tile, strict=True)) | {"STAGED": 0}
+    monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: params)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     bench.fill(x)

@@ -117,3 +117,21 @@ def test_the_first_batch_in_a_queue_takes_the_place_of_one_that_waited() -> None
     times = prompts((512, 700))
     times.add(prompt_kind(512), 56 / 512, queued=True)
     assert times.prompt_ms(512) == 56
+
+
+def test_where_the_smallest_batch_takes_long_a_larger_one_takes_more_time() -> None:
+    """Late in a long prompt, an 8B model reads 64 tokens in 41 ms and 256 in 52: four times as many for a quarter more."""
+    times = StepTimes()
+    for n, ms in ((64, 41), (128, 43), (256, 52), (512, 75)):
+        times.add(prompt_kind(n), ms / n, True)
+    assert times.prompt_tokens_in(36, 64, 2048) == 256
+    assert times.prompt_tokens_in(60, 64, 2048) == 320
+
+
+def test_long_batches_are_whole_tiles() -> None:
+    times = StepTimes()
+    for n, ms in ((512, 49), (1024, 90), (2048, 170)):
+        times.add(prompt_kind(n), ms / n, True)
+    assert times.prompt_tokens_in(129, 64, 2048) == 1280  # 1,536 take 130
+    assert times.prompt_tokens_in(300, 64, 2048) == 2048
+    assert times.prompt_tokens_in(300, 64, 1000) == 1000

@@ -11,6 +11,7 @@ import pytest
 from bench import encoder_shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import kernels, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
@@ -139,17 +140,19 @@ def test_small_batches_have_tiles_of_their_own() -> None:
 def test_a_measured_small_batch_needs_the_threads_per_row_that_it_was_measured_with() -> None:
     weight = matrices_of(plan_of())[0].weight
     for in_bytes in (False, True):
-        tk, tr, r = tiles.matvec_small_batch(GPU, weight, in_bytes).values()
-        for tile in ((int(in_bytes), 2 * tk, tr, 4), (int(not in_bytes), tk, tr, 4)):
+        default = tiles.matvec_small_batch(GPU, weight, in_bytes)
+        tk, tr = default["TK"], default["TR"]
+        for tile in ((int(in_bytes), 2 * tk, tr, 4, 0), (int(not in_bytes), tk, tr, 4, 0)):
             device = tiles.with_tile(GPU, tiles.small_batch_key(weight), tile)
-            assert tiles.matvec_small_batch(device, weight, in_bytes) == {"TK": tk, "TR": tr, "R": r}
+            assert tiles.matvec_small_batch(device, weight, in_bytes) == default
 
 
 def test_alternatives_of_small_batches_fit() -> None:
-    for tile in ((1, 8, 16, 1), (1, 64, 4, 4), (0, 16, 4, 2), (1, 4, 64, 1)):
-        found = tiles.small_batch_alternatives(GPU, tile)
-        assert found
-        for in_bytes, tk, tr, r in found:
+    weight = Weight("w", Q.Q4_K, 512, 4096, (("w", 0, 512),))
+    for tile in ((1, 8, 16, 1, 1), (1, 64, 4, 4, 0), (0, 16, 4, 2, 0), (1, 4, 64, 1, 0)):
+        found = tiles.small_batch_alternatives(GPU, weight, tile)
+        assert {staged for *_, staged in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
+        for in_bytes, tk, tr, r, _ in found:
             assert (in_bytes, tk) == tile[:2]
             assert tr * r % 4 == 0
             assert 32 <= tk * tr <= GPU.max_threads

@@ -8,6 +8,10 @@ struct Bytes {
   s: vec2f, // scale; sum of the group's dequantised elements
 }
 
+fn int_dot(a: vec4u, b: vec4u) -> i32 {
+  return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
+}
+
 fn bytes_dot(a: vec4u, b: vec4u) -> f32 {
-  return f32(dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w));
+  return f32(int_dot(a, b));
 }

@@ -38,5 +38,5 @@ fn w_fetch(row: u32, g: u32) -> Packed {
 }
 
 fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
-  return w.d * (bytes_dot(w.a, x[0].a) + bytes_dot(w.b, x[0].b)) * x[0].s.x;
+  return w.d * f32(int_dot(w.a, x[0].a) + int_dot(w.b, x[0].b)) * x[0].s.x;
 }

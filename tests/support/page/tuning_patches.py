@@ -27,7 +27,7 @@ def one_matrix_and_bad_tiles() -> None:
     candidates.MAX_MATRICES = candidates.MAX_SMALL_BATCHES = 1
     tuner.tune = slowly
     tiles.alternatives = lambda device, weight, tile: list(TILES)
-    tiles.small_batch_alternatives = lambda device, tile: [(*tile[:2], tile[2] // 2, 2 * tile[3])]
+    tiles.small_batch_alternatives = lambda device, weight, tile: [(*tile[:2], tile[2] // 2, 2 * tile[3], 0)]
 
 
 def other_kernels() -> None:
