@@ -44,7 +44,7 @@ FIELDS: dict[str, list[str]] = {
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
         "scale_queries": "state per_token segments cols scale:f length y y_stride",
         "clamp": "state cols limits x x_stride first y y_stride",
-        "gate": "state activation cols span x x_stride up up_stride first y y_stride",
+        "gate": "state activation cols span x x_stride x_first up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
         "soft_cap": "state stride y scale:f cap:f",

@@ -53,7 +53,7 @@ KEYS: dict[str, list[Value]] = {
     "logit_scale": [0.7],
     "embedding_scale": [2.0],
     "residual_scale": [0.5],
-    "expert_gating_func": [1, 2, 3],
+    "expert_gating_func": [1, 2, 3, 4],
     "expert_weights_scale": [1.6],
     "expert_weights_norm": [True, False],
     "expert_used_count": [1],
