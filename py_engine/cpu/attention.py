@@ -88,7 +88,7 @@ def norm_rope_append(c: Call) -> None:
 
 
 def scale_queries(c: Call) -> None:
-    lengths = ((c.offsets + 1) // c.consts["length"]).astype(np.float32)
+    lengths = ((c.offsets + c.consts["first"]) // c.consts["length"]).astype(np.float32)
     c["y"][: c.n, : c.params["COLS"]] *= (1 + np.float32(c.consts["scale"]) * np.log1p(lengths))[:, None]
 
 

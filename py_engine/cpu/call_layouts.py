@@ -42,7 +42,7 @@ FIELDS: dict[str, list[str]] = {
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation limit:f gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
-        "scale_queries": "state per_token segments cols scale:f length y y_stride",
+        "scale_queries": "state per_token segments cols scale:f length first y y_stride",
         "clamp": "state cols limits x x_stride first y y_stride",
         "gate": "state activation cols span x x_stride x_first up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",

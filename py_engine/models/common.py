@@ -10,6 +10,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
 
 MAX_BLOCKS = 1024
+WITHOUT_DIVISORS = ("falcon-h1", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
 YARN_BETAS = ("mistral3", "grok")  # architectures whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 
@@ -227,7 +228,7 @@ def original_context(header: Header) -> int:
 def rope_factors(header: Header, n_ctx: int) -> str | None:
     """The tensor of RoPE's frequency divisors, if any: Llama 3's, or LongRoPE's for a context of n_ctx."""
     if "rope_freqs.weight" in header.tensors:
-        return "rope_freqs.weight"
+        return None if header.architecture in WITHOUT_DIVISORS else "rope_freqs.weight"
     if "rope_factors_long.weight" in header.tensors:
         long = n_ctx > original_context(header)
         return f"rope_factors_{'long' if long else 'short'}.weight"

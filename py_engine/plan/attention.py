@@ -158,10 +158,11 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
 
 @dataclass(frozen=True)
 class Temperature:
-    """A factor of queries that grows with their position: 1 + scale * log(1 + floor((position + 1) / length))."""
+    """A factor of queries that grows with their position: 1 + scale * log(1 + floor((position + first) / length))."""
 
     length: int
     scale: float
+    first: int = 0
 
 
 def scale_queries(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -> None:
@@ -169,7 +170,7 @@ def scale_queries(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -
     ops.add(
         "scale_queries",
         {"COLS": cols} | ops.state_params,
-        {"scale": temperature.scale, "length": temperature.length, "stride": q.shape[1]},
+        {"scale": temperature.scale, "length": temperature.length, "first": temperature.first, "stride": q.shape[1]},
         {"state": ops.state, "y": q},
         -(-cols // THREADS),
         PerToken(),

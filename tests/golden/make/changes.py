@@ -91,6 +91,13 @@ def without_tensors(name: str) -> Change:
     return change
 
 
+def with_divisors(file: GgufFile) -> None:
+    """Add divisors of the rotation's frequencies. llama.cpp ignores them for some architectures that may have them."""
+    values = dict(file.metadata)
+    count = int(values[f"{file.architecture}.rope.dimension_count"]) // 2
+    file.tensors["rope_freqs.weight"] = np.linspace(1, 8, count, dtype=np.float32)
+
+
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
     """What each change is, and the function that makes it."""
     file, _ = build(preset, SEED)
@@ -101,6 +108,8 @@ def changes(preset: str) -> Iterator[tuple[str, Change]]:
             yield f"{key} = {value}", with_key(key, value)
     for name in dict.fromkeys(map(kind, file.tensors)):
         yield f"without {name}", without_tensors(name)
+    if f"{file.architecture}.rope.dimension_count" in dict(file.metadata):
+        yield "with rope_freqs.weight", with_divisors
 
 
 def compared(preset: str, change: Change, path: Path) -> str:
