@@ -66,7 +66,7 @@ def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
     """
     if header.architecture not in SCALED_SCORES:
         return rope, 1.0
-    log_factor = log(max(1.0, rope.factor))
+    log_factor = 0.0 if rope.scaling == "none" else log(max(1.0, rope.factor))
     multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
     if rope.scaling == "yarn" and multiplier:
         divisor = 0.1 if header.architecture == "deepseek2" else multiplier

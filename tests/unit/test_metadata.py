@@ -98,6 +98,7 @@ def test_a_factor_beside_longrope_s_divisors() -> None:
     [
         # the factor is that of queries and of keys; 0.5: the attention factor
         ("latent/deepseek2.F16", YARN, 0.5, 0.5 * (1 + 0.1 * log(4)) / (1 + 0.1 * log(4)) * (1 + 0.1 * log(4))),
+        ("latent/deepseek2.F16", LINEAR | {"rope.scaling.type": "none"}, 0.5, 0.5),
         ("latent/deepseek2.F16", LINEAR, 0.5, 0.5 * (1 + 0.1 * log(4)) ** 2),
         ("latent/deepseek2.F16", LINEAR | {"rope.scaling.yarn_log_multiplier": None}, 0.5, 0.5 * (1 + 0.1 * log(4))),
         ("latent/minicpm3.F16", YARN, 0.5 * (1 + 0.1 * log(4)), 1.0),
