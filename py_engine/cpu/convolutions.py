@@ -7,6 +7,7 @@ import numpy as np
 from py_engine.cpu.call import Array, Call
 
 SIDE = 3  # of the kernels of subsample
+AT_ONCE = 32  # channels that subsample computes at once: a minute of sound then takes tens of MB
 
 
 def unfold(c: Call) -> None:
@@ -37,12 +38,14 @@ def depthwise(c: Call) -> None:
 
 def subsample(c: Call) -> None:
     channels, bins, frames = c.params["CHANNELS"], c.params["BINS"], int(c["length"][0])
-    first, second = c["w"][np.arange(2 * channels)].reshape(2, channels, SIDE * SIDE)
+    kernels = c["w"][np.arange(2 * channels)].reshape(2, channels, SIDE * SIDE)
     biases = c["biases"][0].reshape(2, channels)
-    found = np.maximum(_halved(c["x"].reshape(-1, c.consts["x_stride"])[:frames, :bins, None], first, biases[0]), 0)
-    found = _halved(found, second, biases[1])[: c.n]
-    y = c["y"].reshape(-1, found.shape[1], c.consts["part_stride"])
-    y[: c.n, :, :channels] = found
+    x = c["x"].reshape(-1, c.consts["x_stride"])[:frames, :bins, None]
+    y = c["y"].reshape(-1, c.consts["y_stride"] // c.consts["part_stride"], c.consts["part_stride"])
+    for at in range(0, channels, AT_ONCE):
+        some = slice(at, min(at + AT_ONCE, channels))
+        found = np.maximum(_halved(x, kernels[0, some], biases[0, some]), 0)
+        y[: c.n, :, some] = _halved(found, kernels[1, some], biases[1, some])[: c.n]
 
 
 def _halved(x: Array, kernel: Array, bias: Array) -> Array:

@@ -217,7 +217,7 @@ def test_relative_attention(bench: Bench, n: int, head_dim: int) -> None:
 
 @in_pairs(("n, head_dim", [(1, 16), (3, 4), (64, 12), (70, 64), (131, 20)]))
 def test_relative_attention_to_all(bench: Bench, n: int, head_dim: int) -> None:
-    """Of tiles of 64 keys, the last of which is not full; neither keys nor distances beyond the batch are read."""
+    """The last tile of 64 keys is not full; neither keys nor distances beyond the batch are read."""
     cols = 3 * head_dim
     ops = bench.begin(Setup(batch=n + 1, n=n))
     x, keys = ops.rows("x", 3 * cols), ops.buffer("keys", (2 * n + 1, pad(cols)))

@@ -93,9 +93,9 @@ def without_tensors(name: str) -> Change:
 
 def with_divisors(file: GgufFile) -> None:
     """Add divisors of the rotation's frequencies. llama.cpp ignores them for some architectures that may have them."""
-    values = dict(file.metadata)
-    count = int(values[f"{file.architecture}.rope.dimension_count"]) // 2
-    file.tensors["rope_freqs.weight"] = np.linspace(1, 8, count, dtype=np.float32)
+    count = dict(file.metadata)[f"{file.architecture}.rope.dimension_count"]
+    assert isinstance(count, int)
+    file.tensors["rope_freqs.weight"] = np.linspace(1, 8, count // 2, dtype=np.float32)
 
 
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
