@@ -78,7 +78,7 @@ async def _samples(data: bytes, found: Format, most: int) -> Any:
 def _check_length(seconds: float, most: int) -> None:
     if seconds > most:
         raise WispError(
-            f"The sound lasts {seconds / 60:.1f} minutes; at most {most // 60} are allowed. Send a part of it.",
+            f"The sound lasts {seconds:.0f} s; at most {most} s are allowed. Send a part of it.",
             "media_too_large",
         )
 
