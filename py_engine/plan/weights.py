@@ -81,7 +81,7 @@ class Weights:
             (
                 self._add(self._stacked([name + ".weight" for name in group], n, rows, cols)),
                 self._add(self._stacked([name + ".bias" for name in group], n, rows))
-                if self._has_all([name + ".bias" for name in group])
+                if self.has_all([name + ".bias" for name in group])
                 else None,
             )
             for group in groups
@@ -163,10 +163,10 @@ class Weights:
 
     def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
         """vector(), or None if the file has none of the tensors. WispError unsupported_architecture if it has some."""
-        return self.vector(*tensors_lengths) if self._has_all([t for t, _ in tensors_lengths]) else None
+        return self.vector(*tensors_lengths) if self.has_all([t for t, _ in tensors_lengths]) else None
 
-    def _has_all(self, tensors: list[str]) -> bool:
-        """Whether the file has these optional tensors: all of them, or none."""
+    def has_all(self, tensors: list[str]) -> bool:
+        """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""
         missing = [tensor for tensor in tensors if tensor not in self]
         if missing and len(missing) < len(tensors):
             present = next(tensor for tensor in tensors if tensor in self)

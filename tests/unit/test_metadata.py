@@ -158,6 +158,14 @@ def test_biases_of_some_matrices_of_a_stack_are_refused(there: str) -> None:
     assert error.value.code == "unsupported_architecture"
 
 
+@pytest.mark.parametrize(("missing", "there"), [("q", "k"), ("k", "q")])
+def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) -> None:
+    found = header("experts/glm4moe.F16")
+    del found.tensors[f"blk.0.attn_{missing}_norm.weight"]
+    with pytest.raises(WispError, match=rf"attn_{there}_norm\.weight, but not blk\.0\.attn_{missing}_norm\.weight"):
+        plan(found)
+
+
 @pytest.mark.parametrize("causal", [None, True])
 def test_a_llama_embed_model_has_to_say_that_it_is_not_causal(causal: bool | None) -> None:
     """llama.cpp computes something else then. NeoBERT is not causal whatever the file says."""
