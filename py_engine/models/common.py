@@ -203,9 +203,17 @@ def rope_base(header: Header, key: str, default: float = 10000.0) -> float:
 
 
 def windowed_ropes(header: Header, ropes: tuple[RopeSpec, ...], layers: tuple[int, ...]) -> tuple[RopeSpec, ...]:
-    """The rotations of every layer, those with a sliding window (`layers`) with the metadata's other base, if any."""
+    """The rotations of every layer, those with a sliding window (`layers`) with the metadata's other base, if any.
+
+    As llama.cpp has it: a factor scales these layers also where the metadata says that nothing is scaled.
+    """
     base = rope_base(header, "rope.freq_base_swa", ropes[0].base)
-    return tuple(replace(rope, base=base) if window else rope for window, rope in zip(layers, ropes, strict=True))
+
+    def windowed(rope: RopeSpec) -> RopeSpec:
+        scaled = rope.scaling == "none" and rope.factor != 1
+        return replace(rope, base=base, scaling="linear" if scaled else rope.scaling)
+
+    return tuple(windowed(rope) if window else rope for window, rope in zip(layers, ropes, strict=True))
 
 
 def _yarn_beta(header: Header, end: str, default: float) -> float:

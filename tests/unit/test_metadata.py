@@ -87,6 +87,12 @@ def test_positions_in_a_window_are_not_scaled(name: str) -> None:
     assert kinds == {(True, "none", 1.5), (False, "linear", 1.5)}
 
 
+def test_a_factor_without_scaling_is_for_windows_only() -> None:
+    found = config("gpt_oss/gpt-oss.F16", **LINEAR | {"rope.scaling.type": "none"})
+    kinds = {(window > 0, rope.scaling) for window, rope in zip(found.windows, found.ropes, strict=True)}
+    assert kinds == {(True, "linear"), (False, "none")}
+
+
 def test_a_factor_beside_longrope_s_divisors() -> None:
     scaled = config("phi3/phi3.F16", **{"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}).ropes[0]
     assert scaled.frequencies(None) == [f / 4 for f in config("phi3/phi3.F16").ropes[0].frequencies(None)]
