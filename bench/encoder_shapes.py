@@ -59,6 +59,7 @@ SHAPES = {
         "qwen2.5vl_merger", 32, 1280, 16, 3420, 2048, (1008, 1008), patch=14, image=560, merge=2, windows=8, gated=True
     ),
     "whisper-large": EncoderShape("ultravox", 32, 1280, 20, 5120, 2048, (128, 3000), mels=128),
+    "lfm2-audio": EncoderShape("lfm2a", 17, 512, 8, 2048, 2048, (128, 3001), mels=128),
 }  # fmt: skip
 
 
@@ -85,41 +86,41 @@ def metadata(shape: EncoderShape) -> dict[str, Any]:
     return found | {f"{at}.preproc_image_size": 4 * shape.image}
 
 
+def layer(name: str, *size: int, bias: bool = True, type: Q = Q.F16) -> Iterator[Tensor]:
+    """A matrix or the kernel of a convolution, and its bias."""
+    yield Tensor(name + ".weight", size, type)
+    if bias:
+        yield Tensor(name + ".bias", (size[0],), Q.F32)
+
+
+def norm(name: str, size: int, bias: bool = True) -> Iterator[Tensor]:
+    """The vectors of a norm."""
+    yield from layer(name, size, bias=bias, type=Q.F32)
+
+
 def tensors(shape: EncoderShape) -> Iterator[Tensor]:
     """The tensors, in the file's order: matrices F16, all else F32."""
-    n = shape.n_embd
-
-    def vector(name: str, size: int) -> Tensor:
-        return Tensor(name, (size,), Q.F32)
-
-    def layer(name: str, *size: int, bias: bool = True) -> Iterator[Tensor]:
-        yield Tensor(name + ".weight", size, Q.F16)
-        if bias:
-            yield vector(name + ".bias", size[0])
-
-    def norm(name: str, size: int = n, bias: bool = True) -> Iterator[Tensor]:
-        yield vector(name + ".weight", size)
-        if bias:
-            yield vector(name + ".bias", size)
-
-    rms = shape.gated
-    yield from _beginning(shape, layer)
+    if shape.projector == "lfm2a":
+        yield from _fastconformer(shape)
+        return
+    n, rms = shape.n_embd, shape.gated
+    yield from _beginning(shape)
     prefix = "v." if shape.vision else "a."
     for i in range(shape.n_layer):
         b = f"{prefix}blk.{i}."
-        yield from norm(b + "ln1", bias=not rms)
-        yield from norm(b + "ln2", bias=not rms)
+        yield from norm(b + "ln1", n, bias=not rms)
+        yield from norm(b + "ln2", n, bias=not rms)
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
             yield from layer(b + name, n, n, bias=shape.vision or name != "attn_k")
         for name in ("ffn_gate", "ffn_up") if shape.gated else ("ffn_up",):
             yield from layer(b + name, shape.n_ff, n)
         yield from layer(b + "ffn_down", n, shape.n_ff)
-    yield from norm(prefix + "post_ln", bias=not rms)
+    yield from norm(prefix + "post_ln", n, bias=not rms)
     match shape.projector:
         case "idefics3":
             yield from layer("mm.model.fc", shape.text, n * shape.merge**2, bias=False)
         case "gemma3":
-            yield from norm("mm.soft_emb_norm", bias=False)
+            yield from norm("mm.soft_emb_norm", n, bias=False)
             yield from layer("mm.input_projection", n, shape.text, bias=False)
         case "qwen2.5vl_merger":
             yield from layer("mm.0", 4 * n, 4 * n)
@@ -131,7 +132,33 @@ def tensors(shape: EncoderShape) -> Iterator[Tensor]:
             yield from layer("mm.a.mlp.2", shape.text, 2048, bias=False)
 
 
-def _beginning(shape: EncoderShape, layer: Any) -> Iterator[Tensor]:
+def _fastconformer(shape: EncoderShape) -> Iterator[Tensor]:
+    """All of LFM2-Audio's encoder; its convolutions have 256 channels."""
+    n, channels = shape.n_embd, 256
+    for i, kernel in ((0, (1, 3, 3)), (2, (1, 3, 3)), (3, (channels, 1, 1)), (5, (1, 3, 3)), (6, (channels, 1, 1))):
+        yield from layer(f"a.conv1d.{i}", channels, *kernel, type=Q.F32)
+    yield from layer("a.pre_encode.out", n, channels * shape.mels // 8)
+    for i in range(shape.n_layer):
+        b = f"a.blk.{i}."
+        for end in ("", "_1"):
+            yield from norm(f"{b}ffn_norm{end}", n)
+            yield from layer(f"{b}ffn_up{end}", shape.n_ff, n)
+            yield from layer(f"{b}ffn_down{end}", n, shape.n_ff)
+        for name in ("ln1", "ln2", "norm_conv", "conv_norm"):
+            yield from norm(b + name, n)
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out", "conv_pw2"):
+            yield from layer(b + name, n, n)
+        yield from layer(b + "linear_pos", n, 512, bias=False)
+        for name in ("pos_bias_u", "pos_bias_v"):
+            yield Tensor(b + name, (shape.n_head, n // shape.n_head), Q.F32)
+        yield from layer(b + "conv_pw1", 2 * n, n)
+        yield from layer(b + "conv_dw", n, 9, type=Q.F32)
+    yield from norm("mm.a.mlp.0", n)
+    yield from layer("mm.a.mlp.1", shape.text, n)
+    yield from layer("mm.a.mlp.3", shape.text, shape.text)
+
+
+def _beginning(shape: EncoderShape) -> Iterator[Tensor]:
     """What comes before the blocks."""
     n = shape.n_embd
     if not shape.vision:

@@ -167,7 +167,7 @@ u32 scale_queries_chunks(const scale_queries_call *r) { return batch_size(r->sta
 void scale_queries_work(const scale_queries_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = 0; m < batch_size(r->state); m++) {
     const u32 first = segment(r->state, r->segments, m).first;
-    const u32 lengths = (position(r->state, r->per_token, m) - first + 1) / r->length;
+    const u32 lengths = (position(r->state, r->per_token, m) - first + r->first) / r->length;
     const f32 factor = 1 + r->scale * (f32)log1(1.0 + lengths);
     for (u32 k = 0; k < r->cols; k++) ROW(r->y, r->y_stride, m)[k] *= factor;
   }

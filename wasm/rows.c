@@ -139,7 +139,7 @@ u32 gate_chunks(const gate_call *r) { return batch_size(r->state) > 0; }
 
 void gate_work(const gate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = 0; m < batch_size(r->state); m++) {
-    const f32 *gate = ROW(r->x, r->x_stride, m);
+    const f32 *gate = ROW(r->x, r->x_stride, m) + r->x_first;
     if (r->span > 1) {
       f32 *repeated = (f32 *)scratch;
       for (u32 k = 0; k < r->cols; k++) repeated[k] = gate[k / r->span];

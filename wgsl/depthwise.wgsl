@@ -1,8 +1,9 @@
 // y[m, c] = sum over t < TAPS of weight[m, t] * kernel[c, t] * x[id[m, t], c]: a convolution of each channel on its own. A tap of
-// weight 0 is outside of the input. Grid (CHANNELS / THREADS, tokens).
+// weight 0 is outside of the input. A bias and a batch norm may follow. Grid (CHANNELS / THREADS, tokens).
 #param QUANT // fragment of wgsl/quants that reads the kernel
 #param CHANNELS
 #param TAPS // places of the kernel; columns of a row of it, at most 32
+#param TERMS // vectors of `terms`: 0; 1: a bias; 3: a bias, then the factor and the shift of a batch norm
 #param THREADS
 
 struct Params {
@@ -15,6 +16,9 @@ struct Params {
 const W_GROUPS = 1u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read> x: array<f32>; // (rows, stride)
+#if TERMS
+@bind var<storage, read> terms: array<f32>; // (TERMS * CHANNELS)
+#endif
 @bind var<storage, read_write> y: array<f32>; // (n, stride)
 
 @compute @workgroup_size(THREADS)
@@ -32,5 +36,11 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       sum = fma(bitcast<f32>(tap.y) * kernel[t / 4u][t % 4u], x[tap.x * p.stride + c], sum);
     }
   }
+#if TERMS
+  sum += terms[c];
+#endif
+#if TERMS == 3
+  sum = fma(sum, terms[CHANNELS + c], terms[2u * CHANNELS + c]);
+#endif
   y[m * p.stride + c] = sum;
 }

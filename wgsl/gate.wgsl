@@ -1,4 +1,4 @@
-// y[m, i] = activation(x[m, i / SPAN]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
+// y[m, i] = activation(x[m, x_first + i / SPAN]) * up[m, first + i]. Grid (COLS / THREADS, tokens).
 #param COLS // columns of y
 #param ACTIVATION // see activation.wgsl
 #param SPAN // columns that share a gate
@@ -11,6 +11,7 @@
 
 struct Params {
   x_stride: u32,
+  x_first: u32, // column of x
   up_stride: u32,
   first: u32, // column of `up`
   y_stride: u32,
@@ -31,6 +32,6 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y < state.n && id.x < COLS) {
     let other = f32(up[id.y * p.up_stride + p.first + id.x]);
-    y[id.y * p.y_stride + id.x] = Value(gated(x[id.y * p.x_stride + id.x / SPAN], other));
+    y[id.y * p.y_stride + id.x] = Value(gated(x[id.y * p.x_stride + p.x_first + id.x / SPAN], other));
   }
 }

@@ -88,7 +88,7 @@ def norm_rope_append(c: Call) -> None:
 
 
 def scale_queries(c: Call) -> None:
-    lengths = ((c.offsets + 1) // c.consts["length"]).astype(np.float32)
+    lengths = ((c.offsets + c.consts["first"]) // c.consts["length"]).astype(np.float32)
     c["y"][: c.n, : c.params["COLS"]] *= (1 + np.float32(c.consts["scale"]) * np.log1p(lengths))[:, None]
 
 
@@ -235,6 +235,19 @@ def relative_attention(c: Call) -> None:
     for d in range(min(window, c.n)):
         y[d:] += (e[d, d:] / e[:, d:].sum(axis=0))[..., None] * v[: c.n - d]
     c["y"][: c.n, : heads * dim] = y.reshape(c.n, heads * dim)
+
+
+def relative_attention_all(c: Call) -> None:
+    heads, dim, n = c.params["HEADS"], c.params["HEAD_DIM"], c.n
+    q, k, v = c["x"][:n, : 3 * heads * dim].reshape(n, 3, heads, dim).transpose(1, 2, 0, 3)  # (heads, n, dim) each
+    content, distance = c["biases"][0].reshape(2, heads, 1, dim)
+    keys = c["relative"][: 2 * n - 1, : heads * dim].reshape(2 * n - 1, heads, dim).transpose(1, 2, 0)
+    at = n - 1 + np.arange(n) - np.arange(n)[:, None]  # (n, n): of the key for a query and a row
+    by_distance = np.take_along_axis((q + distance) @ keys, np.broadcast_to(at, (heads, n, n)), axis=2)
+    scores = ((q + content) @ k.transpose(0, 2, 1) + by_distance) * np.float32(c.consts["scale"])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    y = e / e.sum(axis=-1, keepdims=True) @ v
+    c["y"][:n, : heads * dim] = y.transpose(1, 0, 2).reshape(n, heads * dim)
 
 
 def visible(c: Call, pos: int) -> int:

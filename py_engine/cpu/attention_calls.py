@@ -80,7 +80,8 @@ def latent_append(m: Calls, op: Op) -> None:
 def scale_queries(m: Calls, op: Op) -> None:
     m.add(
         "scale_queries", **batch_fields(m, op), **segment_fields(op), cols=op.params["COLS"],
-        scale=op.consts["scale"], length=op.consts["length"], y=m.address(op, "y"), y_stride=op.consts["stride"],
+        scale=op.consts["scale"], length=op.consts["length"], first=op.consts["first"], y=m.address(op, "y"),
+        y_stride=op.consts["stride"],
     )  # fmt: skip
 
 

@@ -18,11 +18,13 @@ from py_engine.cpu.attention import (
     kv_quantize,
     norm_rope_append,
     relative_attention,
+    relative_attention_all,
     rope_append,
     rope_store,
     scale_queries,
 )
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.convolutions import depthwise, subsample, unfold
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
 from py_engine.cpu.sampling import (
@@ -224,8 +226,9 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
 def gate(c: Call) -> None:
     cols, first = c.params["COLS"], c.consts["first"]
     up = c["up"][: c.n, first : first + cols]
-    span = c.params.get("SPAN", 1)
-    c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], np.repeat(c["x"][: c.n, : cols // span], span, axis=1), up)
+    span, x_first = c.params.get("SPAN", 1), c.consts["x_first"]
+    gates = np.repeat(c["x"][: c.n, x_first : x_first + cols // span], span, axis=1)
+    c["y"][: c.n, :cols] = gated(c.params["ACTIVATION"], gates, up)
 
 
 def scale_by(c: Call) -> None:
@@ -253,27 +256,6 @@ def gather(c: Call) -> None:
         present = (rows >= 0) & (rows < c.consts["rows"]) & (weights != 0)
         total[present] += weights[present, None] * table[rows[present]][:, :cols]
     y[:] = total
-
-
-def unfold(c: Call) -> None:
-    cols, count = c.params["COLS"], c.params["TAPS"]
-    rows = c["taps"][: c.n, :count, 0].astype(np.int64)
-    weights = np.ascontiguousarray(c["taps"][: c.n, :count, 1]).view(np.float32)
-    found = np.where(weights[..., None] != 0, c["x"][np.where(weights != 0, rows, 0), :cols], np.float32(0))
-    found = found * weights[..., None]  # (n, taps, cols)
-    c["y"][: c.n, : cols * count] = found.transpose(0, 2, 1).reshape(c.n, cols * count)
-
-
-def depthwise(c: Call) -> None:
-    cols, count = c.params["CHANNELS"], c.params["TAPS"]
-    kernel = c["w"][np.arange(cols)]
-    total = np.zeros((c.n, cols), np.float32)
-    for t in range(count):
-        weights = np.ascontiguousarray(c["taps"][: c.n, t, 1]).view(np.float32)
-        rows = np.where(weights != 0, c["taps"][: c.n, t, 0], 0).astype(np.int64)
-        x = np.where(weights[:, None] != 0, c["x"][rows, :cols], np.float32(0))
-        total += weights[:, None] * kernel[:, t] * x
-    c["y"][: c.n, :cols] = total
 
 
 def clamp(c: Call) -> None:
@@ -411,9 +393,10 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, normalize,
         shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape, sample_draw,
         sample, advance, draft_states, logprobs, read, patches, gather, unfold, clamp, shift_scale, matmul_transposed,
-        depthwise, relative_attention, ssm_conv, ssm_window, ssm_scan, gated_norm, head_products,
-        head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction, altup_predict,
-        altup_correct, copy_columns, sparse_gate, scale_queries, token_shift, wkv7_inputs, wkv_scan, wkv_output,
+        depthwise, subsample, relative_attention, relative_attention_all, ssm_conv, ssm_window, ssm_scan, gated_norm,
+        head_products, head_products_transposed, latent_append, latent_expansion, add_low_rank, add_direction,
+        altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries, token_shift, wkv7_inputs, wkv_scan,
+        wkv_output,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

@@ -71,9 +71,9 @@ def clamp(m: Calls, op: Op) -> None:
 def gate(m: Calls, op: Op) -> None:
     m.add(
         "gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])], cols=op.params["COLS"],
-        span=op.params.get("SPAN", 1), x=m.address(op, "x"), x_stride=op.consts["x_stride"], up=m.address(op, "up"),
-        up_stride=op.consts["up_stride"], first=op.consts["first"], y=m.address(op, "y"),
-        y_stride=op.consts["y_stride"],
+        span=op.params.get("SPAN", 1), x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+        x_first=op.consts["x_first"], up=m.address(op, "up"), up_stride=op.consts["up_stride"],
+        first=op.consts["first"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 

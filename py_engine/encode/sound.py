@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
+from py_engine.models.projectors import fastconformer
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
 from py_engine.models.projectors.sound import FRAMES, POOLED
 from py_engine.models.projectors.tower import Tower
@@ -40,7 +42,7 @@ def arrange(tower: Tower, plan: EncoderPlan, mel: Array) -> EncoderBatch:
 def _layout(tower: Tower, plan: EncoderPlan, frames: int) -> tuple[EncoderBatch, Taps | None]:
     """The inputs for so many frames, without them; of a convolution in two dimensions, also the first one's taps."""
     batch = EncoderBatch(plan, "audio")
-    return batch, {"qwen3a": _hundreds, "gemma4a": _conformer}.get(tower.kind, _whisper)(tower, batch, frames)
+    return batch, BUILDERS.get(tower.kind, _whisper)(tower, batch, frames)
 
 
 def _whisper(tower: Tower, batch: EncoderBatch, frames: int) -> None:
@@ -92,3 +94,30 @@ def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     batch.write_taps("recent", np.maximum(recent, 0), recent >= 0)
     batch.tokens = [tokens]
     return first
+
+
+def _fastconformer(tower: Tower, batch: EncoderBatch, frames: int) -> None:
+    quarters, bins = -(-frames // 4), -(-tower.mels // 4)
+    batch.write("length", np.array([frames, 0, 0, 0], np.uint32))
+    batch.rows = {"quarter_frames": quarters, "quarters": quarters * bins}
+    ids, inside, tokens, bins = plane_taps(1, quarters, bins, rows_first=True)
+    batch.write_taps("eighths", ids, inside)
+    batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
+    near = np.arange(tokens)[:, None] + np.arange(fastconformer.KERNEL) - fastconformer.KERNEL // 2
+    batch.write_taps("near", np.clip(near, 0, tokens - 1), (near >= 0) & (near < tokens))
+    batch.write("distances", _sinusoids(np.arange(tokens - 1, -tokens, -1), fastconformer.POSITIONS))
+    batch.rows |= {"eighths": len(ids), "distances": 2 * tokens - 1, "tokens": tokens}
+    batch.tokens = [tokens]
+
+
+def _sinusoids(distances: Array, width: int) -> Array:
+    """Sines and cosines in turn, of falling frequencies: (distances, width)."""
+    angles = distances[:, None] * np.exp(-np.log(10000) / width * 2 * np.arange(width // 2))
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(distances), width).astype(np.float32)
+
+
+BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
+    "gemma4a": _conformer,
+    "lfm2a": _fastconformer,
+    "qwen3a": _hundreds,
+}  # others are Whisper's

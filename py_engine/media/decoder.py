@@ -46,7 +46,7 @@ async def _picture(vision: Vision, data: bytes, found: Format) -> Picture:
 
 
 async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
-    samples = await _samples(data, found)
+    samples = await _samples(data, found, audio.max_seconds or MAX_SECONDS)
     if samples.length == 0:
         raise bad_media(f"the {found.name} file has no sound")
     await js.wispLoadPackage("numpy")
@@ -59,26 +59,26 @@ async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
     return Sound(spectra, samples.length / RATE)
 
 
-async def _samples(data: bytes, found: Format) -> Any:
-    """The samples of a file as a Float32Array, mono at 16 kHz."""
+async def _samples(data: bytes, found: Format, most: int) -> Any:
+    """The samples of a file as a Float32Array, mono at 16 kHz. `most`: seconds."""
     media = await js.wispMedia()
     if found.name == "WAV":
         clip = media.readWav(to_js(data))
         if clip:
-            _check_length(clip.samples.length / clip.channels / clip.rate)
+            _check_length(clip.samples.length / clip.channels / clip.rate, most)
             return media.toMono(clip)
     try:
         samples = await js.wispDecodeSound(to_js(data))
     except JsException as error:
         raise _undecodable(found, error) from None
-    _check_length(samples.length / RATE)
+    _check_length(samples.length / RATE, most)
     return samples
 
 
-def _check_length(seconds: float) -> None:
-    if seconds > MAX_SECONDS:
+def _check_length(seconds: float, most: int) -> None:
+    if seconds > most:
         raise WispError(
-            f"The sound lasts {seconds / 60:.0f} minutes; at most {MAX_SECONDS // 60} are allowed. Send a part of it.",
+            f"The sound lasts {seconds:.0f} s; at most {most} s are allowed. Send a part of it.",
             "media_too_large",
         )
 

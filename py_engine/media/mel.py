@@ -55,13 +55,16 @@ def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
     return triangles if htk else triangles * (2 / (edges[2:] - edges[:-2]))[:, None]
 
 
-def _energies(samples: Array, n_mel: int, window: int, n_fft: int, at: int = 0, htk: bool = False) -> Array:
+def _energies(
+    samples: Array, n_mel: int, window: int, n_fft: int, at: int = 0, *, htk: bool = False, symmetric: bool = False
+) -> Array:
     """Mel energies (n_mel, n_frames) of frames of n_fft samples, under a Hann window that begins at `at`.
 
-    HTK's filters take magnitudes, the others take squares.
+    The window is periodic, or symmetric: it then ends as it begins. HTK's filters take magnitudes, the others take
+    squares.
     """
     hann = np.zeros(n_fft)
-    hann[at : at + window] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    hann[at : at + window] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / (window - symmetric))
     frames = np.lib.stride_tricks.sliding_window_view(samples, n_fft)[::HOP]
     found = np.empty((n_mel, len(frames)))
     for first in range(0, len(frames), AT_ONCE):
@@ -118,12 +121,15 @@ def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
 
 
 def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
-    """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end."""
+    """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end.
+
+    The features of NVIDIA's NeMo. llama.cpp aborts for clips shorter than two frames; here silence follows them.
+    """
+    samples = np.pad(samples, (0, max(0, 2 * HOP - len(samples))))
     raised = np.concatenate([samples[:1], samples[1:] - np.float64(np.float32(0.97)) * samples[:-1]])
-    log = np.log(np.maximum(_energies(np.pad(raised, 256), n_mel, 400, 512, at=56), FLOOR))
-    clip = log[:, : max(len(samples) // HOP, 2)]
-    deviation = np.sqrt(clip.var(1, ddof=1, keepdims=True) + 1e-5)
-    log[:, : clip.shape[1]] = (clip - clip.mean(1, keepdims=True)) / deviation
+    log = np.log(_energies(np.pad(raised, 256), n_mel, 400, 512, at=56, symmetric=True) + FLOOR)
+    clip = log[:, : len(samples) // HOP]
+    log[:, : clip.shape[1]] = (clip - clip.mean(1, keepdims=True)) / (clip.std(1, ddof=1, keepdims=True) + 1e-5)
     log[:, clip.shape[1] :] = 0
     return [log]
 

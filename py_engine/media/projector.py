@@ -31,6 +31,7 @@ MERGE_KEYS = {
     **dict.fromkeys(("idefics3", "gemma3", "gemma4v", "internvl", "lfm2"), "projector.scale_factor"),
     **dict.fromkeys(("pixtral", "lightonocr", *QWEN_VL), "spatial_merge_size"),
 }
+MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
@@ -92,6 +93,7 @@ class Audio(Encoder):
 
     n_mel: int
     stack: int  # frames of the encoder that one token takes
+    max_seconds: int = 0  # of a clip; 0: the type has no such limit
 
 
 @dataclass(frozen=True)
@@ -329,4 +331,5 @@ def _queries(reader: _Reader) -> int:
 def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral") else 1
-    return Audio(**reader.encoder(type), n_mel=reader.count("num_mel_bins"), stack=stack)
+    n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
+    return Audio(**reader.encoder(type), n_mel=n_mel, stack=stack, max_seconds=seconds)

@@ -10,6 +10,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
 
 MAX_BLOCKS = 1024
+WITHOUT_DIVISORS = ("falcon-h1", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
 YARN_BETAS = ("mistral3", "grok")  # architectures whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 
@@ -202,9 +203,17 @@ def rope_base(header: Header, key: str, default: float = 10000.0) -> float:
 
 
 def windowed_ropes(header: Header, ropes: tuple[RopeSpec, ...], layers: tuple[int, ...]) -> tuple[RopeSpec, ...]:
-    """The rotations of every layer, those with a sliding window (`layers`) with the metadata's other base, if any."""
+    """The rotations of every layer, those with a sliding window (`layers`) with the metadata's other base, if any.
+
+    As llama.cpp has it: a factor scales these layers also where the metadata says that nothing is scaled.
+    """
     base = rope_base(header, "rope.freq_base_swa", ropes[0].base)
-    return tuple(replace(rope, base=base) if window else rope for window, rope in zip(layers, ropes, strict=True))
+
+    def windowed(rope: RopeSpec) -> RopeSpec:
+        scaled = rope.scaling == "none" and rope.factor != 1
+        return replace(rope, base=base, scaling="linear" if scaled else rope.scaling)
+
+    return tuple(windowed(rope) if window else rope for window, rope in zip(layers, ropes, strict=True))
 
 
 def _yarn_beta(header: Header, end: str, default: float) -> float:
@@ -227,7 +236,7 @@ def original_context(header: Header) -> int:
 def rope_factors(header: Header, n_ctx: int) -> str | None:
     """The tensor of RoPE's frequency divisors, if any: Llama 3's, or LongRoPE's for a context of n_ctx."""
     if "rope_freqs.weight" in header.tensors:
-        return "rope_freqs.weight"
+        return None if header.architecture in WITHOUT_DIVISORS else "rope_freqs.weight"
     if "rope_factors_long.weight" in header.tensors:
         long = n_ctx > original_context(header)
         return f"rope_factors_{'long' if long else 'short'}.weight"

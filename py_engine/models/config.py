@@ -75,7 +75,11 @@ class Mixture:
         gating, of_chosen = GATINGS.get(number_of_gating), number_of_gating == SOFTMAX_OF_CHOSEN
         biased = any(tensor.endswith("exp_probs_b.bias") for tensor in header.tensors)
         if gating is None or (of_chosen and biased):
-            raise WispError("This kind of expert routing is not supported yet.", "unsupported_architecture")
+            biases = " with biases (exp_probs_b)" if biased else ""
+            raise WispError(
+                f"Wisp cannot choose experts by {name}.expert_gating_func {number_of_gating}{biases} yet.",
+                "unsupported_architecture",
+            )
         mixture = cls(
             dimension(header, "expert_count"),
             count(header, "expert_used_count"),

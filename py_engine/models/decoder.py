@@ -193,10 +193,10 @@ class Layer:
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if self.cfg.unit_qk_norm:
             return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim), after_rotation=True)
-        if q + ".weight" not in self.w:
-            return None
-        if self.cfg.shares_kv:
+        if self.cfg.shares_kv and q + ".weight" in self.w:
             return HeadNorm(self.w.vector((q + ".weight", head_dim)))
+        if not self.w.has_all([q + ".weight", k + ".weight"]):
+            return None
         size = self.w.size(q + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))

@@ -13,13 +13,15 @@ from typing import TypeVar
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, dimension, optional_number, original_context
+from py_engine.models.common import count, dimension, optional_number
+from py_engine.plan.attention import Temperature
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
 NEOX = False
 SCALED_SCORES = ("deepseek2", "mistral4")  # architectures whose scores depend on the scaling of the rotation
+TEMPERED = SCALED_SCORES  # whose queries may have a temperature
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,15 @@ class Config(config.Config):
         if rope < 4 or key <= rope or any(n % 4 for n in (rank, rope, key, value)):
             raise WispError("Wisp cannot run latent attention of these dimensions.", "corrupt_header")
         spec, scale = _scaled(header, base.ropes[0])
-        if optional_number(header, "attention.temperature_scale"):
-            # beyond this length, attention scales with the logarithm of the position: not supported
-            length = count(header, "attention.temperature_length", original_context(header))
-            base = replace(base, context_length=min(base.context_length, length))
+        temperature = None
+        if header.architecture in TEMPERED and (growth := optional_number(header, "attention.temperature_scale")):
+            temperature = Temperature(count(header, "attention.temperature_length"), growth)
         return replace(
             base,
             head_count_kv=1,
             head_dim=rank + rope,
             ropes=(spec,) * base.block_count,
+            temperature=temperature,
             activation="relu2" if header.architecture == "plm" else "silu",
             attention_scale=scale**2 * key**-0.5,
             latent=LatentShape(base.head_count, rank, key - rope, rope, value),
@@ -64,7 +66,7 @@ def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
     """
     if header.architecture not in SCALED_SCORES:
         return rope, 1.0
-    log_factor = log(max(1.0, rope.factor))
+    log_factor = 0.0 if rope.scaling == "none" else log(max(1.0, rope.factor))
     multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
     if rope.scaling == "yarn" and multiplier:
         divisor = 0.1 if header.architecture == "deepseek2" else multiplier

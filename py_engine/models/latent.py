@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from py_engine.models.config import Config
 from py_engine.plan import latent
+from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
@@ -32,6 +33,8 @@ class LatentLayer:
         kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
         kv = ops.normed_stack("kv_a", h, Projection([kv_a], None, norm, cfg.eps))
         q = self._queries(h, norm)  # last: it may normalise its low rank into h's buffer, if both have one shape
+        if cfg.temperature:
+            scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
         if latent.expands(ops):

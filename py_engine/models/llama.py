@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import optional_number, original_context
+from py_engine.plan.attention import Temperature
 
 LAYERS_13B = 40  # of the Baichuan that has ALiBi in place of RoPE
 ALIBI_MAX_BIAS = 8.0
@@ -31,9 +32,8 @@ class Config(config.Config):
             return replace(base, activation="relu2")
         if name == "baichuan" and base.block_count == LAYERS_13B:
             return replace(base, ropes=(config.NO_ROPE,) * base.block_count, alibi_max_bias=ALIBI_MAX_BIAS)
-        if name == "mistral3" and optional_number(header, "attention.temperature_scale"):
-            # beyond the original context, attention scales with the logarithm of the position: not supported
-            return replace(base, context_length=min(base.context_length, original_context(header)))
+        if name == "mistral3" and (scale := optional_number(header, "attention.temperature_scale")):
+            return replace(base, temperature=Temperature(original_context(header), scale))
         return base
 
 

@@ -42,7 +42,7 @@ class Config(config.Config):
         assert self.mixture
         if self.ropes[i].dim:
             return replace(self, unit_qk_norm=self.mixture.expert_count != LARGE)
-        return replace(self, temperature=Temperature(CHUNK, TEMPERATURE_SCALE))
+        return replace(self, temperature=Temperature(CHUNK, TEMPERATURE_SCALE, first=1))
 
 
 build = decoder.build

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 
@@ -20,8 +21,16 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        output_norm = "enc.output_norm" if header.architecture == "neo-bert" else "output_norm"
-        return replace(super().from_gguf(header), causal=False, output_norm=output_norm)
+        base = super().from_gguf(header)
+        if header.architecture == "neo-bert":
+            return replace(base, causal=False, output_norm="enc.output_norm")
+        if base.causal:
+            raise WispError(
+                "Wisp runs llama-embed models in which every token sees all others. This file's metadata does not say "
+                "so: llama-embed.attention.causal must be false.",
+                "unsupported_architecture",
+            )
+        return base
 
 
 build = decoder.build

@@ -158,10 +158,11 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
 
 @dataclass(frozen=True)
 class Temperature:
-    """A factor of queries that grows with their position: 1 + scale * log(1 + floor((position + 1) / length))."""
+    """A factor of queries that grows with their position: 1 + scale * log(1 + floor((position + first) / length))."""
 
     length: int
     scale: float
+    first: int = 0
 
 
 def scale_queries(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -> None:
@@ -169,7 +170,7 @@ def scale_queries(ops: OpList, q: Buffer, cols: int, temperature: Temperature) -
     ops.add(
         "scale_queries",
         {"COLS": cols} | ops.state_params,
-        {"scale": temperature.scale, "length": temperature.length, "stride": q.shape[1]},
+        {"scale": temperature.scale, "length": temperature.length, "first": temperature.first, "stride": q.shape[1]},
         {"state": ops.state, "y": q},
         -(-cols // THREADS),
         PerToken(),
@@ -296,5 +297,29 @@ def relative(ops: OpList, x: Buffer, keys: Buffer, factor: Weight, heads: Relati
         {"state": ops.state, "x": x, "relative": keys, "factor": factor, "y": y},
         PerToken(THREADS),
         heads.count,
+    )
+    return y
+
+
+RELATIVE_ROWS = 4  # queries of a workgroup of relative_attention_all.wgsl
+
+
+def relative_to_all(
+    ops: OpList, x: Buffer, keys: Buffer, biases: Weight, heads: tuple[int, int], scale: float
+) -> Buffer:
+    """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim). `heads`: (count, head_dim).
+
+    `keys` (2 n - 1, heads * head_dim) of the distances n - 1 to -(n - 1); `biases` (2 * heads * head_dim) of queries,
+    before they are multiplied with keys of rows, and of distances.
+    """
+    count, head_dim = heads
+    y = ops.rows("attn", count * head_dim, ops.input_dtype)
+    ops.add(
+        "relative_attention_all",
+        {"HEADS": count, "HEAD_DIM": head_dim, "ROWS": RELATIVE_ROWS, "WG": THREADS, "Y16": int(y.dtype == "f16")},
+        {"scale": scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "relative": keys, "biases": biases, "y": y},
+        PerToken(RELATIVE_ROWS),
+        count,
     )
     return y

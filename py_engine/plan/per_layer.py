@@ -27,18 +27,19 @@ def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Bu
 
 def gate(
     ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str, *, for_products: bool = False,
-    span: int = 1,
+    span: int = 1, x_first: int = 0,
 ) -> Buffer:  # fmt: skip
     """activation(x) * up[:, first : first + cols]: (n, cols). `for_products`: nothing but products reads it.
 
-    `span`: neighbouring columns that share a column of x.
+    `span`: neighbouring columns that share a column of x. `x_first`: the first column of x.
     """
     y = ops.rows("gated_input", cols, ops.input_dtype) if for_products else ops.rows("gated", cols)
     ops.add(
         "gate",
         {"COLS": cols, "ACTIVATION": activation, "UP16": int(up.dtype == "f16"), "Y16": int(y.dtype == "f16")}
         | ({"SPAN": span} if span > 1 else {}),
-        {"x_stride": x.shape[1], "up_stride": up.shape[1], "first": first, "y_stride": y.shape[1]},
+        {"x_stride": x.shape[1], "x_first": x_first, "up_stride": up.shape[1], "first": first}
+        | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "up": up, "y": y},
         -(-cols // THREADS),
         PerToken(),

@@ -126,18 +126,44 @@ def project_transposed(ops: OpList, x: Buffer, weight: Weight, y: Buffer) -> Non
     )
 
 
-def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer) -> Buffer:
-    """A convolution of each of `cols` channels on its own: (n, cols). `kernel`: (cols, taps)."""
+def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer, terms: Weight | None = None) -> Buffer:
+    """A convolution of each of `cols` channels on its own: (n, cols). `kernel`: (cols, taps).
+
+    `terms`: a bias (cols), or a bias, the factor and the shift of a batch norm (3 * cols).
+    """
     y = ops.rows("depthwise", cols)
     ops.add(
         "depthwise",
-        {"QUANT": kernel.layout.fragment, "CHANNELS": cols, "TAPS": chosen.shape[1]},
+        {"QUANT": kernel.layout.fragment, "CHANNELS": cols, "TAPS": chosen.shape[1]}
+        | {"TERMS": terms.cols // cols if terms else 0},
         {"stride": x.shape[1]},
-        {"state": ops.state, "taps": chosen, "w": kernel, "x": x, "y": y},
+        {"state": ops.state, "taps": chosen, "w": kernel, "x": x, "y": y} | ({"terms": terms} if terms else {}),
         -(-cols // THREADS),
         PerToken(),
     )
     return y
+
+
+def subsample(ops: OpList, x: Buffer, length: Buffer, kernels: Weight, biases: Weight, bins: int) -> Buffer:
+    """Two convolutions of 3 x 3 places with stride 2, the second of each channel on its own, with ReLU between them.
+
+    `x`: (frames, bins), four frames for each row of the list; the first word of `length` says how many there are.
+    `kernels`: (2 * channels, 9), the first's and the second's; `biases`: (2 * channels).
+    Returns (n * a quarter of the bins, channels).
+    """
+    channels, parts = kernels.rows // 2, -(-bins // 4)
+    y = ops.buffer(f"{ops.name}.subsampled", (ops.batch, parts * pad(channels)))
+    four = replace(x, shape=(x.shape[0] // 4, 4 * x.shape[1]))
+    ops.add(
+        "subsample",
+        {"QUANT": kernels.layout.fragment, "CHANNELS": channels, "BINS": bins},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1], "part_stride": pad(channels)},
+        {"state": ops.state, "x": four, "length": length, "w": kernels, "biases": biases, "y": y},
+        -(-channels // THREADS),
+        PerToken(),
+        parts,
+    )
+    return replace(y, shape=(ops.batch * parts, pad(channels)))
 
 
 def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:

@@ -81,7 +81,7 @@ class Weights:
             (
                 self._add(self._stacked([name + ".weight" for name in group], n, rows, cols)),
                 self._add(self._stacked([name + ".bias" for name in group], n, rows))
-                if group[0] + ".bias" in self
+                if self.has_all([name + ".bias" for name in group])
                 else None,
             )
             for group in groups
@@ -162,5 +162,16 @@ class Weights:
         return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
 
     def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
-        """vector(), or None if the file has none of the tensors."""
-        return self.vector(*tensors_lengths) if any(t in self for t, _ in tensors_lengths) else None
+        """vector(), or None if the file has none of the tensors. WispError unsupported_architecture if it has some."""
+        return self.vector(*tensors_lengths) if self.has_all([t for t, _ in tensors_lengths]) else None
+
+    def has_all(self, tensors: list[str]) -> bool:
+        """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""
+        missing = [tensor for tensor in tensors if tensor not in self]
+        if missing and len(missing) < len(tensors):
+            present = next(tensor for tensor in tensors if tensor in self)
+            raise WispError(
+                f"The file has the tensor {present}, but not {missing[0]}. Wisp needs both or neither.",
+                "unsupported_architecture",
+            )
+        return bool(tensors) and not missing

@@ -174,6 +174,8 @@ class _Maker:
         if name == "taps":
             rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
             return self._taps((n + 1, *b.shape[1:]), rows)
+        if name == "length":  # of a spectrum, whose last frames are no whole row
+            return np.array([4 * n - 2] + [0] * (b.shape[0] - 1), np.uint32)
         if name == "pixels":
             return self.random.words((min(b.shape[0], PIXEL_WORDS),))
         if name == "places":  # rows of pictures that are some pixels wider than a patch

@@ -54,6 +54,8 @@ def tokens_of(op: Op) -> int:
         return int(op.params["TM"]) + MORE
     if op.kernel == "relative_attention":
         return int(op.params["WINDOW"]) + MORE
+    if op.kernel == "relative_attention_all":
+        return int(op.params["WG"]) + MORE
     return 11 if op.params.get("PACKED") else 5
 
 

@@ -51,8 +51,8 @@ const arrays = (chunk) => Object.fromEntries(Object.entries(chunk).map(([key, va
   [key, ArrayBuffer.isView(value) ? base64(value) : value]));
 return { chunks: chunks.map(arrays), logits: base64(logits), shape };"""
 # (golden, case): one for each way in which pictures and sounds are prepared, and read by a text model
-CASES = [("qwen2vl", "pair"), ("gemma3", "alpha"), ("idefics3", "wide"), ("qwen3a", "stereo")]
-ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair")]  # deepstack; pictures that are read whole
+CASES = [("qwen2vl", "pair"), ("gemma3", "alpha"), ("idefics3", "wide"), ("qwen3a", "stereo"), ("lfm2a", "pair")]
+ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("lfm2a", "half")]  # deepstack; pictures that are read whole; sound
 LIMITS = {"f32": (8e-3, 0.05, 2e-5), "f16": (1.5e-2, 0.15, 1e-3)}  # embedding / rms, logits, KL
 
 
@@ -205,6 +205,27 @@ def test_a_constrained_answer_about_a_picture(seeing: Page) -> None:
         return (await engine.chat.completions.create(ask(content, { regex: "(a red|a blue) circle", max_tokens: 20 }))).choices[0].message.content;""",
     )
     assert answer in ("a red circle", "a blue circle")
+
+
+def test_a_chat_about_sound(page: Page) -> None:
+    """Streamed or not, the answer is the same; another clip changes it. Usage counts a token for 8 frames."""
+    run(page, 'await load("lfm2.gguf", "lfm2a.mmproj.gguf");')
+    answer, streamed, other, plain = run(
+        page,
+        """const sound = async (name) =>
+          ({ type: "input_audio", input_audio: { data: (await url(name)).split(",")[1], format: "wav" } });
+        const what = { type: "text", text: "What is said?" }, three = await sound("three.wav");
+        const create = (content) => openai.chat.completions.create(ask(content, { logprobs: true }));
+        const stream = await openai.chat.completions.create({ ...ask([three, what]), stream: true });
+        let streamed = "";
+        for await (const chunk of stream) streamed += chunk.choices[0]?.delta?.content ?? "";
+        return [await create([three, what]), streamed, await create([await sound("half.wav"), what]), await create([what])];""",
+    )
+    assert streamed == answer["choices"][0]["message"]["content"] != ""
+    first, changed = (one["choices"][0]["logprobs"]["content"][0]["logprob"] for one in (answer, other))
+    assert abs(first - changed) > 0.01
+    tokens = [one["usage"]["prompt_tokens"] - plain["usage"]["prompt_tokens"] for one in (answer, other)]
+    assert tokens == [38, 7]  # without tokens around them
 
 
 BAD: list[tuple[str, str, str | None]] = [

@@ -22,7 +22,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
     "cpu": ("f32", {"backend": "cpu"}),
 }
 # What f16 changes is the same for all types, and numpy computes the same inside and outside a browser.
-SOME = {"f32": {"gemma4", "internvl", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3"}}
+SOME = {"f32": {"gemma4", "internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name})]
 MOST = 2  # cases of a golden, the first ones of each kind
 

@@ -179,12 +179,15 @@ def test_attention_in_chunks(bench: Bench, heads: tuple[int, int, int], n: int, 
 PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (62, 3))  # (position, sequence)
 
 
-@in_pairs(("n, cols, places", [(1, 1, ()), (3, 31, ()), (5, 33, PLACES), (4, 257, ())]))
-def test_queries_with_a_temperature(bench: Bench, n: int, cols: int, places: tuple[tuple[int, int], ...]) -> None:
+@in_pairs(("n, cols, places", [(1, 1, ()), (3, 31, ()), (5, 33, PLACES), (4, 257, ())]), ("first", [0, 1]))
+def test_queries_with_a_temperature(
+    bench: Bench, n: int, cols: int, places: tuple[tuple[int, int], ...], first: int
+) -> None:
+    """Positions grow beyond a multiple of the length, with `first` added to them."""
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else n + 1, n=n, pos=30, places=places))
     q = ops.rows("q", cols + 5)
     before = bench.fill(q).copy()
-    scale_queries(ops, q, cols, Temperature(16, 0.7))
+    scale_queries(ops, q, cols, Temperature(16, 0.7, first))
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name], host[q.name], 1e-12)
     changed = host[q.name] != before

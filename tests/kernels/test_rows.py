@@ -96,6 +96,35 @@ def test_depthwise_convolution(bench: Bench, kind: Q, cols: int, count: int) -> 
     assert np.isnan(gpu[y.name][4:]).all()
 
 
+@in_pairs(("terms", [1, 3]), ("cols", [33, 64]))
+def test_bias_and_batch_norm_of_a_depthwise_convolution(bench: Bench, terms: int, cols: int) -> None:
+    ops = bench.begin(Setup(batch=5, n=4))
+    x = ops.rows("x", cols)
+    bench.fill(x)[:, cols:] = np.nan
+    kernel, chosen = bench.weight("kernel", Q.F32, cols, 9), taps(bench, ops, 9, 5)
+    y = rows.depthwise(ops, x, kernel, cols, chosen, bench.vector("terms", terms * cols))
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:4, :cols], host[y.name][:4, :cols], 1e-12)
+    assert np.isnan(gpu[y.name][4:]).all()
+
+
+@in_pairs(("kind", [Q.F32, Q.F16]), ("frames, bins, channels", [(1, 3, 5), (6, 8, 70), (11, 13, 33), (21, 7, 64)]))
+def test_two_convolutions_in_one(bench: Bench, kind: Q, frames: int, bins: int, channels: int) -> None:
+    """Frames and bins of any remainder by 4; what lies beyond the spectrum is not read."""
+    n, parts = -(-frames // 4), -(-bins // 4)
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, length = ops.buffer("spectrum", (4 * n + 4, pad(bins))), ops.buffer("length", (4,), "u32", "state")
+    bench.fill(x)[frames:] = np.nan
+    bench.data[x.name][:, bins:] = np.nan
+    bench.data["length"] = np.array([frames, 0, 0, 0], np.uint32)
+    kernels, biases = bench.weight("kernels", kind, 2 * channels, 9), bench.vector("biases", 2 * channels)
+    y = rows.subsample(ops, x, length, kernels, biases, bins)
+    gpu, host = bench.run(ops)
+    found, wanted = (made[y.name].reshape(y.shape) for made in (gpu, host))
+    check(bench, found[: n * parts, :channels], wanted[: n * parts, :channels], 1e-11)
+    assert np.isnan(found[n * parts :]).all()
+
+
 @in_every_variant
 def test_limits_and_scales_of_columns(bench: Bench) -> None:
     """Clamped to another buffer, and in place from a column on; shifted and scaled."""
@@ -183,6 +212,21 @@ def test_relative_attention(bench: Bench, n: int, head_dim: int) -> None:
     y = attention.relative(ops, x, keys, bench.vector("factor", head_dim), heads)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : 3 * head_dim], host[y.name][:n, : 3 * head_dim], 1e-6)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("n, head_dim", [(1, 16), (3, 4), (64, 12), (70, 64), (131, 20)]))
+def test_relative_attention_to_all(bench: Bench, n: int, head_dim: int) -> None:
+    """The last tile of 64 keys is not full; neither keys nor distances beyond the batch are read."""
+    cols = 3 * head_dim
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, keys = ops.rows("x", 3 * cols), ops.buffer("keys", (2 * n + 1, pad(cols)))
+    bench.fill(x)[n:] = np.nan
+    bench.data[x.name][:, 3 * cols :] = np.nan
+    bench.fill(keys)[2 * n - 1 :] = np.nan
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), head_dim**-0.5)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
     assert np.isnan(gpu[y.name][n:]).all()
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from py_engine import planner
 from py_engine.errors import WispError
-from py_engine.files.gguf_header import Header
+from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.tensor_types import TensorType
+from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
 from tests.support.cpu_models import header
@@ -85,6 +87,12 @@ def test_positions_in_a_window_are_not_scaled(name: str) -> None:
     assert kinds == {(True, "none", 1.5), (False, "linear", 1.5)}
 
 
+def test_a_factor_without_scaling_is_for_windows_only() -> None:
+    found = config("gpt_oss/gpt-oss.F16", **LINEAR | {"rope.scaling.type": "none"})
+    kinds = {(window > 0, rope.scaling) for window, rope in zip(found.windows, found.ropes, strict=True)}
+    assert kinds == {(True, "linear"), (False, "none")}
+
+
 def test_a_factor_beside_longrope_s_divisors() -> None:
     scaled = config("phi3/phi3.F16", **{"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}).ropes[0]
     assert scaled.frequencies(None) == [f / 4 for f in config("phi3/phi3.F16").ropes[0].frequencies(None)]
@@ -95,6 +103,7 @@ def test_a_factor_beside_longrope_s_divisors() -> None:
     [
         # the factor is that of queries and of keys; 0.5: the attention factor
         ("latent/deepseek2.F16", YARN, 0.5, 0.5 * (1 + 0.1 * log(4)) / (1 + 0.1 * log(4)) * (1 + 0.1 * log(4))),
+        ("latent/deepseek2.F16", LINEAR | {"rope.scaling.type": "none"}, 0.5, 0.5),
         ("latent/deepseek2.F16", LINEAR, 0.5, 0.5 * (1 + 0.1 * log(4)) ** 2),
         ("latent/deepseek2.F16", LINEAR | {"rope.scaling.yarn_log_multiplier": None}, 0.5, 0.5 * (1 + 0.1 * log(4))),
         ("latent/minicpm3.F16", YARN, 0.5 * (1 + 0.1 * log(4)), 1.0),
@@ -130,13 +139,66 @@ def test_a_head_s_size_is_by_default_that_of_the_first_layer() -> None:
 def test_a_softmax_of_the_chosen_experts_has_normalised_weights_and_no_biases() -> None:
     gating = {"expert_gating_func": 3, "expert_weights_norm": False}
     found = changed("experts/dots1.F16", gating)
-    with pytest.raises(WispError, match="routing"):
+    with pytest.raises(WispError, match="expert_gating_func 3 with biases"):
         plan(found)
     tensors = {name: info for name, info in found.tensors.items() if "exp_probs_b" not in name}
     without = replace(found, tensors=tensors)
     mixture = family(without).Config.from_gguf(without).mixture
     assert mixture.normalised
     assert mixture.gating == "softmax"
+
+
+def test_a_gating_that_is_not_supported_is_named() -> None:
+    with pytest.raises(WispError, match=r"dots1\.expert_gating_func 4"):
+        plan(changed("experts/dots1.F16", {"expert_gating_func": 4}))
+
+
+@pytest.mark.parametrize("there", ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"])
+def test_biases_of_some_matrices_of_a_stack_are_refused(there: str) -> None:
+    """They are multiplied at once, with one vector of biases."""
+    found, name = header("llama/llama.F16"), f"blk.0.{there}.bias"
+    size = found.tensors[f"blk.0.{there}.weight"].shape[1]
+    found.tensors[name] = TensorInfo(name, (size,), TensorType.F32, 0, 4 * size)
+    with pytest.raises(WispError, match=rf"blk\.0\.{there}\.bias, but not blk\.0\.") as error:
+        plan(found)
+    assert error.value.code == "unsupported_architecture"
+
+
+@pytest.mark.parametrize(("missing", "there"), [("q", "k"), ("k", "q")])
+def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) -> None:
+    found = header("experts/glm4moe.F16")
+    del found.tensors[f"blk.0.attn_{missing}_norm.weight"]
+    with pytest.raises(WispError, match=rf"attn_{there}_norm\.weight, but not blk\.0\.attn_{missing}_norm\.weight"):
+        plan(found)
+
+
+@pytest.mark.parametrize("causal", [None, True])
+def test_a_llama_embed_model_has_to_say_that_it_is_not_causal(causal: bool | None) -> None:
+    """llama.cpp computes something else then. NeoBERT is not causal whatever the file says."""
+    with pytest.raises(WispError, match=r"llama-embed\.attention\.causal") as error:
+        plan(changed("embedding/llama-embed.F16", {"attention.causal": causal}))
+    assert error.value.code == "unsupported_architecture"
+    assert not config("embedding/neo-bert.F16", **{"attention.causal": causal}).causal
+
+
+@pytest.mark.parametrize(("name", "divided"), [("llama/llama", True), ("mamba/falcon-h1", False)])
+def test_some_architectures_ignore_divisors_of_the_rotation(name: str, divided: bool) -> None:
+    found = header(f"{name}.F16")
+    found.tensors["rope_freqs.weight"] = TensorInfo("rope_freqs.weight", (16,), TensorType.F32, 0, 64)
+    assert rope_factors(found, 64) == ("rope_freqs.weight" if divided else None)
+
+
+def test_temperatures_of_queries() -> None:
+    """Mistral 3's grow with its original context, Mistral 4's with a length of its own, which must be there."""
+    three = config("dense/mistral3-temperature.F16")
+    four = config("latent/mistral4-temperature.F16")
+    for found in (three, four):
+        assert (found.temperature.length, found.temperature.first) == (12, 0)
+        assert found.temperature.scale == pytest.approx(0.4)
+    assert three.context_length > 12
+    assert config("latent/plm.F16", **{"attention.temperature_scale": 0.4}).temperature is None
+    with pytest.raises(WispError, match="temperature_length"):
+        config("latent/mistral4-temperature.F16", **{"attention.temperature_length": None})
 
 
 def test_a_missing_bias_of_some_is_named() -> None:

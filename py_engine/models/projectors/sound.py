@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.models.projectors import conformer
+from py_engine.models.projectors import conformer, fastconformer
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
 from py_engine.models.projectors.heads import finish, hidden
@@ -40,6 +40,8 @@ def most_rows(tower: Tower) -> int:
         return HUNDREDS * halved(FRAMES) * halved(tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.kind == "lfm2a":
+        return fastconformer.most_frames(tower)
     return WHISPER_FRAMES
 
 
@@ -144,6 +146,7 @@ def _qwen3a(s: Stages) -> EncoderPlan:
 
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
+    "lfm2a": fastconformer.build,
     "qwen2a": _whisper,
     "qwen3a": _qwen3a,
     "ultravox": _whisper,

@@ -39,9 +39,10 @@ class Stages:
         self.ops.precise = True
         return self.ops
 
-    def input(self, name: str, cols: int) -> Buffer:
-        """Rows that the host writes, f32."""
-        made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, -(-cols // 32) * 32), "f32", "state")
+    def input(self, name: str, cols: int, rows: int = 0) -> Buffer:
+        """Rows that the host writes, f32; as many as the stage has, if `rows` does not say how many."""
+        shape = rows or self.ops.batch, -(-cols // 32) * 32
+        made = self.ops.buffer(f"{self.tower.modality}.{name}", shape, "f32", "state")
         self._inputs[made.name] = made.shape
         return made
 

@@ -53,7 +53,7 @@ KEYS: dict[str, list[Value]] = {
     "logit_scale": [0.7],
     "embedding_scale": [2.0],
     "residual_scale": [0.5],
-    "expert_gating_func": [1, 2, 3],
+    "expert_gating_func": [1, 2, 3, 4],
     "expert_weights_scale": [1.6],
     "expert_weights_norm": [True, False],
     "expert_used_count": [1],
@@ -91,6 +91,13 @@ def without_tensors(name: str) -> Change:
     return change
 
 
+def with_divisors(file: GgufFile) -> None:
+    """Add divisors of the rotation's frequencies. llama.cpp ignores them for some architectures that may have them."""
+    count = dict(file.metadata)[f"{file.architecture}.rope.dimension_count"]
+    assert isinstance(count, int)
+    file.tensors["rope_freqs.weight"] = np.linspace(1, 8, count // 2, dtype=np.float32)
+
+
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
     """What each change is, and the function that makes it."""
     file, _ = build(preset, SEED)
@@ -101,6 +108,8 @@ def changes(preset: str) -> Iterator[tuple[str, Change]]:
             yield f"{key} = {value}", with_key(key, value)
     for name in dict.fromkeys(map(kind, file.tensors)):
         yield f"without {name}", without_tensors(name)
+    if f"{file.architecture}.rope.dimension_count" in dict(file.metadata):
+        yield "with rope_freqs.weight", with_divisors
 
 
 def compared(preset: str, change: Change, path: Path) -> str:

@@ -149,6 +149,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.residual_scale", g("residual_scale"))
     file.add("%s.embedding_scale", g("embedding_scale"))
     file.add("%s.attention.scale", g("attn_scale"))
+    file.add("%s.attention.temperature_scale", g("temperature"))
+    file.add("%s.attention.temperature_length", g("temperature_length"))
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     if arch == "gptneox":

@@ -155,6 +155,12 @@ def unit_heads(model: ReferenceModel, q: np.ndarray, k: np.ndarray, layer: int) 
     return q * (1 + 0.1 * np.log(chunks + 1))[:, None, None], k
 
 
+def temperatures(n: int, length: int, growth: float) -> np.ndarray:
+    """Mistral's factors of queries, which grow with every `length` positions: (n,)."""
+    found: np.ndarray = 1 + growth * np.log(1 + np.arange(n) // length)
+    return found
+
+
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
     """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
@@ -188,6 +194,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q, k = rotate(model, q, turned), rotate(model, k, turned)
     if arch == "llama4":
         q, k = unit_heads(model, q, k, layer)
+    if growth := model.key("attention.temperature_scale"):
+        q = q * temperatures(n, model.key("rope.scaling.original_context_length"), growth)[:, None, None]
     own = model.n_layer - model.key("attention.shared_kv_layers", 0)
     if layer < own:
         shared[layer] = k, v

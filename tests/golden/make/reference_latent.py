@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tests.golden.make.reference_attention import mask, rotate, rotation
+from tests.golden.make.reference_attention import mask, rotate, rotation, temperatures
 from tests.golden.make.reference_model import ReferenceModel, softmax
 
 
@@ -34,6 +34,8 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     if model.architecture != "kimi-linear":
         q_rope, k_rope = rotate(model, q_rope, turned), rotate(model, k_rope, turned)
     scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
+    if growth := model.key("attention.temperature_scale"):
+        scores *= temperatures(n, model.key("attention.temperature_length"), growth)[:, None]
     weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
     return model.linear(np.einsum("hqk,khv->qhv", weights, v).reshape(n, -1), prefix + "attn_output")
 

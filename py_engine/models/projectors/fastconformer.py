@@ -1,0 +1,147 @@
+"""LFM2-Audio's encoder of sound: a FastConformer (Rekesh et al. 2023) and an MLP.
+
+Convolutions to an eighth of the frames, then blocks of a conformer: half a feed-forward network, attention to all rows
+with a key for each distance, a convolution over 9 rows, and half of another feed-forward network.
+Source: conformer.cpp in llama.cpp's tools/mtmd/models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.errors import WispError
+from py_engine.media.projector import MAX_SECONDS
+from py_engine.models.projectors.block import Norms, qkv
+from py_engine.models.projectors.heads import finish, hidden
+from py_engine.models.projectors.stages import Stages
+from py_engine.models.projectors.tower import Tower
+from py_engine.plan import attention, per_layer, rows
+from py_engine.plan.encoder import EncoderPlan
+from py_engine.plan.ops import Projection
+from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.tiles import MAX_WORKGROUPS
+
+EPS = 1e-5  # of all norms, whatever the metadata says
+POSITIONS = 512  # values of a distance's sinusoids
+KERNEL = 9  # rows of a convolution, and places of one in two dimensions
+BLOCKS_PER_SUBMIT = 4
+
+
+def most_frames(tower: Tower) -> int:
+    """Frames of the longest clip. A dispatch has a limited number of rows."""
+    return min(100 * MAX_SECONDS["lfm2a"] + 1, 4 * (MAX_WORKGROUPS // -(-tower.mels // 4)))
+
+
+def build(s: Stages) -> EncoderPlan:
+    """Append the encoder's stages."""
+    tower, w, n = s.tower, s.w, s.tower.embedding_length
+    channels, bins, y = _subsampled(s)
+    most = -(-s.most // 8)
+    relative = _relative_keys(s, 2 * most - 1)
+    ops = s.begin("tokens", most)
+    joined = rows.unfold(ops, y, channels, s.taps("bins", bins))
+    x = ops.project(
+        "x", joined, w.matrix("a.pre_encode.out.weight", n, channels * bins), _bias(s, "a.pre_encode.out", n)
+    )
+    norms, near = Norms(s, rms=False, eps=EPS), s.taps("near", KERNEL)
+    for i in range(tower.block_count):
+        if i and i % BLOCKS_PER_SUBMIT == 0:
+            s.begin("tokens", most)
+        x = _Block(s, norms, f"a.blk.{i}.", relative[i], near).run(x, ("x", "other")[(i + 1) % 2])
+    y, width = hidden(s, norms.apply("mm.a.mlp.0", x, "normed", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
+    return finish(s, y, "mm.a.mlp.3", width)
+
+
+def _bias(s: Stages, name: str, size: int) -> Weight | None:
+    return s.w.optional_vector((name + ".bias", size))
+
+
+def _subsampled(s: Stages) -> tuple[int, int, Buffer]:
+    """Append three convolutions that halve frames and bins: channels, bins, and (an eighth of both, channels)."""
+    tower, w = s.tower, s.w
+    channels = w.rows("a.conv1d.0.weight")
+    quarters, bins = -(-s.most // 4), -(-tower.mels // 4)
+    ops = s.begin("quarter_frames", quarters)
+    names = ("a.conv1d.0", "a.conv1d.2")
+    kernels, *others = w.stack([(name + ".weight", channels) for name in names], KERNEL)
+    if others:
+        raise WispError(f"Tensors {' and '.join(names)} differ in type.", "unsupported_quantization")
+    biases = w.vector(*((name + ".bias", channels) for name in names))
+    frames, length = s.input("frames", tower.mels, 4 * quarters), s.words("length", 4)
+    x = rows.subsample(ops, frames, length, kernels, biases, tower.mels)
+    s.begin("quarters", quarters * bins)
+    x = _pointwise(s, x, "a.conv1d.3", channels)
+    eighths, bins = -(-quarters // 2), -(-bins // 2)
+    ops = s.begin("eighths", eighths * bins)
+    kernel, bias = w.matrix("a.conv1d.5.weight", channels, KERNEL), _bias(s, "a.conv1d.5", channels)
+    x = rows.depthwise(ops, x, kernel, channels, s.taps("eighths", KERNEL), bias)
+    return channels, bins, _pointwise(s, x, "a.conv1d.6", channels)
+
+
+def _pointwise(s: Stages, x: Buffer, name: str, channels: int) -> Buffer:
+    """relu(x times the kernel of one place + bias)."""
+    weight, ops = s.w.matrix(name + ".weight", channels, channels), s.ops
+    y = ops.project("convolved", x, weight, _bias(s, name, channels))
+    return ops.activate(y, ops.rows("activated", channels), channels, "relu", gated=False)
+
+
+def _relative_keys(s: Stages, most: int) -> list[Buffer]:
+    """The keys of all distances in each block: (2 * tokens - 1, n_embd)."""
+    n = s.tower.embedding_length
+    ops = s.begin("distances", most)
+    sinusoids = s.input("distances", POSITIONS)
+    weights = [s.w.matrix(f"a.blk.{i}.linear_pos.weight", n, POSITIONS) for i in range(s.tower.block_count)]
+    return [ops.project(f"relative.{i}", sinusoids, weight, None) for i, weight in enumerate(weights)]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One block. `b`: the prefix of its tensors' names."""
+
+    s: Stages
+    norms: Norms
+    b: str
+    relative: Buffer
+    near: Buffer  # taps of the rows that the convolution sees
+
+    def run(self, x: Buffer, to: str) -> Buffer:
+        """Append the block; x is changed, the result is in the buffer `to`."""
+        self._feed_forward(x, "")
+        self._attention(x)
+        self._convolution(x)
+        self._feed_forward(x, "_1")
+        return self.norms.apply(self.b + "ln2", x, to)
+
+    def _normed(self, name: str, x: Buffer) -> Buffer:
+        return self.norms.apply(self.b + name, x, "normed", for_product=True)
+
+    def _matrix(self, name: str, count: int, cols: int) -> tuple[Weight, Weight | None]:
+        """A matrix and its bias."""
+        return self.s.w.matrix(self.b + name + ".weight", count, cols), _bias(self.s, self.b + name, count)
+
+    def _feed_forward(self, x: Buffer, suffix: str) -> None:
+        """x += half of a feed-forward network."""
+        n, ops = self.s.tower.embedding_length, self.s.ops
+        width = self.s.w.rows(f"{self.b}ffn_up{suffix}.weight")
+        weight, bias = self._matrix("ffn_up" + suffix, width, n)
+        y = ops.activated(self._normed("ffn_norm" + suffix, x), Projection([weight], bias), "silu")
+        ops.add_scaled(ops.project("out", y, *self._matrix("ffn_down" + suffix, n, width)), 0.5, x)
+
+    def _attention(self, x: Buffer) -> None:
+        s, tower, n = self.s, self.s.tower, self.s.tower.embedding_length
+        y = qkv(s, self._normed("ln1", x), self.b)
+        biases = s.w.vector(*((f"{self.b}pos_bias_{name}", n) for name in "uv"))
+        heads = tower.head_count, tower.head_dim
+        attended = attention.relative_to_all(s.ops, y, self.relative, biases, heads, tower.head_dim**-0.5)
+        s.ops.linear(attended, *self._matrix("attn_out", n, n), x)
+
+    def _convolution(self, x: Buffer) -> None:
+        """x += a gated convolution. Its batch norm is a factor and a shift."""
+        s, ops, n = self.s, self.s.ops, self.s.tower.embedding_length
+        both = ops.project("both", self._normed("norm_conv", x), *self._matrix("conv_pw1", 2 * n, n))
+        gated = per_layer.gate(ops, both, both, 0, n, "sigmoid", x_first=n)
+        names = ("conv_dw.bias", "conv_norm.weight", "conv_norm.bias")
+        terms = s.w.vector(*((self.b + name, n) for name in names))
+        convolved = rows.depthwise(ops, gated, s.w.matrix(self.b + "conv_dw.weight", n, KERNEL), n, self.near, terms)
+        y = ops.activate(convolved, ops.rows("hidden", n, ops.input_dtype), n, "silu", gated=False)
+        ops.linear(y, *self._matrix("conv_pw2", n, n), x)
