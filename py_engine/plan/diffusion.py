@@ -62,10 +62,12 @@ class Schedule:
 def read_metadata(header: Header, vocab: int) -> DiffusionPlan:
     """What the file's metadata says of generation. WispError missing_metadata without a mask token."""
     mask = header.metadata.get("tokenizer.ggml.mask_token_id")
+    if mask is None:
+        raise WispError("The metadata of this diffusion model names no mask token.", "missing_metadata")
     if isinstance(mask, bool) or not isinstance(mask, int) or not 0 <= mask < vocab:
         raise WispError(
-            f"tokenizer.ggml.mask_token_id is {mask!r:.100} in this diffusion model's metadata; it must be a token.",
-            "missing_metadata" if mask is None else "corrupt_header",
+            f"tokenizer.ggml.mask_token_id is {mask!r:.100} in the file's metadata; it must be a token.",
+            "corrupt_header",
         )
     return DiffusionPlan(mask, header.metadata.get("diffusion.shift_logits", True) in (True, "true"))
 
