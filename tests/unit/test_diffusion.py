@@ -14,12 +14,15 @@ from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
 from py_engine.generate.diffusion import Canvas, batches_of, certainty, timestep_quota
 from py_engine.generate.time_slices import TimeSlices
-from py_engine.plan.diffusion import Algorithm, Schedule
+from py_engine.plan.diffusion import Algorithm, Schedule, read_metadata
+from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Sampling, TokenLogprob
 from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH
 from tests.golden.make.diffusion import transfers
 from tests.support import cpu_engines
 from tests.support.cpu_engines import Anything, collect
+from tests.support.cpu_models import header as header_of
+from tests.support.cpu_models import load
 from tests.support.diffusion_cases import MODELS, N_CTX
 
 PATHS = {path.name.removesuffix(".F16.gguf"): path for path in MODELS}
@@ -207,6 +210,27 @@ async def test_refused_constraints_and_drafts() -> None:
     with pytest.raises(WispError, match="diffusion") as error:
         engine.check_constrains("tools")
     assert error.value.param == "tools"
+
+
+def test_no_drafts() -> None:
+    """Neither of it, nor by it."""
+    for model, draft in ((PATHS["llada"], PATHS["llada"]), (cpu_engines.MODEL, PATHS["llada"])):
+        with pytest.raises(WispError, match="diffusion") as error:
+            load(model, N_CTX, draft=draft)
+        assert error.value.param == "draft"
+
+
+def test_a_mask_token_is_needed() -> None:
+    header = header_of("diffusion/llada.F16")
+    for mask, code in ((None, "missing_metadata"), (304, "corrupt_header"), (True, "corrupt_header")):
+        header.metadata["tokenizer.ggml.mask_token_id"] = mask
+        with pytest.raises(WispError) as error:
+            read_metadata(header, 304)
+        assert error.value.code == code
+    header.metadata.update({"tokenizer.ggml.mask_token_id": 3, "diffusion.shift_logits": False})
+    assert read_metadata(header, 304) == DiffusionPlan(3, shifted=False)
+    del header.metadata["diffusion.shift_logits"]
+    assert read_metadata(header, 304).shifted
 
 
 async def test_other_models_refuse_diffusion_s_parameters() -> None:
