@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from tests.support.chat_page import open_page
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
 from tests.support.diffusion_cases import MODELS, runs
 from tools.serve import Server
 
@@ -113,3 +113,22 @@ def test_refusals(answers: Any) -> None:
         assert status == 400
         assert named.startswith(param)
         assert code == ("invalid_value" if param == "diffusion_steps" else "unsupported_parameter")
+
+
+def test_a_chat_in_the_page(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    """With the settings of other models; the same seed gives the same answer in a second chat."""
+    context = chromium("swiftshader").new_context()
+    page = open_page(context, server.url, settings={"seed": 7, "temperature": 0.8, "max_tokens": 24, "top_k": 40})
+    page.click("#model-button")
+    page.fill("#url-input", "/repo/tests/golden/diffusion/dream.F16.gguf")
+    page.press("#url-input", "Enter")
+    expect(page.locator("#model-name")).to_have_text("dream.F16")
+    wait_ready(page)
+    texts = []
+    for _ in range(2):
+        new_chat(page)
+        texts.append(ask(page, "Hello"))
+        expect(page.locator(".answer-error")).to_have_count(0)
+        expect(last_answer(page)).to_be_visible()
+    assert texts[0] == texts[1] != ""
+    context.close()
