@@ -34,7 +34,7 @@ class Embeddings:
     def pooling(self) -> str:
         """The default pooling of this model's embeddings."""
         pooling = self._embedding.pooling if self._embedding else None
-        if self._runner.plan.generates and pooling in (None, "none"):
+        if self._runner.plan.causal and pooling in (None, "none"):
             return "last"
         return pooling or "none"
 

@@ -28,7 +28,7 @@ from py_engine.generate.prefix_store import PrefixStore, layout_of
 from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loader, tuned_plan
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
-from py_engine.plan import budget
+from py_engine.plan import budget, diffusion
 from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
@@ -136,6 +136,7 @@ class Engine:
         self.check_ids(ids, request.media)
         self.check_generates()
         self._check_sampling(request.sampling)
+        self._check_kind(request)
         if request.sampling.processor is not None:
             await self.add_processor(request.sampling.processor)
         given = request.sampling if begun is None else replace(request.sampling, seed=begun.seed)
@@ -179,7 +180,7 @@ class Engine:
         `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders, for models
         whose bytes are not identified, and for recurrent models: a block has no states.
         """
-        if not self.plan.generates or self.plan.recurrent or self.content is None:
+        if not self.plan.causal or self.plan.recurrent or self.content is None:
             return
         layout = layout_of(self.content, self.plan, repr(self._device))
         sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
@@ -218,6 +219,8 @@ class Engine:
         return await self._generation.again_after_loss(lambda: self._evaluate(ids, first, media))
 
     async def _evaluate(self, ids: list[int], first: int, media: PromptMedia) -> tuple[Any, tuple[int, int]]:
+        if self.plan.diffusion is not None:
+            return joined(self.runner, await self._generation.all_logits(ids)), (len(ids), self.plan.n_vocab)
         parts = []
         size = min(planner.ALL_LOGITS_BATCH, self.plan.batch)
         feed = self._generation.feed(ids, size, [PREFILL, ALL_LOGITS], first, media)
@@ -276,6 +279,27 @@ class Engine:
                 "unsupported_parameter",
                 param="model",
             )
+
+    def check_constrains(self, param: str) -> None:
+        """Raise WispError unsupported_parameter, naming `param`, if the model's answers cannot have a constraint."""
+        if self.plan.diffusion is not None:
+            raise diffusion.unsupported(param)
+
+    def _check_kind(self, request: GenerationRequest) -> None:
+        """Raise WispError unsupported_parameter for what this kind of model does not do."""
+        if self.plan.diffusion is None:
+            diffusion.check_unused(request.sampling)
+            return
+        if request.constraint is not None:
+            self.check_constrains("response_format")
+        if request.media:
+            raise diffusion.unsupported("messages", "Pictures and sound are")
+        diffusion.check(request.sampling, self.plan.diffusion.shifted)
+
+    @property
+    def usual_tokens(self) -> int:
+        """Tokens of an answer whose request sets no limit, at most."""
+        return diffusion.USUAL_TOKENS if self.plan.diffusion is not None else self.context_length
 
     def check_ids(self, ids: Sequence[int], media: PromptMedia = NO_MEDIA) -> None:
         if not ids:

@@ -142,7 +142,7 @@ def _advice(candidate: Candidate, capacity: Capacity, verdict: str) -> str | Non
 
 async def _speed(plan: Plan, adapter: Any, device: Device | None, load_package: LoadPackage | None) -> dict[str, Any]:
     """The bytes that a decode step reads, and the tokens a second that the device's read rate allows at most."""
-    if not plan.generates:
+    if not plan.causal:
         return {"bytes_per_token": None, "tokens_per_second": None}
     from py_engine.tuning.known_rates import known_rates
 

@@ -24,6 +24,9 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
 
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
+Diffusion models take a sequence in one batch, too. Their DECODE and SMALL_BATCH compute no layers: they read what
+PREFILL has left, at any positions (plan/diffusion.py). They have no other list for one sequence or a small batch.
+
 A model with LoRA adapters or control vectors has these lists twice: as if it had none, and as adapted(a list above),
 where that differs. adapted_lists.py picks. PREFILL, PACKED and MEDIA also exist as short(a list above) and
 medium(a list above), with tiles for at most 64 and 256 tokens, and as long(a list above), with tiles for more than 512.
@@ -48,7 +51,7 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
 from py_engine.models.projectors import families as projectors
-from py_engine.plan import batch_sizes, low_rank, media, sampler_ops
+from py_engine.plan import batch_sizes, diffusion, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
 from py_engine.plan.draft import add_draft
@@ -136,6 +139,7 @@ def add_draft_model(
     draft = make_plan(header, device, sizes)
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""
+        why = why or ("is a diffusion model: it generates no token after the other" if one.diffusion else "")
         if why := why or ("is recurrent: rejected drafts cannot be undone" if one.recurrent else ""):
             raise WispError(f"{which} {why}. Load the model without draft.", "unsupported_parameter", param="draft")
     add_draft(plan, draft, device, family(header).Config.from_gguf(header).context_length)
@@ -172,26 +176,31 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     x = parts.layers(prefill)
     plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
     plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
-    if not cfg.causal:
+    if not cfg.causal and not cfg.diffusion:
         plan.lazy.add(PREFILL)
         return
-    if media_width:
+    if media_width and cfg.causal:
         deep = natural(parts.header, "n_deepstack_layers")
         media.add_list(prefill, prefill.layer_ends[:deep], media_width, cfg.embedding_length)
         plan.lists.setdefault(TOKEN_ROWS, media.token_rows(prefill.ops))
     plan.lazy |= {
         name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE, TOKEN_ROWS) or name.startswith("pool.")
     }
-    parts.output(ops_of(LAST_LOGITS, 1), x)
-    parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
-
+    if cfg.diffusion:
+        plan.diffusion = diffusion.read_metadata(parts.header, cfg.vocab)
+    else:
+        parts.output(ops_of(LAST_LOGITS, 1), x)
+        parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
     decode = ops_of(DECODE, 1)
-    logits = parts.output(decode, parts.layers(decode))
+    logits = parts.output(decode, diffusion.pick_rows(decode, x) if cfg.diffusion else parts.layers(decode))
     small_batch = ops_of(SMALL_BATCH, MAX_SMALL_BATCH, True)
-    x = parts.layers(small_batch)
-    parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
+    if cfg.diffusion:
+        x = diffusion.pick_rows(small_batch, x)
+    else:
+        x = parts.layers(small_batch)
+        parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
+        plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
-    plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)

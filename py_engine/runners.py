@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
-from py_engine.plan.lists import DECODE_STEP, EMBED, GREEDY, PACKED, PREFILL_END, pool
+from py_engine.plan.lists import DECODE_STEP, EMBED, GREEDY, PACKED, PREFILL, PREFILL_END, pool
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch, packed_batches
 from py_engine.plan.placement import Placement
@@ -108,12 +108,13 @@ class Runner(Protocol):
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None,
+        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
     ) -> None:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
         `read`: result() then returns the token that they sampled. `media`: what the list MEDIA needs. `shift`: rotary
-        position - position, of later tokens without media (M-RoPE); None: as it is.
+        position - position, of later tokens without media (M-RoPE); None: as it is. `exact`: products with floats, also
+        where the CPU engine rounds inputs; so is the list ALL_LOGITS and what runs with it.
         """
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
@@ -225,7 +226,8 @@ async def warm_up(runner: Runner) -> None:
     if not runner.plan.generates:
         await (_encode_media(runner) if runner.plan.encoders else _encode(runner))
         return
-    for n, lists in ((WARM_UP_TOKENS, (*PREFILL_END, GREEDY)), (1, DECODE_STEP)):
+    prompt = (*PREFILL_END, GREEDY) if runner.plan.causal else (PREFILL,)
+    for n, lists in ((WARM_UP_TOKENS, prompt), (1, DECODE_STEP)):
         runner.feed(0, [0] * min(n, runner.plan.batch), lists, read=True)
         await runner.result()
 

@@ -314,6 +314,19 @@ void pool_work(const pool_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
+// -- the rows of a diffusion model's small batch
+
+u32 pick_rows_chunks(const pick_rows_call *r) { return batch_size(r->state) > 0; }
+
+void pick_rows_work(const pick_rows_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const u32 row = position(r->state, r->per_token, m);
+    const f32 *x = ROW(r->x, r->stride, MIN(row, r->rows - 1));
+    f32 *y = ROW(r->y, r->stride, m);
+    for (u32 k = 0; k < r->stride; k++) y[k] = row < r->rows ? x[k] : 0;
+  }
+}
+
 // -- LFM2's short convolution
 
 INLINE f32 conv_cached(const shortconv_call *r, u32 seq, u32 pos, u32 k) {

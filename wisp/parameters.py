@@ -42,6 +42,11 @@ class Parameters(TypedDict, total=False):
     frequency_penalty: float
     repeat_penalty: float
     dry_multiplier: float
+    diffusion_steps: int  # these of diffusion models only
+    diffusion_eps: float
+    diffusion_block_length: int
+    diffusion_algorithm: int
+    diffusion_alg_temp: float
     logit_bias: dict[str, float]
     ignore_eos: bool
     logprobs: bool | int

@@ -106,6 +106,8 @@ class Run:
     def __init__(self, model: Loaded, request: Request, answer: Answer, exchange: Exchange, constrained: bool) -> None:
         self.model, self.request, self.answer = model, request, answer
         self.job, self.journal, self.hooks = exchange.job, exchange.journal, exchange.hooks
+        if constrained:
+            model.engine_or_error().check_constrains(request.format.param if request.format else "tools")
         self._endless = request.ignore_eos and not constrained  # a constrained answer ends with its grammar
         self._sampling, self._scales = self._resolved(), model.adapters.scales(request.lora)
         self.parser: Callable[[int], Parser] = lambda choice: PlainParser()
@@ -169,7 +171,7 @@ class Run:
         request, answer, tokenizer = self.request, self.answer, self.model.tokenizer
         engine = self.model.engine_or_error()
         capacity = engine.context_length - len(prompt.ids)
-        limit = capacity if request.max_tokens is None else request.max_tokens
+        limit = min(capacity, engine.usual_tokens) if request.max_tokens is None else request.max_tokens
         limit = limit if request.truncate else min(limit, capacity)
         ends = frozenset() if self._endless else tokenizer.eog_ids
         decoder = tokenizer.stream(strip_space=answer.chat, shown=self.shown)

@@ -55,6 +55,11 @@ export interface Sampling {
   dry_penalty_last_n?: number | null;
   xtc_probability?: number | null;
   xtc_threshold?: number | null;
+  diffusion_steps?: number | null;
+  diffusion_eps?: number | null;
+  diffusion_block_length?: number | null;
+  diffusion_algorithm?: number | null;
+  diffusion_alg_temp?: number | null;
   // </sampling>
   dry_sequence_breakers?: string[] | null;
   /** token id -> -100 (banned) to 100; or [token id or text, bias or false] pairs */

@@ -54,6 +54,7 @@ FIELDS: dict[str, list[str]] = {
         " y_step",
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
+        "pick_rows": "state per_token rows stride x y",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",

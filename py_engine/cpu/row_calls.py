@@ -141,6 +141,13 @@ def pool(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def pick_rows(m: Calls, op: Op) -> None:
+    m.add(
+        "pick_rows", state=state_of(m, op), per_token=op.params["STATE_PER_TOKEN"], rows=op.consts["rows"],
+        stride=stride_of(op, "x"), x=m.address(op, "x"), y=m.address(op, "y"),
+    )  # fmt: skip
+
+
 def shortconv(m: Calls, op: Op) -> None:
     m.add(
         "shortconv", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), cols=op.params["COLS"],
@@ -152,5 +159,5 @@ def shortconv(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, copy_columns, sparse_gate, pool, shortconv,
+    altup_correct, copy_columns, sparse_gate, pool, pick_rows, shortconv,
 )  # fmt: skip

@@ -139,7 +139,7 @@ class CpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None,
+        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
     ) -> None:  # fmt: skip
         def run() -> list[Batch]:
             self._cpu.set_media(seq, shift, media)

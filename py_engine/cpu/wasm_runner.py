@@ -210,7 +210,7 @@ class WasmRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None,
+        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
     ) -> None:  # fmt: skip
         self._check()
         if shift is not None:
@@ -221,7 +221,7 @@ class WasmRunner:
         self.set_tokens(seq, position, ids)
         small = SMALL_BATCH in lists
         self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
-        self._run(self._adapted.lists(lists, [seq]), exact=ALL_LOGITS in lists)
+        self._run(self._adapted.lists(lists, [seq]), exact=exact or ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit((0, False, 0), len(ids), regions, parse)

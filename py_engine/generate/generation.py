@@ -11,11 +11,12 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
+from py_engine.generate.diffusion import Canvas, Denoiser, all_logits
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.kv_cache import START, KvCache
 from py_engine.generate.media import PromptMedia
@@ -26,6 +27,7 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
+from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import DECODE, MEDIA, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
@@ -82,10 +84,12 @@ class Generation:
         started = time.perf_counter()
         self.totals.requests += 1
         self.totals.prompt_tokens += len(answer.ids)
+        canvas = self._canvas(answer)
         try:
             while True:
+                run = self._run(answer, keep, started) if canvas is None else self._denoise(answer, canvas, started)
                 try:
-                    async with aclosing(self._run(answer, keep, started)) as batches:
+                    async with aclosing(run) as batches:
                         async for batch in batches:
                             yield batch
                     return
@@ -125,6 +129,30 @@ class Generation:
                 else:
                     answer.shift(keep, self.context_length)
                     self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
+
+    def _canvas(self, answer: Answer) -> Canvas | None:
+        """What a diffusion model fills in for an answer; None of other models."""
+        if self.plan.diffusion is None:
+            return None
+        count = min(answer.left, self.context_length - len(answer.ids))
+        mask, shifted = self.plan.diffusion.mask, self.plan.diffusion.shifted
+        return Canvas(list(answer.ids), count, mask, Schedule.of(answer.sampling, shifted))
+
+    async def _denoise(self, answer: Answer, canvas: Canvas, started: float) -> AsyncGenerator[Batch, None]:
+        """Fill in a canvas until the answer ends, or until the device is lost."""
+        before = self.runner.counts()
+        async with self.sequences.acquire() as sequence:
+            self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
+            denoiser = Denoiser(self.runner, sequence.number, answer.sampling)
+            async with aclosing(denoiser.run(canvas, self.time_slices)) as batches:
+                async for batch in batches:
+                    accepted = answer.accept(batch)
+                    answer.ids += accepted.ids
+                    self.totals.completion_tokens += len(accepted.ids)
+                    self._update_stats(answer, started, before)
+                    yield accepted
+                    if answer.done:
+                        return
 
     def set_scales(self, sequence: SequenceCache, scales: Sequence[float], prompt: Sequence[int] = ()) -> None:
         """Set the scales of adapters that a sequence is computed with. `prompt`: may have their invocation tokens.
@@ -239,7 +267,7 @@ class Generation:
         async with self.sequences.acquire() as sequence:
             self.set_scales(sequence, self.scales, ids)
             await self.runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
-            if self.plan.generates:
+            if self.plan.causal:
                 await self.sequences.wait_for_pages(sequence, len(ids))
                 self.sequences.resumed(sequence)  # the caller has the engine to itself
             at = 0
@@ -251,12 +279,18 @@ class Generation:
                 sequence.reserve(at + count)
                 run = lists if wanted else lists[:1] if given is None else [MEDIA]
                 self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift)
-                if self.plan.generates:
+                if self.plan.causal:
                     sequence.append(batch)
                     sequence.advance(at + count, exact=True)
                 at += count
                 if wanted:
                     yield count
+
+    async def all_logits(self, ids: list[int]) -> list[Any]:
+        """The logits of every position of a diffusion model's sequence, in parts of Runner.rows()."""
+        async with self.sequences.acquire() as sequence:
+            self.set_scales(sequence, self.scales, ids)
+            return await all_logits(self.runner, sequence.number, ids)
 
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""

@@ -80,12 +80,12 @@ async def _feed(generation: Generation, part: Group, lists: list[str], sequence:
     span = min([most, generation.context_length, *(pages * plan.page for pages in sequences.cache.most)])
     for batch in packed_batches(part, span, plan.batch):
         end = batch.position + len(batch.ids)
-        if plan.generates and sequence.reserve(end) < end:
+        if plan.causal and sequence.reserve(end) < end:
             await sequences.wait_for_pages(sequence, end)
             sequence.reserve(end)
             sequences.resumed(sequence)
         runner.feed_packed(batch, lists, sequence.number)
-        if plan.generates and batch.long:
+        if plan.causal and batch.long:
             sequence.append(batch.ids.tolist())  # frees the pages before windows
             sequence.advance(end, exact=True)
             if batch.last:

@@ -153,7 +153,7 @@ class GpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None,
+        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
     ) -> None:  # fmt: skip
         self._check()
         if shift is not None and shift != self._shifts.get(seq, 0):

@@ -34,7 +34,7 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
-NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed"}
+NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
@@ -42,6 +42,7 @@ GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "m
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2"}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
+DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 
 
@@ -133,7 +134,8 @@ class Config:
     recurrent: tuple[bool, ...] = ()  # per layer: it has a state; empty: none has
     state_space: StateSpace | None = None  # of recurrent layers
     mixture: Mixture | None = None  # of experts
-    causal: bool = True  # tokens attend to earlier ones only; else an encoder, which generates no text
+    causal: bool = True  # tokens attend to earlier ones only; else to all
+    diffusion: bool = False  # generates by filling in masked tokens; else a model that is not causal is an encoder
     alibi_max_bias: float = 0.0  # 0: no ALiBi
     relative_buckets: int = 0  # of T5's relative positions; 0: none
     layer_norm: bool = False  # layer norms; else RMS norms
@@ -196,7 +198,8 @@ class Config:
             ropes=(rope,) * blocks,
             windows=(0,) * blocks,
             attention_scale=head_dim**-0.5,
-            causal=switch(header, "attention.causal", True),
+            causal=header.architecture not in DIFFUSION and switch(header, "attention.causal", True),
+            diffusion=header.architecture in DIFFUSION,
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )

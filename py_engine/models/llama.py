@@ -1,7 +1,8 @@
 """Llama: RMS norm, grouped-query attention with RoPE, SwiGLU.
 
 Source: llama.cpp's `llama` architecture, which Mistral's models use, too. InternLM 2, XVERSE, Ernie 4.5, Baichuan 7B
-and Mistral 3 differ only in name. Arcee has an ungated network. Maincoder normalises queries and keys after RoPE.
+and Mistral 3 differ only in name; LLaDA generates by diffusion. Arcee has an ungated network. Maincoder normalises
+queries and keys after RoPE.
 """
 
 from __future__ import annotations

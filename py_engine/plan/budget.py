@@ -48,7 +48,7 @@ def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
 def limit_error(plan: Plan, device: Device) -> WispError | None:
     """The error if one layer's cache, or one layer's activations in an encoder, exceed a buffer or a binding."""
     limit = min(device.max_buffer, device.max_binding)
-    pool, what = ("kv", "the keys of a layer") if plan.generates else ("activations", "the activations of a layer")
+    pool, what = ("kv", "the keys of a layer") if plan.causal else ("activations", "the activations of a layer")
     largest = max(
         (b for b in plan.buffers.values() if b.pool == pool and len(b.shape) == 2), key=lambda b: b.nbytes, default=None
     )
@@ -64,7 +64,7 @@ def limit_error(plan: Plan, device: Device) -> WispError | None:
     if fitting < 64:
         return WispError(message + "Choose a smaller model.", "model_too_large")
     message += f"A context of {fitting} tokens would fit"
-    if plan.generates and largest.dtype != "u32" and limit // q8_0_row_bytes >= plan.n_ctx:
+    if plan.causal and largest.dtype != "u32" and limit // q8_0_row_bytes >= plan.n_ctx:
         message += f', or all {plan.n_ctx} with kvType "q8_0"'
     return WispError(message + ".", "context_too_long", param="contextLength")
 

@@ -139,6 +139,14 @@ class DraftPlan:
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
 
 
+@dataclass(frozen=True)
+class DiffusionPlan:
+    """How a diffusion model's predictions are read (diffusion.py)."""
+
+    mask: int  # the token at the positions that are to be filled in
+    shifted: bool  # the logits of a position are of the token after it
+
+
 @dataclass
 class Plan:
     """Everything about one loaded model that the executors need."""
@@ -159,11 +167,17 @@ class Plan:
     encoders: dict[str, EncoderPlan] = field(default_factory=dict)  # of "image" and "audio", in a projector's plan
     first_group: int = 0  # the index of the first page group
     draft: DraftPlan | None = None
+    diffusion: DiffusionPlan | None = None
 
     @property
     def generates(self) -> bool:
         """Whether the model generates text; encoders do not."""
         return DECODE in self.lists
+
+    @property
+    def causal(self) -> bool:
+        """Whether the model generates one token after the other, with caches; encoders and diffusion models do not."""
+        return self.generates and self.diffusion is None
 
     def slots(self) -> tuple[dict[str, int], list[int]]:
         """Assign memory to the activations: buffer name -> slot, and the bytes of each slot.

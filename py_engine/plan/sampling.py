@@ -84,6 +84,12 @@ class Sampling:
     dry_penalty_last_n: Annotated[int, Range(-1)] = -1
     xtc_probability: Annotated[float, Range(0, 1)] = 0.0
     xtc_threshold: Annotated[float, Range(0, 1)] = 0.1
+    # Of diffusion models, with llama.cpp's names: generate/diffusion.py. Eps and block length 0: the model's schedule.
+    diffusion_steps: Annotated[int, Range(1, 65536)] = 128
+    diffusion_eps: Annotated[float, Range(0, 1)] = 0.0
+    diffusion_block_length: Annotated[int, Range(0, 65536)] = 0
+    diffusion_algorithm: Annotated[int, Range(0, 4)] = 4
+    diffusion_alg_temp: Annotated[float, Range(0, 100)] = 0.0
     dry_breakers: tuple[int, ...] = ()  # ids of the tokens that contain a sequence breaker
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token, -100..100); -100 or less: banned
     processor: Processor | None = None  # a caller's WGSL, before all of these

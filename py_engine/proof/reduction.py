@@ -41,6 +41,9 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _expansion(op)
     if op.kernel in ("gather", "matmul_transposed"):
         return _table(op)
+    if op.kernel == "pick_rows":
+        rows = min(int(op.consts["rows"]), EMBEDDED_ROWS)
+        return Reduced(replace(op, consts={"rows": rows}), {}, {"x": rows})
     return Reduced(op)
 
 

@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.plan.pooling import NAMES
+from tests.support.diffusion_cases import N_CTX
+from tests.support.diffusion_cases import runs as diffusion_runs
 from tests.support.engine_driver import floats, logits_of, run
 from tests.support.golden_ops import representatives
 from tests.support.tolerances import assert_close, assert_same_direction, same_ids
@@ -19,7 +21,8 @@ from tools.goldens import GOLDEN, golden_models
 
 FILES = [f"{p.parent.name}/{p.stem}" for p in golden_models()]
 EMBEDDING = [name for name in FILES if name.startswith("embedding/")]
-MODELS = [name for name in FILES if name not in EMBEDDING]
+DIFFUSION = [name for name in FILES if name.startswith("diffusion/")]
+MODELS = [name for name in FILES if name not in (*EMBEDDING, *DIFFUSION)]
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
@@ -40,7 +43,7 @@ EVERY_OP = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
     for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models if model != SENSITIVE))
-}
+} | {"diffusion/dream-tied.F16", "diffusion/llada-moe.F16"}
 
 
 def runs(model: str, way: str) -> bool:
@@ -113,6 +116,32 @@ def test_embeddings(engine_pages: Callable[[str | None], Page], model: str) -> N
         assert_same_direction(want, floats(data, shape), "f16")
         length, right = (np.linalg.norm(x, axis=-1) for x in (floats(data, shape), want))
         np.testing.assert_allclose(length, right, rtol=0.02)
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize("model", [model for model in DIFFUSION if runs(model, "lavapipe")])
+def test_diffusion(engine_pages: Callable[[str | None], Page], model: str) -> None:
+    """Logits of a prompt with masks in f16 and f32; in f32, also what each schedule and algorithm fills in."""
+    golden = np.load(GOLDEN / f"{model}.npz")
+    wanted = diffusion_runs(GOLDEN / f"{model}.gguf")
+    given = [{"prompt": one.prompt, "count": len(one.ids), "options": one.options} for one in wanted]
+    for precision, requests in (("f16", given[:1]), ("f32", given)):
+        out = run(
+            engine_pages("lavapipe"),
+            f"/repo/tests/golden/{model}.gguf",
+            "engines.evaluate_and_fill_in",
+            {"prompt": golden["prompt"].tolist(), "runs": requests},
+            backend="webgpu",
+            variant={} if precision == "f16" else {"f16": False},
+            context_length=N_CTX,
+            prove=True,
+        )
+        assert_proven(out["proof"])
+        assert_close(golden["logits_ref"], logits_of(out), precision)
+        if precision == "f32":
+            assert out["ids"] == [one.ids for one in wanted]
+        else:
+            assert len(out["ids"][0]) == len(wanted[0].ids)
 
 
 @pytest.mark.lavapipe

@@ -10,6 +10,7 @@ import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import kernels, per_layer
+from py_engine.plan.diffusion import pick_rows
 from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
 from py_engine.tuning.read_rate import stream
@@ -36,6 +37,22 @@ def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-10)
     assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("cols", [31, 257, 2048]))
+def test_pick_rows(bench: Bench, cols: int) -> None:
+    """Rows at the positions of a small batch, in any order, and past the end; the row at the position of one token."""
+    for places, batch in ([(4, 0), (0, 2), (6, 0), (9, 1)], 8), ([(5, 0)], 1):
+        ops = bench.begin(Setup(batch, len(places), pos=5, places=places if batch > 1 else ()))
+        x = ops.buffer("hidden", (7, pad(cols)))
+        bench.fill(x)
+        y = pick_rows(ops, x)
+        gpu, host = bench.run(ops)
+        count = len(places)
+        np.testing.assert_array_equal(gpu[y.name][:count], host[y.name][:count])
+        for row, (position, _) in zip(gpu[y.name], places, strict=False):
+            np.testing.assert_array_equal(row, gpu[x.name][position] if position < 7 else 0)
+        assert np.isnan(gpu[y.name][count:]).all()
 
 
 @in_pairs(("n, cols", [(3, 31), (2, 288)]))

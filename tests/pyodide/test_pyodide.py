@@ -200,7 +200,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     assert (await ask("{id: 4, kind: 'tokenize', text: 'x'}"))["error"]["param"] is None
 
     class Engine:
-        context_length = 100
+        context_length = usual_tokens = 100
         backend = "cpu"
         notices: list = []  # noqa: RUF012
         parallel = 2

@@ -1,5 +1,6 @@
 """Engines on the numpy executor, with prompts, samplers and constraints for them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
+from py_engine.options import PARALLEL
 from py_engine.plan.lists import DECODE, SMALL_BATCH, verify
 from py_engine.plan.pages import PAGE
 from py_engine.plan.sampling import Batch, Sampling
@@ -36,11 +38,13 @@ class Runner(CpuRunner):
         super()._run(lists)
 
 
-def make(n_ctx: int = 256, batch: int = 16, ahead: int = 1, page: int = PAGE) -> Engine:
-    cpu = load(MODEL, n_ctx, batch, page=page)
+def make(
+    n_ctx: int = 256, batch: int = 16, ahead: int = 1, page: int = PAGE, path: Path = MODEL, parallel: int = PARALLEL
+) -> Engine:
+    cpu = load(path, n_ctx, batch, page=page)
     runner = Runner(cpu.plan)
     runner._cpu, runner.ahead = cpu, ahead
-    return Engine(cpu.plan, runner, "cpu")
+    return Engine(cpu.plan, runner, "cpu", parallel)
 
 
 async def batches(

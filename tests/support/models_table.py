@@ -41,7 +41,7 @@ def claims(item: pytest.Item) -> list[tuple[str, str, str]]:
         return _of_file(f"{path.parent.name}/{path.stem}", NUMPY)
     if file == "test_parity.py" and name == "test_logits_and_greedy_ids":
         return _of_file(params["model"], WAYS[params["way"]])
-    if file == "test_parity.py" and name == "test_embeddings":
+    if file == "test_parity.py" and name in ("test_embeddings", "test_diffusion"):
         return _of_file(params["model"], F16)
     if file == "test_quants.py" and "type" in params:
         return [("types", params["type"].name, WAYS[params.get("one_bench", "lavapipe")])]

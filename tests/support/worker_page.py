@@ -28,7 +28,7 @@ async def settle() -> None:
 class Engine:
     """An engine that yields the ids of `says` in batches of `size`, then the end token."""
 
-    context_length = 200
+    context_length = usual_tokens = 200
     backend = "cpu"
     parallel = 1
     one_at_a_time = True  # fail if two requests run at once
@@ -47,6 +47,9 @@ class Engine:
         self.totals = Totals()
         self.scales: tuple[float, ...] = ()  # of adapters, where a request gives none
         self.scales_of_last: Sequence[float] | None = None
+
+    def check_constrains(self, param: str) -> None:
+        """Answers may have constraints."""
 
     async def generate(self, request: GenerationRequest, stats: Any = None) -> AsyncGenerator[Batch, None]:
         begun = request.begun

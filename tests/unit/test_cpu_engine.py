@@ -15,7 +15,7 @@ from py_engine.generate.media import PromptMedia
 from py_engine.plan.lists import DECODE, EMBED, PREFILL_END
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
-from tests.support import cpu_engines, wasm_engines
+from tests.support import cpu_engines, diffusion_cases, wasm_engines
 from tests.support.cpu_engines import SHAPED, RandomConstraint, collect
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
@@ -23,7 +23,7 @@ from tools.goldens import GOLDEN, golden_models
 
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
-MODELS = [p for p in FILES if p not in EMBEDDING]
+MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS)]
 LLAMA = GOLDEN / "llama" / "llama.F32.gguf"
 KINDS = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "F16"]
 EVERY = Sampling(
@@ -69,6 +69,18 @@ async def test_logits_and_greedy_ids(path: Path, variant: str) -> None:
     if "long_prompt" in want:
         logits, _ = await engine.evaluate(want["long_prompt"].tolist())
         assert_close(want["long_logits_ref"], logits[-len(want["long_logits_ref"]) :], "f32")
+
+
+@pytest.mark.parametrize("variant", ["pairs", "simd"])
+@pytest.mark.parametrize("path", diffusion_cases.MODELS, ids=lambda p: p.stem)
+async def test_diffusion(path: Path, variant: str) -> None:
+    """Logits with floats, and what each schedule and algorithm fills in."""
+    want, _ = golden(path)
+    engine = await wasm_engines.load(path, diffusion_cases.N_CTX, variant=variant)
+    logits, _ = await engine.evaluate(want["prompt"].tolist())
+    assert_close(want["logits_ref"], logits, "f32")
+    for run in diffusion_cases.runs(path):
+        assert await collect(engine, run.prompt, run.sampling, len(run.ids)) == run.ids
 
 
 @pytest.mark.parametrize("path", EMBEDDING, ids=lambda p: p.stem)

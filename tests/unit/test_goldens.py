@@ -14,13 +14,14 @@ from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PACKED, PREF
 from py_engine.plan.packing import packed_batches
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
+from tests.support import cpu_engines, diffusion_cases
 from tests.support.cpu_models import evaluate, load
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
 from tools.goldens import GOLDEN, golden_models
 
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
-MODELS = [p for p in FILES if p not in EMBEDDING]
+MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS)]
 
 
 def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
@@ -76,6 +77,17 @@ def test_embeddings(path: Path) -> None:
             got = model.buffers["ranked"][0, : embedding.labels]
         assert_same_direction(golden[f"embd_{kind}_ref"], got, "f32")
         np.testing.assert_allclose(got, golden[f"embd_{kind}_ref"], atol=5e-4)
+
+
+@pytest.mark.parametrize("path", diffusion_cases.MODELS, ids=lambda p: p.stem)
+async def test_diffusion(path: Path) -> None:
+    """Logits of a prompt with masks, and what each schedule and algorithm fills in."""
+    golden = np.load(path.with_suffix(".npz"))
+    engine = cpu_engines.make(diffusion_cases.N_CTX, path=path)
+    logits, _ = await engine.evaluate(golden["prompt"].tolist())
+    assert_close(golden["logits_ref"], logits, "f32")
+    for run in diffusion_cases.runs(path):
+        assert await cpu_engines.collect(engine, run.prompt, run.sampling, len(run.ids)) == run.ids
 
 
 def test_another_continuation() -> None:

@@ -18,6 +18,7 @@ from tests.golden.make import (
     wisp_mini,
 )
 from tests.golden.make.adapters import adapter_cases
+from tests.golden.make.diffusion import record_diffusion
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.presets import PRESETS
@@ -79,7 +80,9 @@ class ModelCase:
         path = target / f"{self.name}.gguf"
         used = random_models.write(path, self.preset, self.type, self.seed, Layout(**self.layout), library, **self.set)
         path = min(target.glob(f"{self.name}-00001-of-*.gguf"), default=path)
-        if self.poolings:
+        if PRESETS[self.preset].get("masked"):
+            arrays, about = record_diffusion(library, path, self.n, self.seed, self.n_ctx)
+        elif self.poolings:
             arrays, about = record_embeddings(library, path, self.n, self.seed, self.n_ctx, self.poolings)
         else:
             arrays, about = record_logits(library, path, self.n, self.n_gen, self.seed, self.long, self.n_ctx)

@@ -96,6 +96,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_get_attr": (c_int, [c_void_p, c_int32]),
     "llama_vocab_get_text": (c_char_p, [c_void_p, c_int32]),
     "llama_vocab_get_add_bos": (c_bool, [c_void_p]),
+    "llama_vocab_mask": (c_int32, [c_void_p]),
     "llama_vocab_get_add_eos": (c_bool, [c_void_p]),
     "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool]),
     "llama_token_to_piece": (c_int32, [c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool]),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.golden.make.presets_dense import DENSE
 from tests.golden.make.presets_dense import ENCODERS as MORE_ENCODERS
+from tests.golden.make.presets_diffusion import DIFFUSION
 from tests.golden.make.presets_experts import EXPERTS
 from tests.golden.make.presets_latent import LATENT
 from tests.golden.make.presets_rwkv import RWKV
@@ -193,7 +194,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT | RWKV
+PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT | RWKV | DIFFUSION
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -256,6 +257,9 @@ POST_NORMS |= {"afmoe"}
 NORM_AS_POST |= {"glm4moe"}
 ATTENTION_GATES = {"afmoe", "step35"}  # of each value, or head
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
+QKV_BIAS |= {"dream"}
+QK_NORM |= {"llada-moe", "rnd1"}
+EXPERT_WIDTH_KEY |= {"llada-moe", "rnd1"}
 EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
 
 

@@ -162,6 +162,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.moe_every_n_layers", 2)
     if arch in ("nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "eurobert", "neo-bert", "llama-embed"):
         file.add("%s.attention.causal", False)
+    if g("masked"):  # a diffusion model
+        file.add("%s.attention.causal", False)
+        file.add("diffusion.shift_logits", g("shift"))
+        file.add("tokenizer.ggml.mask_token_id", c["vocab"] - 1)
     if g("dense"):  # EmbeddingGemma's two linear layers after pooling
         file.add("%s.dense_2_feat_in", c["n_embd"])
         file.add("%s.dense_2_feat_out", c["dense"])

@@ -28,6 +28,8 @@ KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm",
 KNOWN |= {"t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
+DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
+KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
 WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
@@ -108,7 +110,7 @@ class ReferenceModel:
         if self.key("full_attention_interval") or "blk.0.ssm_alpha.weight" in self.tensors:
             every = self.key("full_attention_interval", 4)
             self.kv_heads = [n if (i + 1) % every == 0 else 0 for i, n in enumerate(self.kv_heads)]
-        self.causal = self.key("attention.causal", True) and self.architecture != "gemma-embedding"
+        self.causal = self.key("attention.causal", True) and self.architecture not in {"gemma-embedding", *DIFFUSION}
         # llama.cpp ignores Phi-3's window.
         self.window: int = 0 if self.architecture == "phi3" else self.key("attention.sliding_window", 0)
         if self.architecture == "llama4":

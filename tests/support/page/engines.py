@@ -88,6 +88,15 @@ async def evaluate_and_generate(engine: Engine, prompt: list[int], count: int) -
     return {**found, **more, "ids": ids, "backend": engine.backend, "kernels": kernels}
 
 
+async def evaluate_and_fill_in(engine: Engine, prompt: list[int], runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Logits of a diffusion model's prompt, what it fills in with each run's options, and the proof of the kernels."""
+    found = await evaluate(engine, prompt)
+    ids = [
+        await collect(engine, one["prompt"], Sampling(temperature=0, **one["options"]), one["count"]) for one in runs
+    ]
+    return {**found, "ids": ids, "proof": engine.stats()["proof"]}
+
+
 async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
     """The result of evaluate_and_generate, and the logits of a longer prompt if there is one."""
     found = await evaluate_and_generate(engine, prompt, count)
