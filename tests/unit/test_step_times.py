@@ -120,7 +120,7 @@ def test_the_first_batch_in_a_queue_takes_the_place_of_one_that_waited() -> None
 
 
 def test_where_the_smallest_batch_takes_long_a_larger_one_takes_more_time() -> None:
-    """Late in a long prompt, an 8B model reads 64 tokens in 41 ms and 256 in 52: four times as many for a quarter more."""
+    """Late in a long prompt, an 8B model reads 64 tokens in 41 ms and 256 in 52."""
     times = StepTimes()
     for n, ms in ((64, 41), (128, 43), (256, 52), (512, 75)):
         times.add(prompt_kind(n), ms / n, True)
