@@ -275,8 +275,11 @@ def wide(weight: Weight) -> bool:
 def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:
     """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
     kernel, tile = matmul(device, batch, weight)
-    if epilogue == "gated" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
-        tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
+    if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
+        if tile["TM"] >= tile["SM"] * tile["SN"] * tile["SIDE"]:
+            tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
+        else:
+            tile |= {"TN": 2 * tile["SN"] * tile["SIDE"]}
     return kernel, tile
 
 

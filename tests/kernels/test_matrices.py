@@ -59,7 +59,8 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     assert np.isnan(gpu[z.name][n:]).all()
 
 
-SMALL = {"TM": 32, "TN": 64, "DEPTH": 32}  # in f32, two of the usual tiles exceed the workgroup's memory
+# In f32, two of the usual tiles exceed the workgroup's memory.
+SMALL = {"TM": 32, "TN": 64, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0}
 
 
 @pytest.mark.parametrize(("gated", "width"), [(False, 84), (True, 44), (True, 92)])

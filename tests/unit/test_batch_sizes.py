@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from bench import shapes
 from py_engine import planner
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import tiles
 from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, long, medium, short
@@ -65,3 +68,18 @@ def test_the_list_follows_the_number_of_tokens() -> None:
 def test_there_are_no_others_where_tiles_do_not_differ(batch: int, device: Device) -> None:
     plan = plan_of(batch, device)
     assert not any(name.startswith(("short_", "medium_", "long_")) for name in plan.lists)
+
+
+@pytest.mark.parametrize("side", [8, 16])
+@pytest.mark.parametrize("epilogue", ["store", "add", "gated"])
+def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, epilogue: str) -> None:
+    """Where the epilogue gates, of the gate and of the up."""
+    device = replace(GPU, matrix=side)
+    for batch, type, rows in product((64, 256, 512, 2048), (Q.Q4_K, Q.Q6_K, Q.F16), (64, 576, 1024, 6144, 8192, 28672)):
+        weight = Weight("w", type, rows, 1024, (("w", 0, rows),))
+        kernel, tile = tiles.product(device, batch, weight, epilogue)
+        assert kernel == "matmul_matrix"
+        assert tile["TM"] % (tile["SM"] * side) == tile["TN"] % (tile["SN"] * side) == 0
+        assert tile["TN"] // tile["SN"] >= side * (2 if epilogue == "gated" else 1)
+        used = 2 * (tile["TM"] + tile["TN"]) * (tile["DEPTH"] + 8) + 4 * tile["SM"] * tile["SN"] * side**2
+        assert used <= device.max_workgroup_storage
