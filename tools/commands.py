@@ -20,7 +20,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tools.failure import Failure, plain
-from tools.paths import ROOT
+from tools.paths import ROOT, cache_dir
 
 # `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
 FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
@@ -189,4 +189,7 @@ def _in_environment(arguments: list[str]) -> int:
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:
-    return subprocess.run(command, cwd=ROOT, env={**env, "PYTHONPATH": str(ROOT)}, check=False).returncode
+    env = {**env, "PYTHONPATH": str(ROOT)}
+    if env.pop("PYTHONDONTWRITEBYTECODE", ""):  # then each process would compile every module again
+        env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))
+    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
