@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.browser import wait_until
+from tests.support.browser import new_profile, wait_until
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
@@ -33,7 +33,7 @@ PNG = [0x89, 0x50, 0x4E, 0x47]
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with the code tools, without an engine."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     made = context.new_page()
     made.goto(f"{server.url}tests/blank.html")
     made.evaluate(OPEN, bundle("code", ROOT / "tests" / "support" / "code_page.js"))
@@ -195,7 +195,7 @@ def test_the_same_attempts_succeed_in_a_plain_page(
     chromium: Callable[[str | None], Browser], listener: Listener, server: Server
 ) -> None:
     """Else the tests around it would prove nothing."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     plain = context.new_page()
     in_worker = attempts(IN_WORKERS, listener, server) + "postMessage(reached);"
     in_page = attempts(IN_PAGES, listener, server)

@@ -75,7 +75,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Page:
     """A page with the model on WebGPU."""
-    opened = open_client_page(browser.new_context(), server)
+    opened = open_client_page(browsers.new_profile(browser), server)
     opened.set_default_timeout(120_000)
     opened.evaluate(SET_UP)
     return opened
