@@ -178,13 +178,14 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Find a browser, make dist/, and run the environment's Python; return its exit status."""
+    """Find a browser, make dist/ unless it is made, and run the environment's Python; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
     found = browser.ensure_browser()
-    dist.build()
+    if dist.MADE not in os.environ:
+        dist.build()
     return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 
