@@ -67,7 +67,7 @@ pytestmark = pytest.mark.lavapipe  # which compiles its kernels again in a secon
 @pytest.fixture(scope="module")
 def browser(playwright_run: Playwright) -> Iterator[Browser]:
     """A browser of this module's own: its GPU process is ended."""
-    started = browsers.launch(playwright_run, "lavapipe", ANY_CRASHES)
+    started = browsers.launch(playwright_run, "lavapipe-optimized", ANY_CRASHES)
     yield started
     started.close()
 

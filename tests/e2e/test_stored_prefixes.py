@@ -73,7 +73,7 @@ def visits(
 ) -> Iterator[Visits]:
     """A fresh profile. Its parameter is the backend, by default the CPU, which starts fastest."""
     backend = getattr(request, "param", "cpu")
-    context = new_profile(chromium("lavapipe" if backend == "webgpu" else None))
+    context = new_profile(chromium("lavapipe-optimized" if backend == "webgpu" else None))
     yield Visits(context, server, backend)
     context.close()
 
