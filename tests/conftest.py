@@ -68,7 +68,7 @@ def chromium(playwright_run: Playwright) -> Iterator[Callable[[str | None], Brow
 @pytest.fixture
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A fresh profile on SwiftShader: empty caches, empty IndexedDB."""
-    made = chromium("swiftshader").new_context()
+    made = browsers.new_profile(chromium("swiftshader"))
     yield made
     made.close()
 

@@ -20,7 +20,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tools.failure import Failure, plain
-from tools.paths import ROOT
+from tools.paths import ROOT, cache_dir
 
 # `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
 FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
@@ -178,15 +178,19 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Find a browser, make dist/, and run the environment's Python; return its exit status."""
+    """Find a browser, make dist/ unless it is made, and run the environment's Python; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
     found = browser.ensure_browser()
-    dist.build()
+    if dist.MADE not in os.environ:
+        dist.build()
     return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:
-    return subprocess.run(command, cwd=ROOT, env={**env, "PYTHONPATH": str(ROOT)}, check=False).returncode
+    env = {**env, "PYTHONPATH": str(ROOT)}
+    if env.pop("PYTHONDONTWRITEBYTECODE", ""):  # then each process would compile every module again
+        env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))
+    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode

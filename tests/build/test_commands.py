@@ -1,8 +1,12 @@
 """The command line of build.py: its help, and what `test --fast` selects."""
 
+import os
 import subprocess
 import sys
 
+import pytest
+
+from tools import commands
 from tools.paths import ROOT
 
 
@@ -26,3 +30,16 @@ def test_fast_leaves_slow_tests_out() -> None:
     assert "test_the_page_answers" in done.stdout
     assert "test_shaped_logits" in done.stdout
     assert "test_draws_follow_the_definition" not in done.stdout
+
+
+def test_compiled_modules_are_cached_outside_the_checkout_where_python_must_not_write_them(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    code = "import sys; print(sys.dont_write_bytecode, sys.pycache_prefix)"
+    assert commands._run([sys.executable, "-c", code], dict(os.environ)) == 0
+    writes_none, _, folder = capfd.readouterr().out.strip().partition(" ")
+    assert writes_none == "False"
+    assert not folder.startswith(str(ROOT))
+    assert folder.endswith("bytecode")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import new_chat
 from tests.support.faulty_server import FaultyServer
 from tests.support.model_case import write_model
@@ -13,7 +14,7 @@ from tests.support.model_case import write_model
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A browser profile per module, on the CPU backend, which loads fastest."""
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     yield made
     made.close()
 

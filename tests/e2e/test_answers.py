@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.answers import OPEN, show
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
 from tools.serve import Server
@@ -15,7 +15,7 @@ from tools.serve import Server
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page that shows answers, without an engine, and its console errors."""
-    context = chromium(None).new_context(permissions=["clipboard-read", "clipboard-write"])
+    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate(OPEN, bundle("answers", ROOT / "tests" / "support" / "answer_page.js"))

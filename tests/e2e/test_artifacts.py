@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Error, FrameLocator, Page, expect
 
 from tests.support.answers import OPEN, show
+from tests.support.browser import new_profile
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
@@ -24,7 +25,7 @@ def listener() -> Iterator[Listener]:
 @pytest.fixture(scope="module")
 def open_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Callable[[], Page]]:
     """open_page() -> a page that shows answers, without an engine."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
 
     def opened() -> Page:
         page = context.new_page()
@@ -177,7 +178,7 @@ def test_the_same_document_reaches_all_of_it_in_a_plain_page(
     chromium: Callable[[str | None], Browser], listener: Listener, server: Server
 ) -> None:
     """Else the test above would prove nothing."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     plain = context.new_page()
     listener.page = hostile(listener.port, server.url)
     plain.on("dialog", lambda dialog: dialog.dismiss())

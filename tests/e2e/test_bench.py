@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench import report
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.page_looks import faults
 from tools.paths import ROOT
 from tools.serve import Server
@@ -23,7 +23,7 @@ MEASURED_MS = 90_000
 @pytest.fixture(scope="module")
 def bench_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page, its engine booted once."""
-    context = chromium(None).new_context(reduced_motion="reduce")
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.goto(f"{server.url}bench.html{TINY}")
     yield page

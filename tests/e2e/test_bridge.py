@@ -19,7 +19,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.pdf_file import pdf
 from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S, wait_for
@@ -245,7 +245,7 @@ def test_a_tab_that_reloads_in_mid_stream_is_an_error_until_it_is_back(client: o
 def test_a_page_of_another_origin_gets_nothing(chromium: Callable[[str | None], Browser], server, api, page) -> None:
     lending = api.wait_for_tab()
     assert lending
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     other = context.new_page()
     other.goto(f"{server.url}tests/blank.html")  # another port: another origin, allowed to connect by its own policy
     found = other.evaluate(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.slow_engine import slow_down
 from tools.serve import Server
 
@@ -20,7 +21,7 @@ ADD = """async (attributes) => {
 
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     yield page

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.browser import wait_until
+from tests.support.browser import new_profile, wait_until
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
 from tools.paths import ROOT
@@ -17,9 +17,9 @@ from tools.serve import Server
 OPEN = """async (script) => {
   globalThis.code = await import(script);
   await code.open();
-  globalThis.source = code.codeTools({ seconds: 4 });
-  globalThis.run = async (name, text) => {
-    const tool = source.tools.find((each) => each.name === name);
+  globalThis.source = code.codeTools({ seconds: 60 }); // even a busy machine imports numpy within
+  globalThis.run = async (name, text, { tools } = source) => {
+    const tool = tools.find((each) => each.name === name);
     const { signal } = (globalThis.stopping = new AbortController());
     const { text: said, failed, files } = await tool.run({ code: text }, { signal, chat: "one" });
     const data = async ({ name, blob }) => [name, blob.type, [...new Uint8Array(await blob.arrayBuffer())]];
@@ -33,7 +33,7 @@ PNG = [0x89, 0x50, 0x4E, 0x47]
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with the code tools, without an engine."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     made = context.new_page()
     made.goto(f"{server.url}tests/blank.html")
     made.evaluate(OPEN, bundle("code", ROOT / "tests" / "support" / "code_page.js"))
@@ -111,7 +111,7 @@ def test_limits_of_output_and_memory(page: Page) -> None:
                                                 ("javascript", "console.log('begun'); for (;;);")])  # fmt: skip
 def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None:
     page.evaluate("() => source.end()")
-    ran = page.evaluate("([name, text]) => run(name, text)", [language, loop])
+    ran = page.evaluate("([name, text]) => run(name, text, code.codeTools({ seconds: 2 }))", [language, loop])
     assert ran["said"].endswith("begun\nStopped: the code ran too long.")
     assert ran["frames"] == 0
     assert page.workers == []
@@ -195,7 +195,7 @@ def test_the_same_attempts_succeed_in_a_plain_page(
     chromium: Callable[[str | None], Browser], listener: Listener, server: Server
 ) -> None:
     """Else the tests around it would prove nothing."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     plain = context.new_page()
     in_worker = attempts(IN_WORKERS, listener, server) + "postMessage(reached);"
     in_page = attempts(IN_PAGES, listener, server)

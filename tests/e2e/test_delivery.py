@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, open_page, wait_ready
 from tests.support.waiting import wait_for
 from tools import delivery
@@ -77,7 +78,7 @@ def counting(dist: Path) -> Iterator[CountingServer]:
 @pytest.fixture
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A fresh profile."""
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     yield made
     made.close()
 

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.bare_pyodide import MODEL, Site
+from tests.support.browser import new_profile
 from tests.support.jupyterlite import add_jupyterlite
 
 pytestmark = pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it")
@@ -40,7 +41,7 @@ def test_a_notebook_streams_an_answer(tmp_path: Path, chromium: Callable[[str | 
     site = Site(tmp_path / "site")
     wheels = [site.url + name for name in site.wheels]
     cells = [INSTALL.format(wheels=wheels), ASK.format(model=site.url + MODEL.name)]
-    page = chromium(None).new_context().new_page()
+    page = new_profile(chromium(None)).new_page()
     page.goto(add_jupyterlite(site, tmp_path, cells))
     wait_for(page, KERNEL, lambda status: status == "idle")
     page.evaluate(RUN_ALL)

@@ -33,7 +33,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def open_page(browser: Browser, server: Server) -> Callable[..., Page]:
     """open_page(shared) -> a page with the model in a shared worker, or in a worker of its own."""
-    context = browser.new_context()
+    context = browsers.new_profile(browser)
 
     def opened(shared: bool = True) -> Page:
         page = open_client_page(context, server)

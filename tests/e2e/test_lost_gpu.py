@@ -67,7 +67,7 @@ pytestmark = pytest.mark.lavapipe  # which compiles its kernels again in a secon
 @pytest.fixture(scope="module")
 def browser(playwright_run: Playwright) -> Iterator[Browser]:
     """A browser of this module's own: its GPU process is ended."""
-    started = browsers.launch(playwright_run, "lavapipe", ANY_CRASHES)
+    started = browsers.launch(playwright_run, "lavapipe-optimized", ANY_CRASHES)
     yield started
     started.close()
 
@@ -75,7 +75,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Page:
     """A page with the model on WebGPU."""
-    opened = open_client_page(browser.new_context(), server)
+    opened = open_client_page(browsers.new_profile(browser), server)
     opened.set_default_timeout(120_000)
     opened.evaluate(SET_UP)
     return opened

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tests.support.openai_client import client_path
 from tests.support.tolerances import distance
 from tools.serve import Server
@@ -58,7 +59,7 @@ LIMITS = {"f32": (8e-3, 0.05, 2e-5), "f16": (1.5e-2, 0.15, 1e-3)}  # embedding /
 
 def opened(browser: Browser, server: Server) -> Page:
     """A page with `engine`, and `openai`, the official client."""
-    page = browser.new_context().new_page()
+    page = new_profile(browser).new_page()
     page.set_default_timeout(200_000)
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate(SET_UP, client_path())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.chat_store import chat, store_chats
 from tools.serve import Server
@@ -30,7 +30,7 @@ OLD = """async (conversations) => {
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page whose storage had chats of version 1, and its console errors."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     before = context.new_page()
     before.goto(f"{server.url}tests/blank.html")
     messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]

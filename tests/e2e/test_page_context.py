@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, open_page, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tools.serve import Server
@@ -19,7 +19,7 @@ CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListene
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU with a small context, and its console errors."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     keep_engine(context, server.url)
     page = open_page(context, server.url, settings=SETTINGS)
     yield page, watch(page)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, wait_ready
 from tests.support.faulty_server import FaultyServer, File
 from tests.support.page_looks import faults
@@ -22,7 +23,7 @@ ADD = """async (model) => {
 
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    made = chromium(None).new_context(reduced_motion="reduce")
+    made = new_profile(chromium(None))
     yield made
     made.close()
 
@@ -230,7 +231,7 @@ def test_a_model_that_storage_cannot_hold_runs_without_being_stored(
     chromium: Callable[[str | None], Browser], bad_server: FaultyServer, server: Server
 ) -> None:
     """What arrived stays stored; the user chooses to run it, or to open a file of this computer."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     session = context.new_cdp_session(page)
     session.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/"), "quotaSize": 9_000_000})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.support.browser import wait_until
+from tests.support.browser import new_profile, wait_until
 from tests.support.chat_page import keep_engine, open_page
 from tests.support.chat_store import store_chat
 from tools.headers import ARTIFACT_PAGE_CSP, CSP, PAGE_CSP
@@ -33,7 +33,7 @@ HOSTILE = {
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """The page with its model, on the CPU, which loads fastest."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     keep_engine(context, server.url)
     yield open_page(context, server.url)
     context.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import SETTINGS, ask, wait_ready
 from tests.support.fake_hub import TOKEN, FakeHub, Repository
 from tests.support.hub_mirror import use_mirror
@@ -43,7 +44,7 @@ def hub() -> Iterator[FakeHub]:
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser], server: Server, hub: FakeHub) -> Iterator[BrowserContext]:
     """An empty profile but for the address of the hub's mirror."""
-    made = chromium(None).new_context(reduced_motion="reduce")
+    made = new_profile(chromium(None))
     use_mirror(made, server.url, hub.url)
     yield made
     made.close()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tests.support.slow_engine import slow_down
@@ -27,7 +27,7 @@ FORGET = """async () => {
 @pytest.fixture(scope="module")
 def profile(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[BrowserContext, Page]]:
     """A profile without WebGPU, and its tab that keeps the engine."""
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     yield made, keep_engine(made, server.url)
     made.close()
 
@@ -46,7 +46,7 @@ def context(profile: tuple[BrowserContext, Page]) -> Iterator[BrowserContext]:
 @pytest.fixture
 def fresh_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A fresh profile: Python starts again with each page."""
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     yield made
     made.close()
 

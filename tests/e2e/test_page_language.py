@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tests.support.waiting import wait_for
 from tools.serve import Server
@@ -31,7 +32,7 @@ def switch(page: Page, code: str) -> None:
 def test_the_language_is_switched_while_an_answer_grows(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> None:
-    context = chromium(None).new_context(locale="fr-CA")
+    context = new_profile(chromium(None), locale="fr-CA")
     fetched: list[str] = []
     context.on("request", lambda request: fetched.append(request.url))
     page = open_page(context, server.url)

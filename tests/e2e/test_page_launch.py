@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import open_page, wait_ready
 from tools.serve import Server
 
@@ -30,7 +31,7 @@ LAUNCH = """async (names) => {
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """The page, with its service worker, in a profile of its own."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     context.add_init_script(QUEUE)
     page = open_page(context, server.url)
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page
 from tests.support.media import MEDIA
 from tests.support.page_looks import faults
@@ -29,7 +30,7 @@ PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page for all tests of this module. Reduced motion keeps animations out of the screenshots."""
-    context = chromium(None).new_context(reduced_motion="reduce")
+    context = new_profile(chromium(None))
     keep_engine(context, server.url)
     page = open_page(context, server.url)
     ask(page, "Make a table of France and Japan with the capital and the currency.")

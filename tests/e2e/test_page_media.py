@@ -70,7 +70,7 @@ STORED = """async () => {
 def context(playwright_run: Playwright) -> Iterator[BrowserContext]:
     """A profile of a browser with a camera, which shows a moving disc, and a microphone, which beeps."""
     browser = browsers.launch(playwright_run, None, FAKE_DEVICES)
-    yield browser.new_context(permissions=["camera", "microphone"])
+    yield browsers.new_profile(browser, permissions=["camera", "microphone"])
     browser.close()
 
 

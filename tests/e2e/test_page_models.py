@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tools.paths import ROOT
 from tools.serve import Server
@@ -16,7 +17,7 @@ Q8 = ROOT / "static" / "models" / "wisp-mini-q8_0.gguf"
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page for all tests of this module."""
-    context = chromium("swiftshader").new_context()
+    context = new_profile(chromium("swiftshader"))
     keep_engine(context, server.url)
     yield open_page(context, server.url)
     context.close()
@@ -136,7 +137,7 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
 @pytest.fixture
 def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A fresh profile without WebGPU."""
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     yield made
     made.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, last_answer, open_page, send, wait_answer
 from tests.support.openai_client import bundle
 from tests.support.page_looks import faults
@@ -31,7 +31,7 @@ PARTS = ROOT / "tests" / "support" / "monitor_parts.js"
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    context = chromium(None).new_context(accept_downloads=True)
+    context = new_profile(chromium(None), accept_downloads=True)
     page = open_page(context, server.url)
     yield page, watch(page)
     context.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
 from tools.serve import Server
 
@@ -35,7 +35,7 @@ STORED = """async () => {
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU, and its console errors."""
-    context = chromium(None).new_context(permissions=["clipboard-read", "clipboard-write"])
+    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
     page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
     page.evaluate(RECORD)
     yield page, watch(page)

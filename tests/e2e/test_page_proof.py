@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Browser, Route, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, wait_ready
 from tools.serve import Server
 
@@ -22,7 +23,7 @@ GPUDevice.prototype.createShaderModule = function (descriptor) {
 
 
 def test_a_notice_names_the_wrong_kernel(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = chromium("swiftshader").new_context(service_workers="block")
+    context = new_profile(chromium("swiftshader"), service_workers="block")
     context.add_init_script("delete globalThis.SharedWorker;")
 
     def prepend(route: Route) -> None:

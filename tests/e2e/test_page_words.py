@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, last_answer, open_page, wait_answer
 from tests.support.page_looks import faults
 from tools.serve import Server
@@ -13,7 +13,7 @@ from tools.serve import Server
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = open_page(context, server.url, settings={"max_tokens": 24})
     page.click("#settings-button")
     page.get_by_role("checkbox", name="Explore words").check()

@@ -6,6 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Browser
 
+from tests.support.browser import new_profile
 from tests.support.pdf_file import pdf
 from tools.serve import Server
 
@@ -34,7 +35,7 @@ def data_url(data: bytes, kind: str = "application/pdf") -> str:
 def test_requests_read_pdf_files_as_their_text(chromium: Callable[[str | None], Browser], server: Server) -> None:
     text = "Prices\n\nThe Lumo Lamp costs 12 euros.\n\nThe Zeta Radio costs 9."
     given = [data_url(text.encode(), "text/plain"), *map(data_url, (PRICES, b"%PDF-1.4 and no more", pdf([[]])))]
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     found: dict[str, Any] = page.evaluate(ASK, given)

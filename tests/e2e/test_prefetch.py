@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import SETTINGS, wait_ready
 from tests.support.fake_hub import FakeHub, Repository
 from tests.support.hub_mirror import use_mirror
@@ -30,7 +31,7 @@ def hub() -> Iterator[FakeHub]:
 @pytest.fixture
 def page(chromium: Callable[[str | None], Browser], server: Server, hub: FakeHub) -> Iterator[Page]:
     """A page whose clock the test moves, on a link whose kind the test sets."""
-    context: BrowserContext = chromium(None).new_context()
+    context: BrowserContext = new_profile(chromium(None))
     use_mirror(context, server.url, hub.url)
     page = context.new_page()
     page.add_init_script(f'localStorage["wisp.settings"] ??= {json.dumps(json.dumps(SETTINGS))}; {LINK}')

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with `globalThis.LanguageModel`, and `failed(promise)`: the name of the error."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tools.serve import Server
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -34,7 +35,7 @@ SET_UP = """async () => {
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with `LanguageModel` over a golden, and helpers."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.set_default_timeout(200_000)
     page.goto(f"{server.url}tests/blank.html")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import open_page
 from tools.paths import ROOT
 from tools.serve import Server
@@ -17,7 +18,7 @@ STORY = "Write a short story about a dragon named Ember who finds a silver key."
 @pytest.fixture(scope="module")
 def sdk(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """The page, with `globalThis.engine` from wisp.js and `failure(promise)`, which gives the error of a rejection."""
-    context = chromium("swiftshader").new_context()
+    context = new_profile(chromium("swiftshader"))
     page = open_page(context, server.url)
     page.evaluate(
         """async () => {
@@ -269,7 +270,7 @@ def test_models_are_listed(sdk: Page) -> None:
 def test_termination_rejects_open_requests_and_a_new_engine_boots(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> None:
-    context = chromium("swiftshader").new_context()
+    context = new_profile(chromium("swiftshader"))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     outcome = page.evaluate(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tools.serve import Server
 
 SET_UP = """async () => {
@@ -91,7 +92,7 @@ REQUESTS = {
 @pytest.fixture(scope="module")
 def sdk_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with the SDK and Wisp Mini on the CPU, in a browser without WebGPU."""
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.set_default_timeout(120_000)
     page.goto(f"{server.url}manifest.webmanifest")

@@ -65,7 +65,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """The profile that most tests here share, so that Python starts once for all of them."""
-    made = browser.new_context()
+    made = browsers.new_profile(browser)
     yield made
     made.close()
 
@@ -110,7 +110,7 @@ def _ancestor(pid: int) -> bool:
 
 def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -> None:
     """A further tab costs only a tab's own memory: no Python, no weights."""
-    context = browser.new_context()
+    context = browsers.new_profile(browser)
     first, *others = (open_client_page(context, server) for _ in range(4))
     before = memory_of_browser()
     first.evaluate(ENGINE, ["cpu", CHAT])
@@ -187,7 +187,7 @@ def test_fifty_mixed_requests_from_two_tabs_on_two_models(tabs: Callable[[int], 
 
 
 def test_two_models_on_webgpu_from_two_tabs(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = chromium("swiftshader").new_context()
+    context = browsers.new_profile(chromium("swiftshader"))
     first, second = (open_client_page(context, server) for _ in range(2))
     for page in (first, second):
         page.evaluate(ENGINE, ["webgpu", f"/repo/tests/golden/llama/{LLAMA}.gguf"])
@@ -305,7 +305,7 @@ def test_terminating_the_engine_in_one_page_keeps_it_for_the_others(tabs: Callab
 
 
 def test_without_shared_workers_each_page_has_its_own(browser: Browser, server: Server) -> None:
-    context = browser.new_context()
+    context = browsers.new_profile(browser)
     context.add_init_script("delete globalThis.SharedWorker;")
     asker, host = (open_client_page(context, server) for _ in range(2))
     host.evaluate(ENGINE, ["cpu", CHAT])

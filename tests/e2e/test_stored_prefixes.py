@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import open_page
 from tools.serve import Server
 
@@ -72,7 +73,7 @@ def visits(
 ) -> Iterator[Visits]:
     """A fresh profile. Its parameter is the backend, by default the CPU, which starts fastest."""
     backend = getattr(request, "param", "cpu")
-    context = chromium("lavapipe" if backend == "webgpu" else None).new_context()
+    context = new_profile(chromium("lavapipe-optimized" if backend == "webgpu" else None))
     yield Visits(context, server, backend)
     context.close()
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import READY_MS, ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.openai_client import client_path
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
@@ -37,7 +37,7 @@ def bridge(dist: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Ap
     """A real Wisp with an API for other programs: `serve --api` and its tab, with the 8-bit model."""
     running = ApiServer(dist, 0)
     running.start()
-    made = chromium(None).new_context()
+    made = new_profile(chromium(None))
     page = made.new_page()
     page.add_init_script("""localStorage["wisp.model"] = '{"keep": "wisp-mini-q8_0", "name": "Wisp Mini, 8-bit"}'""")
     page.goto(running.lending_url)

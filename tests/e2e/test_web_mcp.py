@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-from tests.support.browser import launch, wait_until
+from tests.support.browser import launch, new_profile, wait_until
 from tests.support.chat_page import open_page
 from tests.support.weather_tool import WEATHER_TOOL
 from tools.serve import Server
@@ -65,7 +65,7 @@ def test_the_page_may_refuse_a_call(page: Page) -> None:
 
 
 def test_wisp_s_page_offers_its_model(browser: Browser, server: Server) -> None:
-    context = browser.new_context()
+    context = new_profile(browser)
     wisp = open_page(context, server.url)
     found: dict[str, Any] = wisp.evaluate("""async () => {
       const [tool] = await document.modelContext.getTools();
@@ -79,7 +79,7 @@ def test_wisp_s_page_offers_its_model(browser: Browser, server: Server) -> None:
 
 
 def test_without_webmcp_there_are_no_tools(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     plain = context.new_page()
     plain.goto(f"{server.url}tests/blank.html")
     assert plain.evaluate("document.modelContext === undefined")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
+from tests.support.browser import new_profile
 from tools.serve import Server
 
 PICTURES = Path(__file__).parents[1] / "golden" / "sees"
@@ -39,7 +40,7 @@ def test_answers_about_drawings(chromium: Callable[[str | None], Browser], serve
         }
         for probe in probes
     ]
-    context = chromium(None).new_context()
+    context = new_profile(chromium(None))
     page = context.new_page()
     page.set_default_timeout(200_000)
     page.goto(f"{server.url}tests/blank.html")

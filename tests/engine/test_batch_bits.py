@@ -60,7 +60,7 @@ def test_logits_beside_adapters(
 @pytest.mark.parametrize("model", ["llama/llama.Q4_0", "gemma/gemma3.Q8_0"])
 def test_seeded_texts(engine_pages: Callable[[str | None], Page], model: str) -> None:
     """Alone, and among requests that come and go in mid-answer."""
-    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 128, "parallel": 8}
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "parallel": 8}
     out = run(engine_pages("lavapipe"), f"/repo/tests/golden/{model}.gguf", "batch_bits.texts", **options)
     assert out["beside"] == out["alone"]
     assert out["shared"] > 20

@@ -82,11 +82,11 @@ def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | N
 def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[[str | None], Page]) -> None:
     """The profile of a token and of a batch: time, bytes, and the lower bound of the time."""
     out = run(
-        engine_pages("swiftshader"),
+        engine_pages("lavapipe"),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
         "engines.profile",
         backend="webgpu",
-        context_length=128,
+        context_length=256,
     )
     assert len(out["decode"]) == out["count"] + 1
     for entries in (out["decode"], out["prefill"]):

@@ -58,7 +58,7 @@ def test_caches_grow_and_pages_are_copied(engine_pages: Callable[[str | None], P
 def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) -> None:
     """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
     page = engine_pages("lavapipe")
-    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 64, "parallel": 8}
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "parallel": 8}
     sampler_batch.check(run(page, MODEL, "sampler_batch.batch_and_pairs", **options))
 
 

@@ -24,17 +24,17 @@ def load(page: Page, before: str | None = None, **options: Any) -> dict[str, Any
         {"prompt": golden["prompt"].tolist()},
         before=before,
         backend="webgpu",
-        kv_type="f32",
-        context_length=128,
+        kv_type="f16",
+        context_length=256,
         **options,
     )
-    assert_close(golden["logits_ref"], logits_of(out), "f32")
+    assert_close(golden["logits_ref"], logits_of(out), "f16")
     return out["kernels"]
 
 
 @pytest.fixture(scope="module")
 def page(engine_pages: Callable[[str | None], Page]) -> Page:
-    return engine_pages("swiftshader")
+    return engine_pages("lavapipe")  # whose shader cache has what an earlier load compiled
 
 
 def test_tuning_choices_are_measured_cached_and_measured_again(page: Page) -> None:
@@ -48,7 +48,7 @@ def test_tuning_choices_are_measured_cached_and_measured_again(page: Page) -> No
     assert "wrong" in wrong["rejected"]
     assert "does not compile" in broken["rejected"]
     assert matrix["chosen"] == good["name"]
-    assert all(candidate["error"] < 1e-5 for candidate in batch["candidates"])
+    assert all(candidate.get("error", 1) < 1e-5 for candidate in batch["candidates"]), batch["candidates"]
     again = load(page, tune=True)
     assert again["source"] == "cache"
     assert again["choices"] == first["choices"]

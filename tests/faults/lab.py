@@ -34,7 +34,7 @@ CALL = "async ([name, args]) => (await import('/repo/tests/faults/page.js'))[nam
 class Lab:
     """Everything that a fault may act on."""
 
-    def __init__(self, playwright: Playwright, dist: Path, adapter: str = "lavapipe-optimized") -> None:
+    def __init__(self, playwright: Playwright, dist: Path) -> None:
         self._open = ExitStack()
         folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
         site, newer = folder / "site", folder / "next"
@@ -48,8 +48,8 @@ class Lab:
         self.files = {name: File((MODELS / f"wisp-mini-{kind}.gguf").read_bytes())
                       for name, kind in ((MODEL, "q4_0"), (OTHER, "q8_0"))}  # fmt: skip
         self.models.files.update({f"{name}.gguf": file for name, file in self.files.items()})
-        self.browser = browsers.launch(playwright, adapter, ANY_CRASHES)
-        self.context = self.browser.new_context()
+        self.browser = browsers.launch(playwright, "lavapipe-optimized", ANY_CRASHES)  # runs more than it compiles
+        self.context = browsers.new_profile(self.browser)
         self.session = self.browser.new_browser_cdp_session()
         self.tabs = [self.open_tab(), self.open_tab()]
         self.expected_of_other: Any = None  # the undisturbed answer of the second model

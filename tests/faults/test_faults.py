@@ -19,7 +19,7 @@ NAMES = ("out of memory for a request", "quota exceeded at any write")
 @pytest.fixture(scope="module")
 def lab(playwright_run: Playwright, dist: Path) -> Iterator[Lab]:
     """A browser, two tabs and servers of this module's own."""
-    made = Lab(playwright_run, dist, "lavapipe")
+    made = Lab(playwright_run, dist)
     yield made
     made.close()
 

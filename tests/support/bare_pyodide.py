@@ -9,6 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tools import pyodide, wheel
 from tools.paths import STATIC, site_packages
 
@@ -88,7 +89,7 @@ class Python:
     """A Pyodide with the wheel, on a page's main thread or in a worker."""
 
     def __init__(self, browser: Browser, site: Site, *, worker: bool = False) -> None:
-        self.page: Page = browser.new_context().new_page()
+        self.page: Page = new_profile(browser).new_page()
         self.page.goto(site.url)
         self._worker = worker
         start = [f"{site.url}pyodide/", [site.url + name for name in site.wheels]]

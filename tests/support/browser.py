@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 from tools.browser import REAL_GPU, launch_options
 from tools.browser import flags as browser_flags
@@ -17,6 +17,8 @@ from tools.paths import ROOT, cache_dir
 ADAPTERS = ("swiftshader", "lavapipe")
 LAVAPIPE = Path(__file__).parent / "lavapipe"
 PAGE_MODULES = Path(__file__).parent / "page"
+# V8 compiles WebAssembly quickly, and does not optimize it: optimizing Pyodide takes more than most tests run of it.
+COMPILE_QUICKLY = "--js-flags=--liftoff-only"
 
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
@@ -36,8 +38,13 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         if adapter == "lavapipe":
             env["GALLIVM_PERF"] = "nopt"
         flags += REAL_GPU
-    flags += extra_flags
+    flags += [COMPILE_QUICKLY, *extra_flags]
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
+
+
+def new_profile(browser: Browser, **options: Any) -> BrowserContext:
+    """A fresh profile: empty caches, empty IndexedDB. Its pages move nothing: software draws every frame."""
+    return browser.new_context(**{"reduced_motion": "reduce", **options})
 
 
 def shader_cache() -> Path:
@@ -92,7 +99,7 @@ def watch(page: Page) -> list[str]:
 
 def open_engine_page(browser: Browser, url: str) -> Page:
     """A page with Pyodide, the Python archive, numpy, regex and `wispReplay`, ready for run_python."""
-    page = browser.new_context().new_page()
+    page = new_profile(browser).new_page()
     errors = watch(page)
     page.set_default_timeout(60_000)
     page.goto(f"{url}tests/engine.html")

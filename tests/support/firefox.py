@@ -23,8 +23,10 @@ PREFERENCES = {
     "browser.shell.checkDefaultBrowser": False,
     "datareporting.policy.dataSubmissionEnabled": False,
     "dom.webgpu.enabled": False,  # a software GPU would take minutes
+    "javascript.options.wasm_optimizingjit": False,  # optimizing Pyodide takes ten times what the tests then run
     "remote.active-protocols": 1,  # BiDi
     "services.settings.server": "data:,#remote-settings-dummy/v1",  # no experiments
+    "ui.prefersReducedMotion": 1,  # without a GPU, drawing an animation keeps a core busy
 }
 RETURN = "\ue006"  # WebDriver's key
 

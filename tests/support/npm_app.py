@@ -12,6 +12,7 @@ from threading import Thread
 from playwright.sync_api import Browser
 
 from tests.support.bare_pyodide import MODEL, Quiet
+from tests.support.browser import new_profile
 from tools.failure import run
 from tools.paths import ROOT
 
@@ -36,7 +37,7 @@ def answer(site: Path, chromium: Callable[[str | None], Browser]) -> str:
     shutil.copy(MODEL, site)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
     Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    page = chromium(None).new_context().new_page()
+    page = new_profile(chromium(None)).new_page()
     page.goto(f"http://127.0.0.1:{server.server_address[1]}/")
     text = ""
     for _ in range(120):

@@ -79,6 +79,7 @@ async def ask(page: GoldenPage, kind: str, settings: tuple[dict[str, Any], ...])
         answered(await page.call(own(kind), request=REQUESTS[own(kind)] | one | {"model": kind}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", FILES)
 async def test_a_switch_with_any_setting_ends_well(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_webgpu(monkeypatch)
