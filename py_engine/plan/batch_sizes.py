@@ -8,7 +8,7 @@ in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from py_engine.plan import tiles
@@ -36,10 +36,8 @@ def split(plan: Plan, device: Device) -> None:
 
 def lists_for(plan: Plan, lists: Sequence[str], n: int) -> list[str]:
     """The lists that do what these do, for a batch of n tokens."""
-    if n > USUAL_TOKENS:
-        named = long
-    else:
-        named = next((named for named, most in FEWER_TOKENS if n <= most), str)
+    sizes: list[tuple[Callable[[str], str], int]] = [*FEWER_TOKENS, (str, USUAL_TOKENS)]
+    named = next((named for named, most in sizes if n <= most), long)
     return [named(name) if named(name) in plan.lists else name for name in lists]
 
 

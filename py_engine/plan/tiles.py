@@ -253,7 +253,7 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
 
 
 def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
-    """The largest tile of which there are enough to occupy a GPU, as measured on an H100."""
+    """The largest tile that leaves enough tiles to occupy a GPU, as measured on an H100."""
     tiles = -(-weight.rows // 128) * (batch // 128)
     roomy = device.max_workgroup_storage >= 48 << 10
     if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and roomy:
