@@ -54,7 +54,7 @@ class Embeddings:
 
         `pooling`: "mean", "cls" (first token), "last" (last token), "rank" (the classification head's scores,
         (labels,)) or "none" (every token, (n, n_embd)). Default: the model's metadata, else "last" for a causal model
-        and "none" for an encoder.
+        and "none" for an encoder or a diffusion model.
         """
         kind = pooling or self.pooling
         self._check_ids(ids)

@@ -215,6 +215,8 @@ class Engine:
         """
         self.check_ids(ids, media)
         self.check_generates()
+        if media and self.plan.diffusion is not None:
+            raise diffusion.unsupported("messages", "Pictures and sound are")
         first = max((span.end for span in media.spans(ids)), default=0)
         return await self._generation.again_after_loss(lambda: self._evaluate(ids, first, media))
 
@@ -320,8 +322,9 @@ class Engine:
         await self.runner.add_processor(processor)
 
     def _check_sampling(self, sampling: Sampling) -> None:
-        if len(sampling.logit_bias) > MAX_BIASES:
-            raise WispError(f"logit_bias has more than {MAX_BIASES} tokens.", "invalid_value", param="logit_bias")
+        most = MAX_BIASES - (self.plan.diffusion is not None)  # the mask has a bias, too
+        if len(sampling.logit_bias) > most:
+            raise WispError(f"logit_bias has more than {most} tokens.", "invalid_value", param="logit_bias")
         for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
             if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
                 raise WispError(

@@ -94,7 +94,9 @@ class Recovery:
 
     def _step_down(self, *, without_gpu: bool = False) -> list[str]:
         """Ask less of the GPU, or nothing; say how. Empty: the user allows nothing less."""
-        found = run_on_cpu(self._options) if without_gpu else step_down(self._options)
+        # a diffusion model computes a sequence at once, without a KV cache: there is nothing to make smaller
+        only_cpu = without_gpu or self._engine.runner.plan.diffusion is not None
+        found = run_on_cpu(self._options) if only_cpu else step_down(self._options)
         if found is None:
             return []
         self._options, step = found

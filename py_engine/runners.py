@@ -114,7 +114,7 @@ class Runner(Protocol):
 
         `read`: result() then returns the token that they sampled. `media`: what the list MEDIA needs. `shift`: rotary
         position - position, of later tokens without media (M-RoPE); None: as it is. `exact`: products with floats, also
-        where the CPU engine rounds inputs; so is the list ALL_LOGITS and what runs with it.
+        where the CPU engine rounds inputs; lists that run with ALL_LOGITS always have them.
         """
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:

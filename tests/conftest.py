@@ -87,7 +87,7 @@ def engine_pages(chromium: Callable[[str | None], Browser], server: Server) -> C
     def get(adapter: str | None = "swiftshader") -> Page:
         if adapter not in opened or opened[adapter].is_closed():
             opened[adapter] = browsers.open_engine_page(chromium(adapter), server.url)
-            if adapter:
+            if adapter not in (None, "cpu"):
                 browsers.wait_for_adapter(opened[adapter])
         return opened[adapter]
 

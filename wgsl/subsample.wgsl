@@ -1,6 +1,6 @@
 // The first two convolutions of a FastConformer: 3 x 3, stride 2, padded by 1 with zeros, then ReLU, then a depthwise one of the
 // same kind: y[m, b, c], a quarter of the frames and of the mel bins. A workgroup computes the results of the first one that
-// it needs from 7 x 7 values of the spectrum: stored, they would be four times the results. Grid (CHANNELS / THREADS, rows of frames,
+// it needs from 7 x 7 values of the spectrum: to store them would take four times the memory of y. Grid (CHANNELS / THREADS, rows of frames,
 // bins).
 #param CHANNELS
 #param BINS // mel bins of a frame

@@ -97,9 +97,13 @@ export async function putPrefix(layout, key, about, data) {
     throw Object.assign(new Error(error.message), { name: error.name }); // Pyodide takes no DOMException for an error
   }
   const entry = { ...about, bytes: data.byteLength, hash: await xxHash(data), used: Date.now() };
-  if (removals !== before) return void (await folder.removeEntry(key).catch(() => {}));
-  await database.transact(BLOCKS, "readwrite", (store) => store.put(entry, [layout, key]));
-  changes.postMessage(layout);
+  let wanted = false;
+  await database.transact(BLOCKS, "readwrite", (store) => {
+    wanted = removals === before; // a removal that is announced later has a later transaction
+    return wanted ? store.put(entry, [layout, key]) : store.count();
+  });
+  if (wanted) changes.postMessage(layout);
+  else await folder.removeEntry(key).catch(() => {});
 }
 
 /**

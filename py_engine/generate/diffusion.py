@@ -67,16 +67,24 @@ class Canvas:
     def quota(self) -> int:
         """How many of open_positions() the current step fills in."""
         first, end = self._block
-        left, steps = len(self.open_positions()), self._steps_of_block
+        return self._quota(len(self.open_positions()), end - first)
+
+    def _quota(self, left: int, size: int) -> int:
+        """quota(), if `left` masks of the block's `size` tokens are left."""
+        steps = self._steps_of_block
         if self.step >= steps - 1:
             return left
         if self.schedule.block:
-            return min(left, (end - first) // steps + (self.step < (end - first) % steps))
+            return min(left, size // steps + (self.step < size % steps))
         return timestep_quota(self.step, steps, left, self.schedule.eps)
 
     def skip_idle_steps(self) -> None:
         """Go on to the next step that fills in a token. The others would compute the same sequence again."""
-        while self.masked and not self.quota():
+        if not self.masked:
+            return
+        first, end = self._block
+        left = len(self.open_positions())
+        while not self._quota(left, end - first):
             self.step, self.steps = self.step + 1, self.steps + 1
 
     def fill(self, tokens: dict[int, int]) -> None:
@@ -116,7 +124,7 @@ class Denoiser:
         self._plan: DiffusionPlan = runner.plan.diffusion
         self._algorithm = Algorithm(sampling.diffusion_algorithm)
         # the mask is no text; a model that was trained well never predicts it
-        bias = (*sampling.logit_bias, (self._plan.mask, -100.0))
+        bias = (*(bias for bias in sampling.logit_bias if bias[0] != self._plan.mask), (self._plan.mask, -100.0))
         self._sampling = replace(sampling, logit_bias=bias, logprobs=self._algorithm.logprobs)
 
     async def run(self, canvas: Canvas, time_slices: TimeSlices) -> AsyncGenerator[Batch, None]:
@@ -155,6 +163,8 @@ class Denoiser:
 
     async def _predict(self, canvas: Canvas, positions: list[int], sampling: Sampling) -> dict[int, Batch]:
         """Compute the sequence, and sample a token for each of the positions."""
+        if not positions:  # the algorithm chose none
+            return {}
         runner, seq = self._runner, self._seq
         await runner.configure(sampling, len(canvas.prompt), 0, False, seq)
         await runner.prepare([PREFILL, *runner.step_lists([seq]), *runner.step_lists([seq, seq])], [seq])

@@ -168,6 +168,8 @@ class PrefixStore:
                     data = await device.read_pages([(group, block.pages[group] or 0) for group in groups])
                 except WispError:  # the device is lost
                     break
+            if self._removals != self._store.removals():  # while its pages were read
+                break
             if not await self._store.put(key, entry, data):
                 self._full = True
                 break

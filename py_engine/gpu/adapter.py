@@ -15,6 +15,7 @@ LIMITS = (
     "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
 )  # fmt: skip
 MATRICES = "chromium-experimental-subgroup-matrix"
+MATRICES_STORAGE = 32768  # bytes of workgroup memory for the tiles that multiply with matrices
 
 
 async def request_adapter() -> Any | None:
@@ -70,8 +71,13 @@ def device_of(adapter: Any) -> Device:
 
 
 def _matrix_side(adapter: Any) -> int:
-    """The side of the square subgroup matrices with f16 inputs and f32 sums; 0 without them or without a fixed size."""
+    """The side of the square subgroup matrices with f16 inputs and f32 sums.
+
+    0 without them, where subgroups have no fixed size, or where tiles do not fit into workgroup memory.
+    """
     info = adapter.info
+    if adapter.limits.maxComputeWorkgroupStorageSize < MATRICES_STORAGE:
+        return 0
     if not adapter.features.has(MATRICES) or info.subgroupMinSize != info.subgroupMaxSize:
         return 0
     sides = {

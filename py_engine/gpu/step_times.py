@@ -103,8 +103,8 @@ class StepTimes:
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
         """Tokens of a batch that takes about `ms`, up to `most`: a multiple of `least`, of 4 `least` if it is many.
 
-        Where even `least` tokens take nearly as long, or longer, some more time is taken for many more of them. A batch
-        twice as large is tried once, in a queue, where one fits into `ms` and the time of the larger is not known well.
+        It may take MORE times what `least` tokens take, if that exceeds `ms`. A batch twice as large is tried once,
+        in a queue, where one fits into `ms` and the time of the larger is not known well.
         """
         batches = self._batches()
         sizes = (most, *range(most // (4 * least) * 4 * least, 8 * least, -4 * least))

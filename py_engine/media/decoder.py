@@ -7,6 +7,7 @@
 """
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -78,7 +79,7 @@ async def _samples(data: bytes, found: Format, most: int) -> Any:
 def _check_length(seconds: float, most: int) -> None:
     if seconds > most:
         raise WispError(
-            f"The sound lasts {seconds:.0f} s; at most {most} s are allowed. Send a part of it.",
+            f"The sound lasts {math.ceil(seconds)} s; at most {most} s are allowed. Send a part of it.",
             "media_too_large",
         )
 

@@ -309,8 +309,8 @@ def relative_to_all(
 ) -> Buffer:
     """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim). `heads`: (count, head_dim).
 
-    `keys` (2 n - 1, heads * head_dim) of the distances n - 1 to -(n - 1); `biases` (2 * heads * head_dim) of queries,
-    before they are multiplied with keys of rows, and of distances.
+    `keys` (2 n - 1, heads * head_dim): of the distances n - 1 to -(n - 1). `biases` (2 * heads * head_dim): added to
+    queries, the first half for products with the rows' keys, the second for those with the distances' keys.
     """
     count, head_dim = heads
     y = ops.rows("attn", count * head_dim, ops.input_dtype)

@@ -25,8 +25,8 @@ def split(plan: Plan, device: Device) -> None:
     for name in [name for name in plan.lists if plain(name) in (PREFILL, PACKED, MEDIA)]:
         ops = plan.lists[name]
         usual = [_in_tiles_for(op, device, USUAL_TOKENS) for op in ops] if plan.batch > USUAL_TOKENS else ops
-        fewer = [(named, n) for named, n in FEWER_TOKENS if n < plan.batch]
-        others = {named(name): [_in_tiles_for(op, device, n) for op in ops] for named, n in fewer}
+        fewer = [(list_of, n) for list_of, n in FEWER_TOKENS if n < plan.batch]
+        others = {list_of(name): [_in_tiles_for(op, device, n) for op in ops] for list_of, n in fewer}
         plan.lists[name] = usual
         for other, its_ops in {**others, long(name): ops}.items():
             if its_ops != usual:
@@ -37,8 +37,8 @@ def split(plan: Plan, device: Device) -> None:
 def lists_for(plan: Plan, lists: Sequence[str], n: int) -> list[str]:
     """The lists that do what these do, for a batch of n tokens."""
     sizes: list[tuple[Callable[[str], str], int]] = [*FEWER_TOKENS, (str, USUAL_TOKENS)]
-    named = next((named for named, most in sizes if n <= most), long)
-    return [named(name) if named(name) in plan.lists else name for name in lists]
+    list_of = next((list_of for list_of, most in sizes if n <= most), long)
+    return [list_of(name) if list_of(name) in plan.lists else name for name in lists]
 
 
 def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:

@@ -46,7 +46,7 @@ def estimate(plan: Plan, device: Device | None) -> dict[str, Any]:
 
 
 def limit_error(plan: Plan, device: Device) -> WispError | None:
-    """The error if one layer's cache, or one layer's activations in an encoder, exceed a buffer or a binding."""
+    """The error if a layer's cache, or its activations in a model that is not causal, exceed a buffer or a binding."""
     limit = min(device.max_buffer, device.max_binding)
     pool, what = ("kv", "the keys of a layer") if plan.causal else ("activations", "the activations of a layer")
     largest = max(

@@ -26,6 +26,7 @@ ADAPTED = ".adapted"
 SHORT = "short_"
 MEDIUM = "medium_"
 LONG = "long_"
+SIZES = (SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py)
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_END = "draft_end"  # after its last one
 

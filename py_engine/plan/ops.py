@@ -296,7 +296,7 @@ class Ops(OpList):
         return whole and not low_rank.adapted(self, stack[0])
 
     def _stores_halves(self, projection: Projection) -> bool:
-        """Whether one dispatch does the whole projection of many rows and activates it, which stores f16."""
+        """Whether one dispatch does the whole projection of many rows, activates it and stores it in f16."""
         weight, *more = projection.stack
         return not more and not low_rank.adapted(self, weight) and products.stores_halves(self, weight)
 

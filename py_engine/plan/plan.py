@@ -14,7 +14,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
-from py_engine.plan.lists import DECODE, LONG, MEDIA, PACKED, SHORT, plain
+from py_engine.plan.lists import DECODE, MEDIA, PACKED, SIZES, plain
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -190,9 +190,7 @@ class Plan:
         lives: dict[str, list[Span]] = {}
         places = self._stage_places()
         for name, ops in self.lists.items():
-            if plain(name) in (PACKED, MEDIA) or name.startswith(
-                (SHORT, LONG)
-            ):  # the buffers of PREFILL, in the same order
+            if plain(name) in (PACKED, MEDIA) or name.startswith(SIZES):  # the buffers of PREFILL, in the same order
                 continue
             chain, begin = places.get(name, (name, 0))
             for i, op in enumerate(ops, begin):

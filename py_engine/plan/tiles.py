@@ -255,12 +255,12 @@ def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, i
 def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
     """The largest tile that leaves enough tiles to occupy a GPU, as measured on an H100."""
     tiles = -(-weight.rows // 128) * (batch // 128)
-    roomy = device.max_workgroup_storage >= 48 << 10
-    if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and roomy:
+    fits_deep_tiles = device.max_workgroup_storage >= 48 << 10
+    if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and fits_deep_tiles:
         return 128, 128, 64, 2, 4, 1
     if tiles >= FULL_OCCUPANCY * 5 // 8:
         return 128, 128, 32, 2, 2, 0
-    if tiles >= FULL_OCCUPANCY // 2 and batch > 256 and roomy:
+    if tiles >= FULL_OCCUPANCY // 2 and batch > 256 and fits_deep_tiles:
         return 128, 128, 64, 2, 4, int(not wide(weight))
     if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
         return 64, 64, 64, 2, 2, int(not wide(weight))

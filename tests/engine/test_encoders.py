@@ -37,7 +37,7 @@ def test_embeddings_are_llama_cpps(engine_pages: Callable[[str | None], Page], n
         asked += [pair for pair in pairs if pair[1]][:MOST]
     given = [[_given(x, "image" if x.dtype == np.uint8 else "audio") for _, x in found] for _, found in asked]
     out = call_python(
-        engine_pages("lavapipe"),
+        engine_pages("cpu" if way == "cpu" else "lavapipe"),
         "encoders.encode",
         url=f"/repo/tests/golden/vision/{model.about['mmproj']}",
         options=options,

@@ -26,7 +26,7 @@ MODELS = [name for name in FILES if name not in (*EMBEDDING, *DIFFUSION)]
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
-    "cpu": ("swiftshader", "cpu", "f32", "f32"),
+    "cpu": ("cpu", "cpu", "f32", "f32"),
 }
 
 

@@ -18,19 +18,21 @@ ADAPTERS = ("swiftshader", "lavapipe")
 LAVAPIPE = Path(__file__).parent / "lavapipe"
 PAGE_MODULES = Path(__file__).parent / "page"
 # V8 compiles WebAssembly quickly, and does not optimize it: optimizing Pyodide takes more than most tests run of it.
+# Tests of the CPU engine's results have V8 as users have it: the adapter "cpu".
 COMPILE_QUICKLY = "--js-flags=--liftoff-only"
 
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
-    (shader-f16, subgroups of 8, 128 MiB bindings), "lavapipe-optimized", or None: without WebGPU.
+    (shader-f16, subgroups of 8, 128 MiB bindings), "lavapipe-optimized", or without WebGPU: None, and "cpu", where V8
+    optimizes WebAssembly.
 
     Lavapipe compiles a shader in half the time when it does not optimize it, and runs it at half the speed. Most tests
     compile more than they run.
     """
     flags = [flag for flag in browser_flags() if flag not in REAL_GPU]
     env: dict[str, str | float | bool] = {**os.environ}
-    if adapter is None:
+    if adapter in (None, "cpu"):
         flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
     if adapter in ("lavapipe", "lavapipe-optimized"):
         icd = str(lavapipe_icd())
@@ -38,7 +40,9 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         if adapter == "lavapipe":
             env["GALLIVM_PERF"] = "nopt"
         flags += REAL_GPU
-    flags += [COMPILE_QUICKLY, *extra_flags]
+    if adapter != "cpu":
+        flags.append(COMPILE_QUICKLY)
+    flags += extra_flags
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
 
 

@@ -12,8 +12,8 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import tiles
 from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, long, medium, short
-from py_engine.plan.plan import Plan, Weight
+from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, SIZES, long, medium, short
+from py_engine.plan.plan import Op, Plan, Weight
 
 SHORT_TOKENS, MEDIUM_TOKENS = (n for _, n in FEWER_TOKENS)
 GPU = Device(f16=True, subgroup=32, matrix=16, max_workgroup_storage=49152, max_threads=1024, dot8=True)
@@ -22,6 +22,11 @@ GPU = Device(f16=True, subgroup=32, matrix=16, max_workgroup_storage=49152, max_
 def plan_of(batch: int, device: Device = GPU) -> Plan:
     header = shapes.header(shapes.SHAPES["qwen3-0.6b"], "Q4_K_M")
     return planner.make_plan(header, device, planner.PlanOptions(4096, batch, "f16"))
+
+
+def of_one_size(plan: Plan) -> dict[str, list[Op]]:
+    """The lists for batches of usual size."""
+    return {name: ops for name, ops in plan.lists.items() if not name.startswith(SIZES)}
 
 
 @pytest.mark.parametrize(("batch", "named"), [*((n, named) for named, n in FEWER_TOKENS), (USUAL_TOKENS, str)])
@@ -45,8 +50,7 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
             assert other.params["TN"] * other.grid[0] >= weight.rows  # type: ignore[operator]
     assert changed >= 28  # a product of each layer, at least
     assert named(name) in plan.lazy
-    others = {n: ops for n, ops in plan.lists.items() if n != named(name)}
-    assert plan.slots()[1] == replace(plan, lists=others).slots()[1]
+    assert plan.slots()[1] == replace(plan, lists=of_one_size(plan)).slots()[1]
 
 
 def test_the_list_follows_the_number_of_tokens() -> None:
@@ -67,14 +71,14 @@ def test_the_list_follows_the_number_of_tokens() -> None:
 @pytest.mark.parametrize(("batch", "device"), [(SHORT_TOKENS, GPU), (2048, replace(GPU, matrix=0))])
 def test_there_are_no_others_where_tiles_do_not_differ(batch: int, device: Device) -> None:
     plan = plan_of(batch, device)
-    assert not any(name.startswith(("short_", "medium_", "long_")) for name in plan.lists)
+    assert of_one_size(plan) == plan.lists
 
 
-@pytest.mark.parametrize("side", [8, 16])
+@pytest.mark.parametrize(("side", "subgroup", "storage"), [(8, 32, 32768), (16, 32, 49152), (16, 64, 65536)])
 @pytest.mark.parametrize("epilogue", ["store", "add", "gated"])
-def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, epilogue: str) -> None:
-    """Where the epilogue gates, of the gate and of the up."""
-    device = replace(GPU, matrix=side)
+def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, subgroup: int, storage: int, epilogue: str) -> None:
+    """Where the epilogue gates, of the gate and of the up. The tile fits the device, and its loads the threads."""
+    device = replace(GPU, matrix=side, subgroup=subgroup, max_workgroup_storage=storage)
     for batch, type, rows in product((64, 256, 512, 2048), (Q.Q4_K, Q.Q6_K, Q.F16), (64, 576, 1024, 6144, 8192, 28672)):
         weight = Weight("w", type, rows, 1024, (("w", 0, rows),))
         kernel, tile = tiles.product(device, batch, weight, epilogue)
@@ -83,3 +87,6 @@ def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, epilogue: str) -
         assert tile["TN"] // tile["SN"] >= side * (2 if epilogue == "gated" else 1)
         used = 2 * (tile["TM"] + tile["TN"]) * (tile["DEPTH"] + 8) + 4 * tile["SM"] * tile["SN"] * side**2
         assert used <= device.max_workgroup_storage
+        threads = tile["SM"] * tile["SN"] * subgroup
+        assert threads <= device.max_threads
+        assert tile["TM"] * tile["DEPTH"] // 4 % threads == tile["TN"] * tile["DEPTH"] // 8 % threads == 0

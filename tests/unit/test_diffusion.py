@@ -17,7 +17,7 @@ from py_engine.generate.time_slices import TimeSlices
 from py_engine.plan.diffusion import Algorithm, Schedule, read_metadata
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Sampling, TokenLogprob
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_BIASES, MAX_SMALL_BATCH
 from tests.golden.make.diffusion import transfers
 from tests.support import cpu_engines
 from tests.support.cpu_engines import Anything, collect
@@ -56,6 +56,21 @@ def test_quotas() -> None:
     assert quotas(Schedule(3, block=8), 13) == [8, 5]  # one step for each of two blocks
     assert quotas(Schedule(12, block=5), 10) == [1] * 10
     assert quotas(Schedule(1, block=100), 7) == [7]
+
+
+def test_idle_steps_are_left_out_without_another_look_at_the_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvas, looks = Canvas([1], 2000, 0, Schedule(1 << 16, eps=1e-3)), 0
+    open_positions = Canvas.open_positions
+
+    def counted(self: Canvas) -> list[int]:
+        nonlocal looks
+        looks += 1
+        return open_positions(self)
+
+    monkeypatch.setattr(Canvas, "open_positions", counted)
+    canvas.skip_idle_steps()
+    assert canvas.step > 10
+    assert looks <= 2
 
 
 def test_timesteps_round_as_float32() -> None:
@@ -200,6 +215,27 @@ async def test_refused_parameters(changed: dict[str, Any], param: str) -> None:
         await collect(engine, PROMPT, replace(WARM, **changed), 4)
     assert error.value.param == param
     assert error.value.code in ("unsupported_parameter", "invalid_value")
+
+
+async def test_the_mask_s_bias_counts_as_one_of_the_request_s() -> None:
+    engine = engine_of("llada")
+    biases = [(i % 300, 0.5) for i in range(MAX_BIASES)]
+    with pytest.raises(WispError, match=str(MAX_BIASES - 1)) as error:
+        await collect(engine, PROMPT, replace(WARM, logit_bias=tuple(biases)), 2)
+    assert error.value.param == "logit_bias"
+
+
+async def test_a_step_that_chooses_no_token_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ORIGIN chooses each token by chance."""
+    engine, count = engine_of("llada"), 24
+    runner: Any = engine.runner
+    feeds, feed = [], runner.feed
+    monkeypatch.setattr(runner, "feed", lambda *args, **more: feeds.append(args) or feed(*args, **more))
+    sampling = replace(
+        WARM, diffusion_algorithm=int(Algorithm.ORIGIN), diffusion_steps=count, diffusion_block_length=count
+    )
+    assert len(await collect(engine, PROMPT, sampling, count)) == count
+    assert 0 < len(feeds) < count
 
 
 async def test_refused_constraints_and_drafts() -> None:

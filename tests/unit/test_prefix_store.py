@@ -309,3 +309,21 @@ async def test_what_the_user_removed_is_not_stored_again() -> None:
     assert cached(later) > 0
     await ask(later, PROMPT)
     assert cached(later) == 0
+
+
+async def test_a_removal_while_pages_are_read_drops_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Memory()
+    used = await engine(store)
+    runner: Any = used.runner
+    read_pages = runner.read_pages
+
+    async def removing(pages: Any) -> Any:
+        data = await read_pages(pages)
+        store.removed += 1
+        return data
+
+    monkeypatch.setattr(runner, "read_pages", removing)
+    await ask(used, PROMPT)
+    await stored(used)
+    assert store.removed == 1
+    assert not store.data
