@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from py_engine.plan import tiles
+from py_engine.plan import matmul_tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, medium, plain, short
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
@@ -47,6 +47,6 @@ def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     fixed = op.params.get("GROUPED") or op.params.get("CACHED")
     if op.kernel != "matmul_matrix" or fixed or not isinstance(weight, Weight):
         return op
-    kernel, tile = tiles.product(device, batch, weight, str(op.params["EPILOGUE"]))
+    kernel, tile = matmul_tiles.product(device, batch, weight, str(op.params["EPILOGUE"]))
     grid = (-(-weight.rows // tile["TN"]), PerToken(tile["TM"]), 1)
     return replace(op, kernel=kernel, params=op.params | tile, grid=grid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.plan import tiles
+from py_engine.plan import matmul_tiles, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -232,7 +232,7 @@ def group(ops: Ops, route: Route) -> Groups:
     """Append the sorting of the batch by expert."""
     experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
-    kernel, tile = tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts))
+    kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts))
     count = PerToken(max(1, tile["TM"] // used), experts)  # the most tiles that n tokens can have
     groups = Groups(
         kernel,

@@ -82,7 +82,7 @@ class Device:
     dot8: bool = False  # round activations to bytes if the weights are integers: faster on GPUs
     matrix: int = 0  # side of the subgroup matrices (f16, f32 sums); 0: not supported
     software: bool = False  # WebGPU emulated on the CPU: smaller batches keep it responsive
-    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the fastest (tuning/), by tiles.py's keys
+    tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the fastest, by key
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.plan import attention, tiles
+from py_engine.plan import attention, matmul_tiles
 from py_engine.plan.attention import AttentionOptions, Expanded
 from py_engine.plan.cache import Cache, PageGroup, make_row_cache
 from py_engine.plan.op_list import OpList, pad
@@ -195,7 +195,7 @@ def _expand(ops: OpList, cache: Cache, projections: Projections, shape: LatentSh
             heads,
         )
     y = ops.buffer(f"{ops.name}.expanded.{cols}", (ops.plan.n_ctx, cols), EXPANDED_TYPE)
-    kernel, tile = tiles.matmul_of_halves(ops.device, ops.batch)
+    kernel, tile = matmul_tiles.matmul_of_halves(ops.device, ops.batch)
     ops.add(
         kernel,
         {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import quants, tiles
+from py_engine.plan import matmul_tiles, quants, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -191,7 +191,7 @@ def split_heads(cache: Cache, q_rows: int, kv_rows: int) -> Epilogue:
 def stores_halves(ops: OpList, weight: Weight) -> bool:
     """Whether the product with this matrix may have an epilogue that stores f16."""
     whole = len(weight.split(ops.device.max_binding)) == 1
-    return whole and not ops.small_batch and tiles.matmul(ops.device, ops.batch, weight)[0] == "matmul_matrix"
+    return whole and not ops.small_batch and matmul_tiles.matmul(ops.device, ops.batch, weight)[0] == "matmul_matrix"
 
 
 def halves(ops: OpList, x: Buffer) -> dict[str, int]:
@@ -201,7 +201,7 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
-    kernel, tile = tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
+    kernel, tile = matmul_tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
     bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
     epilogue = "accumulate" if p.epilogue is ADD and ops.precise and kernel == "matmul_matrix" else p.epilogue.name
     ops.add(

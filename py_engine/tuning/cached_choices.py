@@ -20,7 +20,9 @@ FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice
 def kernels_hash(files: Iterable[Path] | None = None) -> str:
     """Hash the kernels' text and the code that chooses their tiles."""
     engine = Path(__file__).parent.parent
-    files_of_plan = [path for name in ("tiles", "shared") for path in (engine / "plan").glob(f"{name}.py*")]
+    files_of_plan = [
+        path for name in ("matmul_tiles", "shared", "tiles") for path in (engine / "plan").glob(f"{name}.py*")
+    ]
     code = [*files_of_plan, *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
     digest = hashlib.sha256()
     for path in files or [*sorted(WGSL.rglob("*.wgsl")), *code]:

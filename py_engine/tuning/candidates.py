@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from py_engine.plan import tiles
+from py_engine.plan import matmul_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.tuning.workloads import (
@@ -164,15 +164,15 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
 
 def _encoder_matmul(device: Device, workload: EncoderMatmul) -> Choice | None:
     """The tile of a product of many rows."""
-    kernel, tile = tiles.matmul(device, workload.n, workload.weight)
+    kernel, tile = matmul_tiles.matmul(device, workload.n, workload.weight)
     if kernel != "matmul_matrix":
         return None
-    first = tuple(tile[name] for name in tiles.MATMUL)
-    key, candidates = tiles.matmul_key(workload.sample), []
-    for other in [first, *tiles.matmul_alternatives(device, first)]:
-        name = ", ".join(f"{name} {size}" for name, size in zip(tiles.MATMUL, other, strict=True))
+    first = tuple(tile[name] for name in matmul_tiles.MATMUL)
+    key, candidates = matmul_tiles.matmul_key(workload.sample), []
+    for other in [first, *matmul_tiles.matmul_alternatives(device, first)]:
+        name = ", ".join(f"{name} {size}" for name, size in zip(matmul_tiles.MATMUL, other, strict=True))
         candidates.append(Candidate(name, tiles.with_tile(device, key, other)))
-    key_of_weight = tiles.matmul_key(workload.weight)
+    key_of_weight = matmul_tiles.matmul_key(workload.weight)
     return Choice(
         workload.name, workload, candidates,
         lambda d, c: tiles.with_tile(d, key_of_weight, dict(c.device.tiles)[key]), MIN_GAIN_OF_TILES,

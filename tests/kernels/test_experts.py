@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import experts, tiles
+from py_engine.plan import experts, matmul_tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -181,9 +181,9 @@ def test_many_tokens_with_matrices(
 ) -> None:
     """The kernel with subgroup matrices, emulated."""
     bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
-    kernel, default = tiles.grouped_matmul(bench.device, 256, 64)
+    kernel, default = matmul_tiles.grouped_matmul(bench.device, 256, 64)
     assert kernel == "matmul_matrix"
-    monkeypatch.setattr(tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
+    monkeypatch.setattr(matmul_tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
     ops = bench.begin(Setup(batch=256, n=tokens))
     y = _experts(bench, ops, Shape(4, 2, 96, 64, Q.Q8_0, biased=True), 1)
     gpu, host = bench.run(ops)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import latent, tiles
+from py_engine.plan import latent, matmul_tiles
 from py_engine.plan.cache import page_group
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
@@ -119,7 +119,7 @@ def test_expanded_latents_with_matrices(
     """Emulated subgroup matrices, so in f32."""
     bench = with_matrices(plain_bench, (1, 1, 40), monkeypatch)
     tile = {"TM": 32, "TN": 32, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0, "SIDE": 16, "LANES": 32}
-    monkeypatch.setattr(tiles, "matmul_of_halves", lambda *_: ("matmul_matrix", tile))
+    monkeypatch.setattr(matmul_tiles, "matmul_of_halves", lambda *_: ("matmul_matrix", tile))
     monkeypatch.setattr(latent, "EXPANDED_TYPE", "f32")
     expand_and_attend(bench, joined, "f32", Q.F16, pos, {"attention_matrix", "matmul_matrix"}, 1e-5)
 

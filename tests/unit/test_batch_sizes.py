@@ -9,7 +9,7 @@ import pytest
 from bench import shapes
 from py_engine import planner
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import tiles
+from py_engine.plan import matmul_tiles
 from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, SIZES, long, medium, short
@@ -81,7 +81,7 @@ def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, subgroup: int, s
     device = replace(GPU, matrix=side, subgroup=subgroup, max_workgroup_storage=storage)
     for batch, type, rows in product((64, 256, 512, 2048), (Q.Q4_K, Q.Q6_K, Q.F16), (64, 576, 1024, 6144, 8192, 28672)):
         weight = Weight("w", type, rows, 1024, (("w", 0, rows),))
-        kernel, tile = tiles.product(device, batch, weight, epilogue)
+        kernel, tile = matmul_tiles.product(device, batch, weight, epilogue)
         assert kernel == "matmul_matrix"
         assert tile["TM"] % (tile["SM"] * side) == tile["TN"] % (tile["SN"] * side) == 0
         assert tile["TN"] // tile["SN"] >= side * (2 if epilogue == "gated" else 1)

@@ -12,7 +12,7 @@ from bench import encoder_shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import kernels, tiles
+from py_engine.plan import kernels, matmul_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
@@ -284,10 +284,10 @@ def test_encoders_get_the_fastest_tiles_of_many_rows(name: str) -> None:
     assert [report["choice"].split()[0] for report in reports] == ["prefill", *["rows"] * 4, "attention"]
     ops = [op for ops in planner.make_plan(model, chosen, options).lists.values() for op in ops]
     blocks = [op for op in ops if op.kernel == "matmul_matrix" and op.bindings["w"].name.startswith("v.blk")]
-    assert {tuple(op.params[name] for name in tiles.MATMUL) for op in blocks} == {product}
+    assert {tuple(op.params[name] for name in matmul_tiles.MATMUL) for op in blocks} == {product}
     attentions = [op for op in ops if op.kernel == "attention_matrix"]
     assert {tuple(op.params[name] for name in tiles.MEDIA_ATTENTION) for op in attentions} == {attention}
     for op in blocks:
-        tile = {name: int(op.params[name]) for name in (*tiles.MATMUL, "SIDE")}
+        tile = {name: int(op.params[name]) for name in (*matmul_tiles.MATMUL, "SIDE")}
         assert op.grid[0] == -(-int(op.consts["rows"]) // tile["TN"])
         assert op.params["EPILOGUE"] != "gated" or tile["TN"] // tile["SN"] >= 2 * tile["SIDE"]

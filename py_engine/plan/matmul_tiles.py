@@ -1,0 +1,95 @@
+"""How products of many rows are divided for a device: the #params of matmul_matrix.wgsl and matmul.wgsl.
+
+The defaults were measured on an H100 with its clocks up. A tile measured on the device itself takes precedence.
+"""
+
+from __future__ import annotations
+
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Weight
+from py_engine.plan.tiles import FULL_OCCUPANCY, wide
+
+MATMUL = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
+MATMUL_TILES = (
+    (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
+    (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
+)  # fmt: skip
+MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
+
+
+def matmul_key(weight: Weight) -> str:
+    """The key in Device.tiles of the tile of a product of many rows: MATMUL."""
+    return f"matmul {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, int]]:
+    """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
+    if device.matrix and batch >= 64:
+        measured = dict(device.tiles).get(matmul_key(weight)) if batch > MAX_SMALL_TILES_BATCH else None
+        tile = measured or _matmul_matrix_tile(device, batch, weight)
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        return "matmul_matrix", dict(zip(MATMUL, tile, strict=True)) | sides
+    return "matmul", _matmul_tile(device, batch)
+
+
+def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
+    """The largest tile that leaves enough tiles to occupy a GPU, as measured on an H100."""
+    tiles = -(-weight.rows // 128) * (batch // 128)
+    fits_deep_tiles = device.max_workgroup_storage >= 48 << 10
+    if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and fits_deep_tiles:
+        return 128, 128, 64, 2, 4, 1
+    if tiles >= FULL_OCCUPANCY * 5 // 8:
+        return 128, 128, 32, 2, 2, 0
+    if tiles >= FULL_OCCUPANCY // 2 and batch > 256 and fits_deep_tiles:
+        return 128, 128, 64, 2, 4, int(not wide(weight))
+    if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
+        return 64, 64, 64, 2, 2, int(not wide(weight))
+    return (32, 32, 128, 2, 2, 1) if batch <= 64 else (64, 32, 64, 2, 2, 1)
+
+
+def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:
+    """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
+    kernel, tile = matmul(device, batch, weight)
+    if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
+        if tile["TM"] >= tile["SM"] * tile["SN"] * tile["SIDE"]:
+            tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
+        else:
+            tile |= {"TN": 2 * tile["SN"] * tile["SIDE"]}
+    return kernel, tile
+
+
+def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
+    """The kernel for a product with a matrix in f16 whose size is not known before, and its tile."""
+    if device.matrix and batch >= 64:
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+    return "matmul", _matmul_tile(device, batch)
+
+
+def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
+    """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
+    if device.matrix and batch >= 64:
+        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
+        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 1, "SN": 4, "AHEAD": 0} | sides
+    return "matmul", _matmul_tile(device, batch if tokens > 32 else 1)
+
+
+def _matmul_tile(device: Device, batch: int) -> dict[str, int]:
+    if device.software:  # compiles larger tiles for seconds
+        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2}
+    size = 2 if device.f16 else 4
+    if batch >= 64 and (64 + 64) * 36 * size <= device.max_workgroup_storage:
+        return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
+    return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+
+
+def matmul_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Other tiles of a product of many rows, which the device has threads and workgroup memory for."""
+    found = list[tuple[int, ...]]()
+    for other in MATMUL_TILES:
+        tm, tn, depth, sm, sn, ahead = other
+        used = 2 * (tm + tn) * (depth + 8) * max(1, ahead) + 4 * sm * sn * device.matrix**2
+        fits = used <= device.max_workgroup_storage and sm * sn * device.subgroup <= device.max_threads
+        if fits and other != tile:
+            found.append(other)
+    return found
