@@ -17,7 +17,7 @@ from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, medium, plain, sh
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
 USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
-FEWER_TOKENS = ((short, 64), (medium, 256))  # the same of lists for fewer tokens
+FEWER_TOKENS = ((short, 64), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))  # the same of lists for fewer tokens
 
 
 def split(plan: Plan, device: Device) -> None:

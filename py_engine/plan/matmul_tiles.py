@@ -40,7 +40,7 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
         return 128, 128, 64, 2, 4, 1
     if tiles >= FULL_OCCUPANCY * 5 // 8:
         return 128, 128, 32, 2, 2, 0
-    if tiles >= FULL_OCCUPANCY // 2 and batch > 256 and fits_deep_tiles:
+    if tiles >= FULL_OCCUPANCY // 2 and batch > MAX_SMALL_TILES_BATCH and fits_deep_tiles:
         return 128, 128, 64, 2, 4, int(not wide(weight))
     if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
         return 64, 64, 64, 2, 2, int(not wide(weight))
