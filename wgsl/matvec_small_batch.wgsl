@@ -6,6 +6,7 @@
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
 #param STAGED // 1: a workgroup's threads load x into workgroup memory together, CHUNK units of each token at a time
+#param STAGED_GROUPS // groups of CHUNK units
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -33,9 +34,9 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 }
 #if STAGED
 // As in rounded_rows.wgsl, of CHUNK units: a unit's groups and their halves are CHUNK entries apart.
-const CHUNK = 64u / GROUPS_PER_THREAD;
-var<workgroup> staged: array<vec4u, BATCH * 128>;
-var<workgroup> staged_scale: array<vec2f, BATCH * 64>;
+const CHUNK = STAGED_GROUPS / GROUPS_PER_THREAD;
+var<workgroup> staged: array<vec4u, BATCH * 2u * STAGED_GROUPS>;
+var<workgroup> staged_scale: array<vec2f, BATCH * STAGED_GROUPS>;
 
 // Stores units u0 to u0 + CHUNK of the first n tokens.
 fn stage(u0: u32, n: u32, t: u32) {
@@ -47,7 +48,7 @@ fn stage(u0: u32, n: u32, t: u32) {
       let g = GROUPS_PER_THREAD * u + ${j}u;
       let at = (m * GROUPS_PER_THREAD + ${j}u) * CHUNK + i % CHUNK;
       staged[at] = xq[xq_at(m, g, 0u)];
-      staged[BATCH * 64u + at] = xq[xq_at(m, g, 1u)];
+      staged[BATCH * STAGED_GROUPS + at] = xq[xq_at(m, g, 1u)];
       staged_scale[at] = xq_scale[xq_scale_at(m, g)];
     }
 #endfor
@@ -55,7 +56,7 @@ fn stage(u0: u32, n: u32, t: u32) {
 }
 
 fn staged_at(at: u32) -> Bytes {
-  return Bytes(staged[at], staged[BATCH * 64u + at], staged_scale[at]);
+  return Bytes(staged[at], staged[BATCH * STAGED_GROUPS + at], staged_scale[at]);
 }
 
 // Unit i of the chunk.

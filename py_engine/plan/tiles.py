@@ -11,7 +11,7 @@ from dataclasses import replace
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SMALL_BATCH, STAGED_GROUPS
 
 MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
@@ -22,7 +22,6 @@ MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would lea
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
 LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
-STAGED_GROUPS = 64  # of each token that a workgroup of small batches stages at a time
 MAX_SMALL_BATCH_ROWS = 4  # of a thread in small batches, at most: it has a sum for each row and token
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
