@@ -54,9 +54,12 @@ def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
     assert not errors
 
 
+TITLES = "#chat-list .chat-open > span"
+
+
 def titles(page: Page) -> list[str]:
     """The titles in the list."""
-    return page.locator("#chat-list .chat-open > span").all_inner_texts()
+    return page.locator(TITLES).all_inner_texts()
 
 
 def test_chats_of_version_1_are_there(talk: Page) -> None:
@@ -122,7 +125,7 @@ def test_the_list_is_virtual_and_search_finds_titles_and_messages(talk: Page) ->
     ):
         search.fill(text)
         expect(found).to_have_text(f"{len(expected)} chat" if expected else "No chat has these words.", timeout=60_000)
-        assert titles(page) == expected, text
+        expect(page.locator(TITLES)).to_have_text(expected)  # waits: "1 chat" may still be the search before
     search.fill("bakery")
     expect(page.locator("#chat-rows mark")).to_have_text("bakery")
     search.fill("answer")
