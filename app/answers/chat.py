@@ -62,7 +62,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
     if rules is not None:
-        run.compiled = await compiled(model, rules(prompt.text), run.shown, load)
+        run.compiled, run.begun = await compiled(model, rules(prompt.text), run.shown, load), request.continued
+        (await run.compiled.matcher(run.begun)).close()  # an error comes before the first chunk
     return await run.all_choices([prompt])
 
 
@@ -113,6 +114,7 @@ class Run:
         self.parser: Callable[[int], Parser] = lambda choice: PlainParser()
         self.shown: frozenset[int] = frozenset()  # control tokens whose text the parser needs
         self.compiled: Compiled | None = None
+        self.begun = ""  # the beginning of a constrained answer that the prompt has
         self._emit, self._received = exchange.emit, exchange.received
         self._failed: Exception | None = None  # the error of one choice, which also ends the others
 
@@ -222,7 +224,7 @@ class Run:
         if self.compiled is None:
             yield processed(None)
             return
-        matcher = await self.compiled.matcher()
+        matcher = await self.compiled.matcher(self.begun)
         try:
             for token in accepted:
                 await matcher.accept(token)

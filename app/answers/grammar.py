@@ -122,9 +122,14 @@ class Compiled:
     def __init__(self, made: Any, tokenizer: Tokenizer) -> None:
         self._made, self._tokenizer = made, tokenizer
 
-    async def matcher(self) -> Matcher:
-        """A matcher for one answer."""
-        return Matcher(await self._made.matcher(), self._tokenizer)
+    async def matcher(self, begun: str = "") -> Matcher:
+        """A matcher for one answer, or for the rest of one that has `begun`."""
+        matcher = Matcher(await self._made.matcher(), self._tokenizer)
+        if not matcher.begins(begun):
+            matcher.close()
+            what = "The message to continue does not fit the form of the answer; begin it as the form does."
+            raise WispError(what, "invalid_value", param="continue_final_message")
+        return matcher
 
     def close(self) -> None:
         """Free the memory."""
@@ -161,9 +166,13 @@ class Matcher:
         """Whether only the end may follow."""
         return bool(self._matcher.finished())
 
+    def begins(self, text: str) -> bool:
+        """Whether the answer may begin with a text; if so, it has."""
+        return not text or bool(self._matcher.acceptText(text))
+
     async def judge(self, text: str) -> dict[str, bool]:
         """{accepted: the answer may begin with the text, complete: it may end there}."""
-        accepted = not text or bool(self._matcher.acceptText(text))
+        accepted = self.begins(text)
         return {"accepted": accepted, "complete": accepted and bool(await self._matcher.mayEnd())}
 
     def close(self) -> None:

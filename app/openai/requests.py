@@ -111,8 +111,8 @@ def chat_request(body: Json) -> ChatRequest:
         raise wrong_value(what, common.format.param)
     conversation, continued = messages(body.get("messages")), ""
     if boolean(body, "continue_final_message"):
-        if common.format is not None or body.get("tools"):
-            what = "continue_final_message is not supported with tools or a form of the answer."
+        if body.get("tools"):
+            what = "continue_final_message is not supported with tools."
             raise unsupported(what, "continue_final_message")
         conversation, continued = split_final(conversation)
     return ChatRequest(

@@ -5,30 +5,49 @@
  * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone reuses what is
  * still cached. append() computes nothing ahead.
  */
-import { readMedia, withAddresses } from "./prompt_media.js";
-import { checkOptions, formOf, kindsOf, messagesOf, told, toolsOf } from "./prompt_messages.js";
+import { on, progressTo, withSignal } from "./prompt_events.js";
+import { readMedia } from "./prompt_media.js";
+import { asked, formOf, messagesOf, told } from "./prompt_messages.js";
 import { mayTake, present } from "./prompt_model.js";
+import {
+  callsAreReturned,
+  checkOptions,
+  inputsOf,
+  kindsOf,
+  PARAMS,
+  samplingIsPossible,
+  samplingOf,
+} from "./prompt_options.js";
+import { streamed, tokensOf } from "./prompt_requests.js";
+import { contentOfCall, run, toolsOf } from "./prompt_tools.js";
+
+export { LanguageModelToolCall, LanguageModelToolError, LanguageModelToolSuccess } from "./prompt_tools.js";
 
 /**
  * @typedef {import("./language_model.d.ts").LanguageModelPrompt} Prompt
  * @typedef {import("./language_model.d.ts").LanguageModelCreateOptions} CreateOptions
  * @typedef {import("./language_model.d.ts").LanguageModelPromptOptions} PromptOptions
  * @typedef {import("./prompt_messages.js").Message} Message
- * @typedef {import("./prompt_messages.js").Kind} Kind
+ * @typedef {import("./prompt_messages.js").Content} Content
+ * @typedef {import("./prompt_options.js").Kind} Kind
  * @typedef {import("../wisp.js").Wisp} Wisp
+ * @typedef {(piece: string | Content) => void} Push  takes what an answer has next
  *
  * @typedef {object} State  of a session
  * @property {Wisp} engine
  * @property {string} model its name in requests
  * @property {CreateOptions} options
- * @property {Kind[]} kinds of media that it expects
+ * @property {Set<string>} inputs types of content that it takes
+ * @property {{ temperature: number, topK: number }} sampling
+ * @property {import("./types.d.ts").Tool[] | undefined} tools OpenAI's
  * @property {Message[]} initial which stay when the context overflows
  * @property {Message[]} turns the others
  * @property {number} usage tokens of all messages
  * @property {number} window tokens of the context
  */
 const MOST_TOOL_ROUNDS = 8; // of calls, until the model must have answered
-const ANSWER_PART = 4; // a quarter of the context stays free for an answer
+const ANSWER_PART = 4; // a quarter of the context stays free for an answer, if turns can be dropped
+const OVERFLOWS = ["contextoverflow", "quotaoverflow"]; // the second is the name before 2026
 
 /** The error for an input that exceeds the context. @param {number} requested tokens @param {number} quota */
 function tooLarge(requested, quota) {
@@ -52,14 +71,19 @@ export function languageModel(wisp, request = {}) {
     #state;
     #ended = new AbortController();
     #last = Promise.resolve(); // prompts of a session run one after the other
-    /** @type {((event: Event) => void) | null} */
-    #onoverflow = null;
+    #pending = 0; // of them
 
     /** @param {State} state use `LanguageModel.create()` */
     constructor(state) {
       super();
       if (!state?.engine) throw new TypeError("Illegal constructor");
       this.#state = state;
+      for (const name of OVERFLOWS) on(this, name);
+    }
+
+    /** The sampling of sessions that name none, and the limits. */
+    static async params() {
+      return { ...PARAMS };
     }
 
     /** @param {import("./language_model.d.ts").LanguageModelCreateCoreOptions} [options] */
@@ -70,6 +94,7 @@ export function languageModel(wisp, request = {}) {
         if (error.name === "NotSupportedError") return "unavailable";
         throw error;
       }
+      if (!samplingIsPossible(options)) return "unavailable";
       const engine = await wisp.create();
       if (!(await mayTake(engine, request, kindsOf(options)))) return "unavailable";
       if (await present(engine, request)) return "available";
@@ -81,8 +106,9 @@ export function languageModel(wisp, request = {}) {
       checkOptions(options);
       const { signal, monitor, initialPrompts = [] } = options;
       signal?.throwIfAborted();
-      const kinds = kindsOf(options);
-      const reading = readLater(messagesOf(initialPrompts, kinds, { initial: true }).messages);
+      const [sampling, tools] = [samplingOf(options), toolsOf(options.tools)];
+      const [kinds, inputs] = [kindsOf(options), inputsOf(options)];
+      const reading = readLater(messagesOf(initialPrompts, inputs, { initial: true }).messages);
       const target = new EventTarget();
       on(target, "downloadprogress");
       monitor?.(/** @type {any} */ (target));
@@ -103,7 +129,9 @@ export function languageModel(wisp, request = {}) {
           engine,
           model: stats.model,
           options,
-          kinds,
+          inputs,
+          sampling,
+          tools,
           initial: messages,
           turns: [],
           usage: 0,
@@ -111,7 +139,10 @@ export function languageModel(wisp, request = {}) {
         };
         state.usage = await tokensOf(state, messages);
         if (state.usage >= state.window) throw tooLarge(state.usage, state.window);
-        return new LanguageModel(state);
+        signal?.throwIfAborted();
+        const session = new LanguageModel(state);
+        signal?.addEventListener("abort", () => session.#ended.abort(signal.reason), { once: true });
+        return session;
       } finally {
         creating--;
       }
@@ -126,32 +157,48 @@ export function languageModel(wisp, request = {}) {
     }
 
     get temperature() {
-      return this.#state.options.temperature ?? 1;
+      return this.#state.sampling.temperature;
     }
 
     get topK() {
-      return this.#state.options.topK ?? 0; // all tokens
+      return this.#state.sampling.topK;
     }
 
-    get oncontextoverflow() {
-      return this.#onoverflow;
+    get samplingMode() {
+      return this.#state.options.samplingMode ?? null;
     }
 
-    set oncontextoverflow(listener) {
-      if (this.#onoverflow) this.removeEventListener("contextoverflow", this.#onoverflow);
-      this.#onoverflow = typeof listener === "function" ? listener : null;
-      if (this.#onoverflow) this.addEventListener("contextoverflow", this.#onoverflow);
+    // The names before 2026, which pages use.
+
+    get inputUsage() {
+      return this.contextUsage;
     }
 
-    /** @param {Prompt} input @param {PromptOptions} [options] @returns {Promise<string>} */
+    get inputQuota() {
+      return this.contextWindow;
+    }
+
+    /** @param {Prompt} input @param {PromptOptions} [options] */
+    measureInputUsage(input, options) {
+      return this.measureContextUsage(input, options);
+    }
+
+    /** @param {Prompt} input @param {PromptOptions} [options] @returns {Promise<string | Content[]>} */
     async prompt(input, options = {}) {
       let text = "";
-      await this.#answer(input, options, (piece) => (text += piece));
-      return text;
+      /** @type {Content[]} */
+      const calls = [];
+      await this.#answer(input, options, (piece) => {
+        if (typeof piece === "string") text += piece;
+        else calls.push(piece);
+      });
+      if (!calls.length) return text;
+      return text ? [{ type: "text", value: text }, ...calls] : calls;
     }
 
-    /** @param {Prompt} input @param {PromptOptions} [options] @returns {ReadableStream<string>} */
+    /** @param {Prompt} input @param {PromptOptions} [options] @returns {ReadableStream<string | Content>} */
     promptStreaming(input, options = {}) {
+      options.signal?.throwIfAborted();
       const cancelled = new AbortController();
       const signal = AbortSignal.any([cancelled.signal, ...(options.signal ? [options.signal] : [])]);
       return new ReadableStream({
@@ -167,21 +214,25 @@ export function languageModel(wisp, request = {}) {
 
     /** Adds messages without an answer. @param {Prompt} input @param {{ signal?: AbortSignal }} [options] */
     async append(input, { signal } = {}) {
-      const reading = readLater(messagesOf(input, this.#state.kinds).messages);
+      const reading = readLater(this.#read(input).messages);
       return this.#inTurn(signal, async () => {
         const messages = await reading;
-        this.#state.turns = [...(await this.#fitting(messages, 0)), ...messages];
-        this.#state.usage = await tokensOf(this.#state, this.#messages());
+        await this.#keep(await this.#fitting(messages, 0), messages);
       });
     }
 
-    /** Tokens that an input would add. @param {Prompt} input @param {PromptOptions} [options] */
+    /**
+     * Tokens that an input would add; one that begins with a system prompt is measured by itself.
+     * @param {Prompt} input @param {PromptOptions} [options]
+     */
     async measureContextUsage(input, { responseConstraint, omitResponseConstraintInput = false, signal } = {}) {
       const any = this.#signal(signal);
       any.throwIfAborted();
       const sentence = omitResponseConstraintInput ? "" : formOf(responseConstraint).told;
-      const read = await withSignal(readMedia(messagesOf(input, this.#state.kinds).messages), any);
-      const tokens = withSignal(tokensOf(this.#state, [...this.#messages(), ...told(read, sentence)]), any);
+      const read = await withSignal(readMedia(asked(messagesOf(input, this.#state.inputs).messages)), any);
+      const sent = told(read, sentence);
+      if (sent[0]?.role === "system") return withSignal(tokensOf(this.#state, sent), any);
+      const tokens = withSignal(tokensOf(this.#state, [...this.#messages(), ...sent]), any);
       return Math.max(0, (await tokens) - this.#state.usage);
     }
 
@@ -200,6 +251,21 @@ export function languageModel(wisp, request = {}) {
       return [...this.#state.initial, ...this.#state.turns];
     }
 
+    /** The messages of an input. @param {Prompt} input */
+    #read(input) {
+      const begun = this.#pending > 0 || this.#messages().length > 0;
+      return messagesOf(input, this.#state.inputs, { begun });
+    }
+
+    /** Takes over turns and new messages; a system prompt stays. @param {Message[]} turns @param {Message[]} messages */
+    async #keep(turns, messages) {
+      const state = this.#state;
+      const system = messages[0]?.role === "system" ? 1 : 0;
+      state.initial = [...state.initial, ...messages.slice(0, system)];
+      state.turns = [...turns, ...messages.slice(system)];
+      state.usage = await tokensOf(state, this.#messages());
+    }
+
     /** @param {AbortSignal | undefined} signal of a call */
     #signal(signal) {
       return AbortSignal.any([this.#ended.signal, ...(signal ? [signal] : [])]);
@@ -212,7 +278,8 @@ export function languageModel(wisp, request = {}) {
     async #inTurn(signal, work) {
       const any = this.#signal(signal);
       any.throwIfAborted();
-      const done = this.#last.then(() => (any.throwIfAborted(), work(any)));
+      this.#pending++;
+      const done = this.#last.then(() => (any.throwIfAborted(), work(any))).finally(() => this.#pending--);
       this.#last = done.then(
         () => undefined,
         () => undefined,
@@ -222,12 +289,12 @@ export function languageModel(wisp, request = {}) {
 
     /**
      * Answers an input, and runs the tools that the model calls. The session has the input and the answer afterwards.
-     * @param {Prompt} input @param {PromptOptions} options @param {(piece: string) => void} push
+     * @param {Prompt} input @param {PromptOptions} options @param {Push} push
      */
     async #answer(input, { responseConstraint, omitResponseConstraintInput = false, signal }, push) {
-      const { messages, prefix } = messagesOf(input, this.#state.kinds);
+      const { messages, prefix } = this.#read(input);
       const { form, told: sentence } = formOf(responseConstraint);
-      const reading = readLater(messages);
+      const reading = readLater(asked(messages));
       return this.#inTurn(signal, async (any) => {
         const sent = told(await reading, omitResponseConstraintInput ? "" : sentence);
         const state = this.#state;
@@ -235,8 +302,8 @@ export function languageModel(wisp, request = {}) {
         /** @type {Message[]} */
         const added = [];
         for (let round = 0; ; round++) {
-          const tools = round < MOST_TOOL_ROUNDS ? toolsOf(state.options.tools) : undefined;
-          const { temperature, topK } = state.options;
+          const tools = round < MOST_TOOL_ROUNDS ? state.tools : undefined;
+          const { temperature, topK } = state.sampling;
           const request = {
             model: state.model,
             messages: [...state.initial, ...turns, ...sent, ...added],
@@ -250,6 +317,10 @@ export function languageModel(wisp, request = {}) {
           if (prefix !== null) /** @type {Message} */ (sent.at(-1)).content += message.content;
           else added.push(message);
           if (!message.tool_calls?.length) break;
+          if (callsAreReturned(state.options)) {
+            message.tool_calls.forEach((/** @type {any} */ call) => push(contentOfCall(call)));
+            break;
+          }
           added.push(
             ...(await Promise.all(
               message.tool_calls.map((/** @type {any} */ call) => run(state.options.tools ?? [], call)),
@@ -257,8 +328,7 @@ export function languageModel(wisp, request = {}) {
           );
           any.throwIfAborted();
         }
-        state.turns = [...turns, ...sent, ...added];
-        state.usage = await tokensOf(state, this.#messages());
+        await this.#keep(turns, [...sent, ...added]);
       });
     }
 
@@ -268,15 +338,15 @@ export function languageModel(wisp, request = {}) {
      */
     async #fitting(messages, reserve) {
       const state = this.#state;
-      const most = state.window - Math.max(1, reserve);
       const least = await tokensOf(state, [...state.initial, ...messages]);
-      if (least > most) throw tooLarge(least - (await tokensOf(state, state.initial)), most);
+      if (least >= state.window) throw tooLarge(least, state.window);
+      const most = Math.max(least, state.window - Math.max(1, reserve));
       let turns = state.turns;
       while ((await tokensOf(state, [...state.initial, ...turns, ...messages])) > most) {
         const next = turns.findIndex((message, i) => i > 0 && message.role === "user");
         turns = next < 0 ? [] : turns.slice(next);
       }
-      if (turns.length < state.turns.length) this.dispatchEvent(new Event("contextoverflow"));
+      if (turns.length < state.turns.length) OVERFLOWS.forEach((name) => this.dispatchEvent(new Event(name)));
       return turns;
     }
   }
@@ -294,91 +364,4 @@ function readLater(messages) {
 function unsupported(kinds) {
   const message = `The model does not take content of all these types: ${kinds.join(", ")}. It needs a projector for them.`;
   return new DOMException(message, "NotSupportedError");
-}
-
-/** Tokens of a session's messages. @param {Pick<State, "engine" | "model" | "options">} state @param {Message[]} messages */
-async function tokensOf({ engine, model, options }, messages) {
-  if (!messages.some(({ role }) => role !== "system")) messages = [...messages, { role: "user", content: "" }];
-  const tools = toolsOf(options.tools);
-  return withAddresses(messages, async (messages) => (await engine.countTokens({ model, messages, tools })).tokens);
-}
-
-/**
- * Streams one answer; its message. @param {Wisp} engine @param {Message} request @param {AbortSignal} signal
- * @param {(piece: string) => void} push
- */
-function streamed(engine, request, signal, push) {
-  return withAddresses(request.messages, (messages) => received(engine, { ...request, messages }, signal, push));
-}
-
-/** @param {Wisp} engine @param {Message} request @param {AbortSignal} signal @param {(piece: string) => void} push */
-async function received(engine, request, signal, push) {
-  /** @type {Message} */
-  const message = { role: "assistant", content: "" };
-  const stream = await engine.chat.completions.create(
-    { ...request, messages: request.messages, stream: true },
-    { signal },
-  );
-  for await (const { choices } of stream) {
-    const { content, tool_calls: calls = [] } = choices[0]?.delta ?? {};
-    if (content) {
-      message.content += content;
-      push(content);
-    }
-    for (const { index, id, function: part } of calls) {
-      const all = (message.tool_calls ??= []);
-      all[index] ??= { id, type: "function", function: { name: "", arguments: "" } };
-      all[index].function.name += part.name ?? "";
-      all[index].function.arguments += part.arguments ?? "";
-    }
-  }
-  signal.throwIfAborted();
-  return message;
-}
-
-/** Runs a tool; its result as a message. The model learns of errors. @param {import("./language_model.d.ts").LanguageModelTool[]} tools @param {any} call */
-async function run(tools, { id, function: { name, arguments: given } }) {
-  let content;
-  try {
-    const tool = tools.find((one) => one.name === name);
-    if (!tool) throw new Error(`there is no tool ${name}`);
-    content = String(await tool.execute(JSON.parse(given || "{}")));
-  } catch (/** @type {any} */ error) {
-    content = `Error: ${error?.message ?? error}`;
-  }
-  return { role: "tool", tool_call_id: id, content };
-}
-
-/** A reporter of the part that has arrived, from 0 to 1; equal ones are sent once. @param {EventTarget} target */
-function progressTo(target) {
-  let sent = -1;
-  return (/** @type {number} */ loaded) => {
-    if (loaded <= sent) return;
-    sent = loaded;
-    target.dispatchEvent(new ProgressEvent("downloadprogress", { lengthComputable: true, loaded, total: 1 }));
-  };
-}
-
-/** Lets `target.onNAME = listener` listen. @param {EventTarget} target @param {string} name */
-function on(target, name) {
-  /** @type {any} */
-  let listener = null;
-  target.addEventListener(name, (event) => listener?.call(target, event));
-  Object.defineProperty(target, `on${name}`, { get: () => listener, set: (value) => void (listener = value) });
-}
-
-/**
- * The result of work, or the signal's reason as soon as it is aborted.
- * @template T @param {Promise<T>} work @param {AbortSignal | undefined} signal @returns {Promise<T>}
- */
-function withSignal(work, signal) {
-  if (!signal) return work;
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason);
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    work
-      .then(resolve, (error) => reject(signal.aborted ? signal.reason : error))
-      .finally(() => signal.removeEventListener("abort", abort));
-  });
 }

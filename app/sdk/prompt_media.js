@@ -10,7 +10,7 @@ import { exactWavOf } from "./wav.js";
 
 /**
  * @typedef {import("./prompt_messages.js").Message} Message
- * @typedef {import("./prompt_messages.js").Kind} Kind
+ * @typedef {import("./prompt_options.js").Kind} Kind
  */
 const FILES = ["Blob", "File"];
 const BUFFERS = ["ArrayBuffer", "SharedArrayBuffer"];

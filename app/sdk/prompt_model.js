@@ -35,7 +35,7 @@ export async function present(engine, request) {
 
 /**
  * Whether a model may take all these kinds of media. A projector that is not loaded yet may lack one.
- * @param {Wisp} engine @param {LoadRequest} request @param {import("./prompt_messages.js").Kind[]} kinds
+ * @param {Wisp} engine @param {LoadRequest} request @param {import("./prompt_options.js").Kind[]} kinds
  */
 export async function mayTake(engine, request, kinds) {
   if (!kinds.length) return true;

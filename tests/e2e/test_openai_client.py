@@ -163,6 +163,23 @@ def test_json_schema(page: Page) -> None:
     assert other == {"accepted": False, "complete": False}
 
 
+def test_an_answer_in_a_form_continues_its_beginning(page: Page) -> None:
+    schema = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+    form = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    rest, error = run(
+        page,
+        """const messages = (content) => [{ role: "user", content: question }, { role: "assistant", content }];
+        const begun = (content) => ask(question, { messages: messages(content), continue_final_message: true,
+                                                   response_format: form });
+        return [await openai.chat.completions.create(begun('{"city": ')),
+                await failure(openai.chat.completions.create(begun("The capital")))];""",
+        question=ITALY,
+        form=form,
+    )
+    assert json.loads('{"city": ' + rest["choices"][0]["message"]["content"]) == {"city": "Rome"}
+    assert (error["status"], error["param"]) == (400, "continue_final_message")
+
+
 def test_regex_and_grammar(page: Page) -> None:
     answers = run(
         page,

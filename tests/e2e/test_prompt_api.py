@@ -1,38 +1,19 @@
 """prompt-api.js: the Prompt API over Wisp Mini, on a page that is not Wisp's."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.browser import new_profile
+from tests.support.prompt_page import open_prompt_page, run
 from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    """A page with `globalThis.LanguageModel`, and `failed(promise)`: the name of the error."""
-    context = new_profile(chromium(None))
-    page = context.new_page()
-    page.goto(f"{server.url}tests/blank.html")
-    page.evaluate(
-        """async () => {
-            const { Wisp } = await import("/wisp.js");
-            const { languageModel } = await import("/prompt-api.js");
-            globalThis.Small = languageModel(Wisp, { model: "wisp-mini-q4_0", contextLength: 256 });
-            globalThis.LanguageModel = languageModel(Wisp, { model: "wisp-mini-q4_0" });
-            globalThis.exactly = { temperature: 0, topK: 1 };
-            globalThis.failed = (promise) => promise.then(() => null, (error) => error.name);
-        }"""
-    )
-    yield page
-    context.close()
-
-
-def run(page: Page, code: str) -> Any:
-    """The value of an async function body."""
-    return page.evaluate(f"async () => {{ {code} }}")
+    """A page with `globalThis.LanguageModel`."""
+    with open_prompt_page(chromium(None), server) as page:
+        yield page
 
 
 def test_availability_and_progress(page: Page) -> None:
@@ -197,14 +178,14 @@ def test_wrong_inputs(page: Page) -> None:
         """const session = await LanguageModel.create();
         const system = { role: "system", content: "x" }, user = { role: "user", content: "x" };
         const results = [];
-        for (const input of [[system], [{ role: "robot", content: "x" }], [{ ...user, prefix: true }],
-                             [{ role: "user", content: [{ type: "image", value: new Blob() }] }], 5])
+        for (const input of [[user, system], [{ role: "robot", content: "x" }], [{ ...user, prefix: true }],
+                             [{ role: "user", content: [{ type: "image", value: new Blob() }] }], [{ role: "user" }]])
             results.push(await failed(session.prompt(input)));
         results.push(await failed(LanguageModel.create({ initialPrompts: [user, system] })));
         results.push(await failed(LanguageModel.create({ temperature: -1 })));
         results.push(await failed(LanguageModel.create({ tools: [{ name: "x" }] })));
         return results;""",
     ) == [
-        *("NotSupportedError", "TypeError", "SyntaxError", "NotSupportedError", "TypeError"),
+        *("TypeError", "TypeError", "SyntaxError", "NotSupportedError", "TypeError"),
         *("TypeError", "RangeError", "TypeError"),
     ]

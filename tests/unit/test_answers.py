@@ -132,9 +132,9 @@ async def test_an_answer_continues_its_beginning(page: Page) -> None:
         {"messages": HI},
         {"messages": [{"role": "assistant", "content": "Well"}]},
         {"messages": [*HI, {"role": "assistant", "content": None}]},
-        {"messages": [*HI, {"role": "assistant", "content": "{"}], "response_format": {"type": "json_object"}},
+        {"messages": [*HI, {"role": "assistant", "content": "{"}], "tools": [TOOL]},
     ],
-    ids=["question last", "nothing before", "no text", "form"],
+    ids=["question last", "nothing before", "no text", "tools"],
 )
 async def test_what_cannot_be_continued_is_refused(page: Page, wrong: dict[str, Any]) -> None:
     answer = await page.call("chat.completions", request={**wrong, "continue_final_message": True})

@@ -1,0 +1,57 @@
+/** What sessions of the Prompt API (prompt_api.js) ask the engine: the tokens of messages, and answers. */
+import { withAddresses } from "./prompt_media.js";
+
+/**
+ * @typedef {import("./prompt_api.js").State} State
+ * @typedef {import("./prompt_api.js").Push} Push
+ * @typedef {import("./prompt_messages.js").Message} Message
+ * @typedef {import("../wisp.js").Wisp} Wisp
+ */
+const FORM = /^(response_format|regex|continue_final_message)\b/; // parameters that a responseConstraint becomes
+
+/** Tokens of a session's messages. @param {Pick<State, "engine" | "model" | "tools">} state @param {Message[]} messages */
+export async function tokensOf({ engine, model, tools }, messages) {
+  if (!messages.length) return 0;
+  if (!messages.some(({ role }) => role !== "system")) messages = [...messages, { role: "user", content: "" }];
+  return withAddresses(messages, async (messages) => (await engine.countTokens({ model, messages, tools })).tokens);
+}
+
+/**
+ * Streams one answer; its message. @param {Wisp} engine @param {Message} request @param {AbortSignal} signal
+ * @param {Push} push
+ */
+export async function streamed(engine, request, signal, push) {
+  try {
+    return await withAddresses(request.messages, (messages) =>
+      received(engine, { ...request, messages }, signal, push),
+    );
+  } catch (/** @type {any} */ error) {
+    if (!FORM.test(error?.param)) throw error;
+    throw new DOMException(error.message, "NotSupportedError");
+  }
+}
+
+/** @param {Wisp} engine @param {Message} request @param {AbortSignal} signal @param {Push} push */
+async function received(engine, request, signal, push) {
+  /** @type {Message} */
+  const message = { role: "assistant", content: "" };
+  const stream = await engine.chat.completions.create(
+    { ...request, messages: request.messages, stream: true },
+    { signal },
+  );
+  for await (const { choices } of stream) {
+    const { content, tool_calls: calls = [] } = choices[0]?.delta ?? {};
+    if (content) {
+      message.content += content;
+      push(content);
+    }
+    for (const { index, id, function: part } of calls) {
+      const all = (message.tool_calls ??= []);
+      all[index] ??= { id, type: "function", function: { name: "", arguments: "" } };
+      all[index].function.name += part.name ?? "";
+      all[index].function.arguments += part.arguments ?? "";
+    }
+  }
+  signal.throwIfAborted();
+  return message;
+}
