@@ -10,6 +10,7 @@ Lives here: the package's interface. It knows the app and the engine; neither kn
 
 from py_engine.errors import WispError
 from py_engine.models.families import register_architecture
+from py_engine.user_kernels import register_kernel
 from wisp.answer import Answer
 from wisp.engine import Engine
 from wisp.hooks import LogitsProcessor, StopWhen, WgslProcessor
@@ -28,4 +29,5 @@ __all__ = [
     "WispError",
     "install",
     "register_architecture",
+    "register_kernel",
 ]

@@ -19,6 +19,7 @@ class LoadParameters(TypedDict, total=False):
     threads: int  # of the CPU engine
     speculation: bool  # draft the next tokens where that pays
     tune: bool  # choose kernels by measuring them
+    prove: bool  # compare each kernel's results with numpy's before the first token; default: on a real GPU
     prompt_embeddings: bool  # prompts may have embeddings in place of tokens (Engine.generate)
     vocab_only: bool  # load the tokenizer and the chat template only
     sha256: str | list[str]  # expected of the file, or of each file

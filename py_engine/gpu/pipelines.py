@@ -13,6 +13,12 @@ ACCESS = {"uniform": "uniform", "storage, read": "read-only-storage", "storage, 
 COMPUTE = 4  # GPUShaderStage.COMPUTE
 
 
+async def first_error(module: Any) -> tuple[int, str] | None:
+    """The compiler's first error in a GPUShaderModule: (line from 1 on, what is wrong)."""
+    messages = (await module.getCompilationInfo()).messages
+    return next(((int(m.lineNum), str(m.message)) for m in messages if m.type == "error"), None)
+
+
 class PipelineCache:
     """Compiles each shader once; concurrent requests for one shader share the compilation."""
 
@@ -62,7 +68,13 @@ class PipelineCache:
             layout=self._device.createPipelineLayout(obj(bindGroupLayouts=[layout])),
             compute={"module": module, "entryPoint": "main"},
         )
-        return await self._device.createComputePipelineAsync(descriptor)
+        try:
+            return await self._device.createComputePipelineAsync(descriptor)
+        except Exception:
+            if (found := await first_error(module)) is None:
+                raise
+            line, message = found
+            raise ValueError(f"{message}, in {shader.code.splitlines()[line - 1].strip()!r}") from None
 
     def clear(self) -> None:
         """Drop every pipeline."""

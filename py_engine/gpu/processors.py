@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from py_engine.errors import WispError
 from py_engine.gpu.memory import STORAGE, obj
+from py_engine.gpu.pipelines import first_error
 from py_engine.plan import kernels
 from py_engine.plan.processors import RECORD, Processor, lists_of, record_buffer, refused, table_buffer
 
@@ -91,13 +92,11 @@ class GpuProcessors:
         gpu.device.pushErrorScope("validation")
         module = gpu.device.createShaderModule(obj(code=code, label="logits processor"))
         scope = gpu.device.popErrorScope()
-        messages = (await module.getCompilationInfo()).messages
+        found = await first_error(module)
         await scope
-        first = code.splitlines().index(BEGINS) + 1
-        for message in messages:
-            if message.type == "error":
-                line = int(message.lineNum) - first
-                raise refused(f"The processor's WGSL does not compile: line {line}: {message.message}")
+        if found is not None:
+            line = found[0] - (code.splitlines().index(BEGINS) + 1)
+            raise refused(f"The processor's WGSL does not compile: line {line}: {found[1]}")
         for shader in shaders:
             try:
                 await gpu.pipelines.attempt(shader)

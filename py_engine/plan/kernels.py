@@ -31,11 +31,14 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from py_engine.errors import WispError
 from py_engine.plan import shared
 
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
 OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which cannot have it
+NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a kernel
+_registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, by file name
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
 # values of #params that most kernels leave as they are
@@ -94,6 +97,11 @@ class Shader:
     bindings: dict[str, str]
     fields: dict[str, str]
 
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return re.split("[ @]", self.label, maxsplit=1)[0]
+
     def pack(self, consts: Mapping[str, int | float]) -> bytes:
         """The bytes of the Params struct, padded to a multiple of 16."""
         if set(consts) != set(self.fields):
@@ -113,9 +121,19 @@ def _fields(text: str, struct_name: str) -> dict[str, str]:
     return {m[1]: m[2] for m in FIELD.finditer(found[1])} if found else {}
 
 
+def register(kernel: str, text: str) -> None:
+    """Add a kernel that is not in wgsl/. WispError invalid_value for a name that a file there has."""
+    if not NAME.fullmatch(kernel) or (WGSL / f"{kernel}.wgsl").exists():
+        what = f"A kernel cannot be called {kernel!r}: take a new name of lower-case letters, digits and underscores."
+        raise WispError(what, "invalid_value")
+    _registered[f"{kernel}.wgsl"] = text
+    for cached in (_source, _source_lines, has_param, _expanded):
+        cached.cache_clear()
+
+
 @cache
 def _source(name: str) -> str:
-    return (WGSL / name).read_text()
+    return _registered[name] if name in _registered else (WGSL / name).read_text()
 
 
 @cache
@@ -167,15 +185,19 @@ def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...
     body = re.sub(r"^(?:enable|diagnostic).*", "", body, flags=re.M)
     enables = ["enable f16;"] if values["F16"] and "F16" in used else []
     enables += ["enable subgroups;"] if values["SG"] and "SG" in used else []
-    label = kernel + "".join(f" {k}={_short(values[k])}" for k in sorted(used))
+    registered = _registered.get(f"{kernel}.wgsl")  # another text of this name is another shader
+    label = kernel if registered is None else f"{kernel}@{_hash(registered)}"
+    label += "".join(f" {k}={_short(values[k])}" for k in sorted(used))
     return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
 
 
 def _short(value: int | float | str) -> int | float | str:
     """A param as labels have it: of a text, a hash, because errors show labels."""
-    if isinstance(value, str) and "\n" in value:
-        return hashlib.blake2b(value.encode(), digest_size=8).hexdigest()
-    return value
+    return _hash(value) if isinstance(value, str) and "\n" in value else value
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:

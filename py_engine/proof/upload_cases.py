@@ -48,6 +48,6 @@ def _cases(weight: Weight, device: Device, random: RandomData) -> Iterator[Case]
             "raw": Buffer("raw", (len(raw) // 4,), "u32"),
             step.binding: Buffer("plane", (len(want) // 4,), "u32"),
         }
-        op = Op(step.shader.label.partition(" ")[0], {}, dict(step.consts), dict(buffers), (*step.grid, 1))
+        op = Op(step.shader.kernel, {}, dict(step.consts), dict(buffers), (*step.grid, 1))
         data = {"raw": raw.view(np.uint32), "plane": before.view(np.uint32)}
         yield Case([op], [step.shader], Batch(((0, 0),), False), data, {}, {"plane": want.view(np.uint32)})

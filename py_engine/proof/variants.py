@@ -58,7 +58,7 @@ def upload_shaders(plan: Plan, device: Device) -> list[Shader]:
 
 def check(shaders: Iterable[Shader], faults: Faults) -> None:
     """Raise WrongKernels if one of the kernels is known to be wrong."""
-    if wrong := {shader.label.partition(" ")[0]: why for shader in shaders if (why := faults.fault(shader))}:
+    if wrong := {shader.kernel: why for shader in shaders if (why := faults.fault(shader))}:
         raise WrongKernels(wrong)
 
 

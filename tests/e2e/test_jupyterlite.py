@@ -38,14 +38,13 @@ def wait_for(page: Page, script: str, done: Callable[[object], bool]) -> object:
 
 
 def test_a_notebook_streams_an_answer(tmp_path: Path, chromium: Callable[[str | None], Browser]) -> None:
-    site = Site(tmp_path / "site")
-    wheels = [site.url + name for name in site.wheels]
-    cells = [INSTALL.format(wheels=wheels), ASK.format(model=site.url + MODEL.name)]
-    page = new_profile(chromium(None)).new_page()
-    page.goto(add_jupyterlite(site, tmp_path, cells))
-    wait_for(page, KERNEL, lambda status: status == "idle")
-    page.evaluate(RUN_ALL)
-    outputs = wait_for(page, OUTPUTS, lambda found: "." in str(found))
-    page.context.close()
-    site.close()
+    with Site(tmp_path / "site") as site:
+        wheels = [site.url + name for name in site.wheels]
+        cells = [INSTALL.format(wheels=wheels), ASK.format(model=site.url + MODEL.name)]
+        page = new_profile(chromium(None)).new_page()
+        page.goto(add_jupyterlite(site, tmp_path, cells))
+        wait_for(page, KERNEL, lambda status: status == "idle")
+        page.evaluate(RUN_ALL)
+        outputs = wait_for(page, OUTPUTS, lambda found: "." in str(found))
+        page.context.close()
     assert outputs == ["The capital of France is Paris."]

@@ -2,21 +2,18 @@
 
 import base64
 import json
-import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.bare_pyodide import MODEL, Python, Site
+from tests.support.bare_pyodide import MODEL, PYTHON_EXAMPLES, Python, Site
 from tests.support.tolerances import assert_close
 from tools.goldens import GOLDEN
-from tools.paths import ROOT, STATIC
+from tools.paths import STATIC
 from tools.wheel import wheel
 
-DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 PICTURES = GOLDEN / "sees"
 SEES = [STATIC / "models" / name for name in ("wisp-mini-sees-q4_0.gguf", "mmproj-wisp-mini-sees-q8_0.gguf")]
 PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
@@ -44,24 +41,22 @@ def starts_with(engine, kind):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"))
-    made.add(PLAMO.name, PLAMO.read_bytes())
-    yield made
-    made.close()
+    with Site(tmp_path_factory.mktemp("site"), PLAMO) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def python(site: Site, chromium: Callable[[str | None], Browser]) -> Iterator[Python]:
     """A Python on a page's main thread, without WebGPU. The first example's names are in its module `shared`."""
     made = Python(chromium(None), site)
-    assert "Paris" in made.run(RUN_EXAMPLE, example=EXAMPLES[0])
+    assert "Paris" in made.run(RUN_EXAMPLE, example=PYTHON_EXAMPLES[0])
     yield made
     made.page.context.close()
 
 
 def example(python: Python, has: str) -> str:
     """Run the example of the docs that contains a text; what it printed."""
-    (found,) = (one for one in EXAMPLES if has in one)
+    (found,) = (one for one in PYTHON_EXAMPLES if has in one)
     printed: str = python.run(RUN_EXAMPLE, example=found)
     return printed
 
@@ -233,9 +228,9 @@ def test_the_tokenizer_and_the_template_can_be_replaced(python: Python) -> None:
 
 
 def test_an_architecture_from_user_code(python: Python) -> None:
-    (source,) = (one for one in EXAMPLES if "register_architecture" in one)
+    (source,) = (one for one in PYTHON_EXAMPLES if "import register_architecture" in one)
     assert len(source.splitlines()) <= 40
-    assert example(python, "register_architecture") == "(3, 304)\n"
+    assert example(python, "import register_architecture") == "(3, 304)\n"
     golden = np.load(PLAMO.with_suffix(".npz"))
     ids = golden["prompt"].tolist()
     logits, greedy = python.run(
@@ -251,6 +246,32 @@ result = [logits, greedy]""",
     )
     assert_close(golden["logits_ref"], np.array(logits, np.float32), "f32")
     assert greedy[:8] == golden["greedy"].tolist()[:8]
+
+
+def test_a_kernel_from_user_code(python: Python) -> None:
+    """The architecture with a kernel of the caller's has llama.cpp's logits, too."""
+    example(python, "import register_architecture")
+    assert example(python, "import register_kernel") == "(3, 304)\n"
+    golden = np.load(PLAMO.with_suffix(".npz"))
+    logits, used, refused = python.run(
+        """
+from shared import Engine, SWIGLU, swiglu
+from wisp import WispError, register_kernel
+async with await Engine.load("plamo.F16.gguf", kv_type="f32") as exact:
+    logits = (await exact.evaluate(ids)).tolist()
+    used = {op.kernel for ops in exact._model.engine_or_error().plan.lists.values() for op in ops}
+refused = []
+for name in ("norm", "My kernel"):
+    try:
+        register_kernel(name, SWIGLU, swiglu)
+    except WispError as error:
+        refused.append(error.code)
+result = [logits, "my_swiglu" in used, refused]""",
+        ids=golden["prompt"].tolist(),
+    )
+    assert_close(golden["logits_ref"], np.array(logits, np.float32), "f32")
+    assert used
+    assert refused == ["invalid_value", "invalid_value"]
 
 
 def test_complete_embed_and_tokens(python: Python) -> None:

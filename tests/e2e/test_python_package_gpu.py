@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.bare_pyodide import Python, Site
+from tests.support.bare_pyodide import PYTHON_EXAMPLES, Python, Site
 from tests.support.tolerances import assert_close
 from tools.goldens import GOLDEN
 
 LLAMA = GOLDEN / "llama" / "llama.F16.gguf"
+PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"))
-    made.add(LLAMA.name, LLAMA.read_bytes())
-    yield made
-    made.close()
+    with Site(tmp_path_factory.mktemp("site"), LLAMA, PLAMO) as made:
+        yield made
 
 
 def test_webgpu_in_a_worker(site: Site, chromium: Callable[[str | None], Browser]) -> None:
@@ -44,6 +43,44 @@ result = [engine.backend, seen[0], last[1:]]""",
     assert backend == "webgpu"
     assert_close(golden["logits_ref"][-1:], np.array([logits], np.float32), "f16")
     assert sampled == [41, 42, 43]
+
+
+def test_a_kernel_from_user_code(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+    """The docs' kernel runs on the GPU; one that differs from its numpy twin is found before the first token."""
+    golden: Any = np.load(PLAMO.with_suffix(".npz"))
+    python = Python(chromium("lavapipe"), site, worker=True)
+    architecture, kernel = (
+        next(one for one in PYTHON_EXAMPLES if name in one).rsplit("\n", 3)[0]
+        for name in ("import register_architecture", "import register_kernel")
+    )
+    backend, logits, proof, wrong, unknown = python.run(
+        f"""
+from wisp import Engine, WispError
+{architecture}
+{kernel}
+how = {{"backend": "webgpu", "context_length": 256, "kv_type": "f32", "tune": False, "prove": True}}
+async with await Engine.load("{PLAMO.name}", **how) as engine:
+    backend, logits, proof = engine.backend, (await engine.evaluate(ids)).tolist(), engine.stats()["proof"]
+async def error_of(text):
+    register_kernel("my_swiglu", text, swiglu)
+    try:
+        async with await Engine.load("{PLAMO.name}", **how) as engine:
+            return [engine.backend]
+    except WispError as error:
+        return [error.code, error.message]
+wrong = await error_of(SWIGLU.replace("1 + exp", "2 + exp"))
+result = [backend, logits, proof, wrong, await error_of(SWIGLU.replace("1 + exp", "1 + missing"))]""",
+        ids=golden["prompt"].tolist(),
+    )
+    python.page.context.close()
+    assert backend == "webgpu"
+    assert_close(golden["logits_ref"], np.array(logits, np.float32), "f16")
+    assert proof["checked"] > 10
+    assert (proof["wrong"], proof["skipped"]) == ({}, [])
+    assert wrong[0] == "wrong_results"
+    assert "my_swiglu" in wrong[1]
+    assert unknown[0] == "internal_error"
+    assert "'missing', in 'y[id.y" in unknown[1]
 
 
 ON_GPU = """

@@ -1,18 +1,22 @@
 """Pyodide without Wisp's page: a plain server with Pyodide, its packages and the wheel, and pages that run Python."""
 
 import json
+import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from playwright.sync_api import Browser, Page
 
 from tests.support.browser import new_profile
 from tools import pyodide, wheel
-from tools.paths import STATIC, site_packages
+from tools.paths import ROOT, STATIC, site_packages
 
+PYTHON_DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PYTHON_EXAMPLES = re.findall(r"```python\n(.*?)```", PYTHON_DOCS, re.DOTALL)
 MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
 # Pure wheels of packages that Pyodide has on its CDN. name -> (version in their file's name, requirements)
 CARRIED = {"jinja2": ("3.1.6", ("MarkupSafe",)), "markupsafe": ("3.0.4", ())}
@@ -53,9 +57,9 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 class Site:
-    """A folder with Pyodide, the wheels and a model, and its address."""
+    """A folder with Pyodide, the wheels, a model and more files, and its address."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *files: Path) -> None:
         self.folder, self.wheels = folder, list[str]()
         for name in (*pyodide.CORE_FILES,):
             self.add(f"pyodide/{name}", (pyodide.core_dir() / name).read_bytes())
@@ -63,11 +67,12 @@ class Site:
             self.add(f"pyodide/{path.name}", path.read_bytes())
         for name, (version, requires) in reversed(CARRIED.items()):
             source = site_packages() / name
-            files = {f"{name}/{p.relative_to(source).as_posix()}": p.read_bytes() for p in source.rglob("*.py")}
+            modules = {f"{name}/{p.relative_to(source).as_posix()}": p.read_bytes() for p in source.rglob("*.py")}
             self.wheels.append(f"{name}-{version}-py3-none-any.whl")
-            self.add(self.wheels[-1], wheel.wheel(name, version, files, {}, requires))
+            self.add(self.wheels[-1], wheel.wheel(name, version, modules, {}, requires))
         self.wheels.append(wheel.build(folder).name)
-        self.add(MODEL.name, MODEL.read_bytes())
+        for path in (MODEL, *files):
+            self.add(path.name, path.read_bytes())
         self.add("index.html", b"<!doctype html><title>a plain page</title>")
         self.add("worker.js", WORKER.encode())
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
@@ -79,7 +84,10 @@ class Site:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_bytes(data)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """End the server."""
         self._server.shutdown()
         self._server.server_close()
