@@ -37,7 +37,7 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
 from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
-from py_engine.plan.traffic import StepTimes, profile
+from py_engine.plan.traffic import MeasuredStep, profile
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.runners import Runner
 from py_engine.tuning.read_rate import read_rates
@@ -357,7 +357,7 @@ class Engine:
             step = await runner.time_lists(position, n, names, sequence.number)
         device = runner.gpu.variant
         self.read_rates = self.read_rates or await read_rates(device)
-        return profile(self.plan, device, self.read_rates, StepTimes(n, position, times, step))
+        return profile(self.plan, device, self.read_rates, MeasuredStep(n, position, times, step))
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -189,7 +189,7 @@ def step_floor_ns(rates: Rates, size: int, dispatches: int) -> float:
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class MeasuredStep:
     """Measured times of a step of `n` tokens at `position`."""
 
     n: int
@@ -198,7 +198,7 @@ class StepTimes:
     step_ns: float
 
 
-def profile(plan: Plan, device: Device, rates: Rates, times: StepTimes) -> list[dict[str, Any]]:
+def profile(plan: Plan, device: Device, rates: Rates, times: MeasuredStep) -> list[dict[str, Any]]:
     """The result of Engine.profile(): every dispatch as {kernel, ns, bytes, flops, floor_ns}, then the whole "step"."""
     entries, whole = [], Traffic()
     for name, dispatches in times.dispatches.items():
