@@ -158,12 +158,7 @@ function log({ name, calls }) {
     ),
   );
   const went = t("{n} calls went there, the last at {time}.", { n: calls.length, time: clock(last.time) });
-  return h(
-    "details",
-    { class: "mcp-tools", id: `mcp-calls-${name}` },
-    h("summary", {}, went),
-    h("ul", {}, ...items),
-  );
+  return h("details", { class: "mcp-tools", id: `mcp-calls-${name}` }, h("summary", {}, went), h("ul", {}, ...items));
 }
 
 /** The end of a secret, if it is long enough that this does not tell it. @param {string} secret */
