@@ -1,20 +1,22 @@
 """`build.py dev`: a change in a source reaches the open page, and nothing of that is in dist/."""
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.support.browser import wait_until
 from tests.support.checkouts import copy_sources
+from tests.support.waiting import HANG_S
 from tools.headers import CSP
 from tools.paths import ROOT
 
@@ -43,7 +45,16 @@ def running(checkout: Path, command: str, port: int = 0) -> Iterator[str]:
             yield match[1]
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(10) in (0, 130)
+        assert process.wait(HANG_S) in (0, 130)
+
+
+def unused_port() -> int:
+    """A free port below those that the system gives to whoever asks for any: it stays free between two servers."""
+    for port in range(20_000, 30_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> None:
@@ -66,10 +77,10 @@ def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> N
 
 def test_a_page_that_serve_has_cached_is_replaced(checkout: Path, context: BrowserContext) -> None:
     """The production service worker answers first; then that of `dev` takes over and loads the page again."""
-    page = context.new_page()
-    with running(checkout, "serve") as url:
+    page, port = context.new_page(), unused_port()
+    with running(checkout, "serve", port) as url:
         page.goto(url)
         wait_until(page, CONTROLLED)
-    with running(checkout, "dev", urlsplit(url).port or 0):
+    with running(checkout, "dev", port):
         page.goto(url)
         expect(page.locator('script[src="/dev/reload.js"]')).to_have_count(1, timeout=CHANGED_MS)

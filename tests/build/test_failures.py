@@ -20,7 +20,7 @@ def build(checkout: Path, *arguments: str, **env: str) -> subprocess.CompletedPr
     environment.pop("WISP_BROWSER", None)
     return subprocess.run(
         [sys.executable, "build.py", *arguments],
-        cwd=checkout, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        cwd=checkout, env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

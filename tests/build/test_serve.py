@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import HANG_S, wait_for
 from tools.failure import Failure, plain
 from tools.paths import ROOT
 from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
@@ -35,7 +35,7 @@ def site(tmp_path: Path) -> Iterator[Server]:
 
 
 def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=HANG_S)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     body = answer.read()
@@ -116,7 +116,7 @@ def test_nothing_outside_the_folder(site: Server) -> None:
 
 
 def test_one_connection_serves_many_requests(site: Server) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", site.server_address[1], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", site.server_address[1], timeout=HANG_S)
     connection.connect()
     socket = connection.sock
     for method, path in [("GET", "/"), ("HEAD", "/assets/a%20b.gguf"), ("GET", "/nope"), ("GET", "/assets/x.wasm")]:
@@ -130,7 +130,7 @@ def test_one_connection_serves_many_requests(site: Server) -> None:
 
 def raw(site: Server, request: bytes) -> bytes:
     """The answer to bytes that no client sends."""
-    with socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=HANG_S) as connection:
         connection.sendall(request)
         return connection.makefile("rb").read()
 
@@ -174,11 +174,11 @@ def test_slow_and_idle_and_too_many_connections(tmp_path: Path) -> None:
         assert answer.startswith(b"HTTP/1.1 408 ")
         site.request_s = 60  # else a busy machine is too slow for the next ones
         address = ("127.0.0.1", site.server_address[1])
-        held = [socket.create_connection(address, timeout=10) for _ in range(2)]
+        held = [socket.create_connection(address, timeout=HANG_S) for _ in range(2)]
         for connection in held:  # both have their threads
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-        with socket.create_connection(address, timeout=10) as third:
+        with socket.create_connection(address, timeout=HANG_S) as third:
             assert third.recv(1) == b""
         for connection in held:
             connection.close()
@@ -218,8 +218,8 @@ def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
         try:
             match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", line)
             assert match, line
-            with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=10) as answer:
+            with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=HANG_S) as answer:
                 assert answer.read() == (dist / "wisp.js").read_bytes()
         finally:
             running.send_signal(signal.SIGINT)
-        assert running.wait(10) in (0, 130)
+        assert running.wait(HANG_S) in (0, 130)

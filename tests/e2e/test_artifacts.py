@@ -11,6 +11,7 @@ from tests.support.answers import OPEN, show
 from tests.support.browser import new_profile
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
+from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -188,11 +189,9 @@ def test_the_same_document_reaches_all_of_it_in_a_plain_page(
     assert {"localStorage", "sessionStorage", "cookie", "IndexedDB", "caches", "worker", "top's address"} <= set(
         reached
     )
-    said = " ".join(listener.reached)
-    for name in ("fetch", "xhr", "img", "script", "css", "prefetch", "video", "embed", "import", "font"):
-        assert f"GET /{name} " in said
-    assert "POST /beacon " in said
-    assert "udp" in said
+    names = ("fetch", "xhr", "img", "script", "css", "prefetch", "video", "embed", "import", "font")
+    noticed = [*(f"GET /{name} " for name in names), "POST /beacon ", "udp"]
+    wait_for(lambda: all(part in " ".join(listener.reached) for part in noticed))
     listener.reached.clear()
     context.close()
 

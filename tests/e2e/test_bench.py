@@ -78,7 +78,7 @@ def test_command_prints_tables_and_writes_json(dist: Path, tmp_path: Path) -> No
     tiny = ["--backend", "cpu", "--runs", "1", "--prompts", "8", "--contexts", "8", "--tokens", "8"]
     model = ["--model", "static/models/wisp-mini-q8_0.gguf"]
     command = [sys.executable, "-m", "bench", *tiny, *model, "--json", str(target)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert "decode at 8" in done.stdout
     result = json.loads(target.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def test_command_prints_tables_and_writes_json(dist: Path, tmp_path: Path) -> No
 
 def test_command_tells_what_is_wrong_in_a_line() -> None:
     command = [sys.executable, "-m", "bench", "--model", "no-such-file.gguf"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "build.py: There is no file no-such-file.gguf"
 

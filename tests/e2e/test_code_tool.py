@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 from tests.support.browser import new_profile, wait_until
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
+from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -114,7 +115,7 @@ def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None
     ran = page.evaluate("([name, text]) => run(name, text, code.codeTools({ seconds: 2 }))", [language, loop])
     assert ran["said"].endswith("begun\nStopped: the code ran too long.")
     assert ran["frames"] == 0
-    assert page.workers == []
+    wait_for(lambda: page.evaluate("true") and not page.workers)
 
 
 def test_stop_kills_what_runs(page: Page) -> None:
@@ -171,7 +172,7 @@ IN_PAGES = {
 ATTEMPTS = """
 const HTTP = "http://127.0.0.1:%(port)d/", OWN = "%(own)s", PORT = %(port)d;
 const attempts = { %(attempts)s };
-const late = () => new Promise((_, no) => setTimeout(no, 2000));
+const late = () => new Promise((_, no) => setTimeout(no, %(ms)d));
 const reached = [];
 await Promise.all(Object.entries(attempts).map(async ([name, run]) => {
   try { await Promise.race([run(), late()]); reached.push(name); } catch {}
@@ -179,9 +180,9 @@ await Promise.all(Object.entries(attempts).map(async ([name, run]) => {
 """
 
 
-def attempts(which: dict[str, str], listener: Listener, server: Server) -> str:
+def attempts(which: dict[str, str], listener: Listener, server: Server, seconds: int = 2) -> str:
     written = ", ".join(f"{json.dumps(name)}: async () => await ({code})" for name, code in which.items())
-    return ATTEMPTS % {"port": listener.port, "own": server.url, "attempts": written}
+    return ATTEMPTS % {"port": listener.port, "own": server.url, "attempts": written, "ms": 1000 * seconds}
 
 
 def test_javascript_reaches_nothing(page: Page, listener: Listener, server: Server) -> None:
@@ -197,8 +198,8 @@ def test_the_same_attempts_succeed_in_a_plain_page(
     """Else the tests around it would prove nothing."""
     context = new_profile(chromium(None))
     plain = context.new_page()
-    in_worker = attempts(IN_WORKERS, listener, server) + "postMessage(reached);"
-    in_page = attempts(IN_PAGES, listener, server)
+    in_worker = attempts(IN_WORKERS, listener, server, 30) + "postMessage(reached);"
+    in_page = attempts(IN_PAGES, listener, server, 30)
     listener.page = f"""<!doctype html><p id="results"></p><script>(async () => {{
       const code = {json.dumps(f"(async () => {{ {in_worker} }})()")};
       const worker = new Worker(URL.createObjectURL(new Blob([code], {{ type: "text/javascript" }})));
@@ -213,10 +214,8 @@ def test_the_same_attempts_succeed_in_a_plain_page(
         "own server",
         "WebTransport",
     }  # which serves its own pages only
-    said = " ".join(listener.reached)
-    for path in NOTICED.values():
-        assert f"GET /{path} " in said
-    assert "udp" in said  # packets of WebTransport
+    noticed = [*(f"GET /{path} " for path in NOTICED.values()), "udp"]  # packets of WebTransport
+    wait_for(lambda: all(part in " ".join(listener.reached) for part in noticed))
     context.close()
 
 

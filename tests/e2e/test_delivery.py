@@ -44,8 +44,12 @@ class CountingHandler(Handler):
         self.written = 0  # the body begins
 
     def route(self) -> None:
-        super().route()
-        self.server.answers.append((self.decoded_path().lstrip("/") or "index.html", self.status, self.written))
+        self.server.under_way.add(self)
+        try:
+            super().route()
+            self.server.answers.append((self.decoded_path().lstrip("/") or "index.html", self.status, self.written))
+        finally:
+            self.server.under_way.discard(self)
 
 
 class CountingServer(Server):
@@ -55,10 +59,12 @@ class CountingServer(Server):
 
     def __init__(self, *args: Any) -> None:
         self.answers: list[tuple[str, int, int]] = []
+        self.under_way: set[CountingHandler] = set()
         super().__init__(*args)
 
     def sent(self) -> Counter[str]:
         """Path -> bytes, of all answers with a body but the model's."""
+        wait_for(lambda: not self.under_way)  # a browser may have an answer before it is counted
         found: Counter[str] = Counter()
         for path, status, size in self.answers:
             if status == HTTPStatus.OK and not path.endswith(".gguf"):

@@ -16,9 +16,13 @@ LEND = """async (count) => {
     const { startDownloadWorkers } = await import("/repo/app/sdk/downloads.js");
     Object.defineProperty(navigator, "hardwareConcurrency", { value: 4 * count, configurable: true });
     globalThis.lent = { asked: 0, requests: 0, bytes: 0, endAfter: Infinity, end() {} };
+    let starting = false;
     wispShards.onWorkersNeeded(() => {
+        if (starting) return; // the engine asks again where they take more than a second
+        starting = true;
         lent.asked += 1;
         lent.end = startDownloadWorkers("/repo/py_engine/files/download_worker.js", (port) => {
+            starting = false;
             const { port1, port2 } = new MessageChannel(); // between the engine and the worker, to count
             port.onmessage = ({ data }) => {
                 port1.postMessage(data, data.value?.buffer ? [data.value.buffer] : []);

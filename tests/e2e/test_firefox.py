@@ -12,11 +12,12 @@ from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
 
+COMPLETE = "() => document.querySelectorAll('#thread > .assistant .stats').length"
 READY = "() => document.querySelector('#model-dot').className"
-RUN = """async (script, language, text) => {
+RUN = """async (script, language, text, seconds) => {
   globalThis.code ??= await import(script);
   await code.open();
-  const tool = code.codeTools({ seconds: 2 }).tools.find(({ name }) => name === language);
+  const tool = code.codeTools({ seconds }).tools.find(({ name }) => name === language);
   const { text: said } = await tool.run({ code: text }, { signal: new AbortController().signal });
   return [said, document.querySelectorAll("iframe").length];
 }"""
@@ -48,8 +49,9 @@ def opened(firefox: Firefox, url: str) -> Tab:
 
 def ask(tab: Tab, question: str) -> str:
     """Send a message and return the whole answer."""
+    before = tab.evaluate(COMPLETE)
     tab.type("#prompt", question)
-    wait_for(lambda: tab.evaluate("() => document.querySelector('#thread > .assistant:last-child .stats') !== null"))
+    wait_for(lambda: tab.evaluate(COMPLETE) > before)
     return tab.text("#thread > .assistant .body")
 
 
@@ -74,7 +76,7 @@ def test_code_of_a_model_runs_in_the_sandbox(firefox: Firefox, server: Server) -
     tab = firefox.tab()
     tab.open(f"{server.url}tests/blank.html")
     script = bundle("code", ROOT / "tests" / "support" / "code_page.js")
-    ran, frames = tab.evaluate(RUN, script, "python", "import numpy\nint(numpy.arange(4).sum()) * 7")
+    ran, frames = tab.evaluate(RUN, script, "python", "import numpy\nint(numpy.arange(4).sum()) * 7", 60)
     assert (ran, frames) == ("42", 1)
-    ran, frames = tab.evaluate(RUN, script, "javascript", ATTEMPTS)
+    ran, frames = tab.evaluate(RUN, script, "javascript", ATTEMPTS, 2)
     assert (ran, frames) == ("[]\nStopped: the code ran too long.", 1)  # the frame that is left is Python's

@@ -19,6 +19,7 @@ from tests.support.killed_workers import (
     wait_for_chunks,
 )
 from tests.support.openai_client import open_client_page, run, settled
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 
@@ -66,6 +67,7 @@ def test_answers_go_on(browser: Browser, page: Page, expected: list[Any], how: s
     assert not wait_for_chunks(page, 10)
     kill_shared(browser, how)
     assert settled(page, "answers") == expected
+    wait_for(lambda: run(page, "return notices.length;"))
     (notice,) = run(page, "return notices;")
     assert ("a defect" if how == "error" else "it was ended, or crashed") in notice
     stats = run(page, "return engine.stats();")

@@ -106,11 +106,12 @@ return choices[0].text;"""
 def test_a_load_begins_again(page: Page, lose_gpu: Callable[[], None], bad_server: FaultyServer) -> None:
     """The GPU is lost when half of the model has arrived. What has arrived is not downloaded again."""
     data = (ROOT / "static" / "models" / f"{MODEL}.gguf").read_bytes()
-    file = bad_server.files["again.gguf"] = File(data, piece=1 << 16, delay=0.01)
+    half = len(data) // 2
+    file = bad_server.files["again.gguf"] = File(data, hold_at=half)
     run(page, LOAD, model=bad_server.url("again.gguf"))
-    wait_for(lambda: page.evaluate("1") and file.sent > len(data) // 2)
+    wait_for(lambda: page.evaluate("1") and file.sent >= half)
     lose_gpu()
-    file.delay = 0
+    file.hold_at = None
     found = settled(page, "loading")
     assert found["backend"] == "webgpu"
     assert any("was lost during the load" in notice for notice in found["notices"])
@@ -127,6 +128,11 @@ def answers(page: Page, requests: list[dict[str, Any]], lose: Callable[[], None]
     return run(page, "return answers;")
 
 
+def wait_for_notices(page: Page, count: int) -> None:
+    """Wait until the page has so many notices, so that none of them comes in the next test."""
+    wait_for(lambda: run(page, "return notices.length;") >= count)
+
+
 @pytest.fixture(scope="module")
 def expected(page: Page) -> Any:
     """The answers to REQUESTS and EMBED on a GPU that stays."""
@@ -134,13 +140,16 @@ def expected(page: Page) -> Any:
 
 
 def test_an_idle_engine_answers_after_the_loss(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
+    run(page, "notices.length = 0;")
     lose_gpu()
     assert answers(page, [REQUESTS[1], EMBED]) == [expected[1], expected[-1]]
+    wait_for_notices(page, 1)  # the loss may come after the answers
 
 
 def test_answers_continue(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
     run(page, "notices.length = 0;")
     assert answers(page, REQUESTS, lose_gpu) == expected[:-1]
+    wait_for_notices(page, 1)
     notices = run(page, "return notices;")
     assert len(notices) == 1
     assert "was lost" in notices[0]
@@ -155,6 +164,7 @@ await engine.load({ ...asked, default: false, backend: "webgpu", tune: false, co
 def test_a_draft_model_is_loaded_again(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
     """An answer continues with the text of the model alone; it drafts as soon as its kernels are compiled again."""
     run(page, LOAD_WITH_DRAFT)
+    run(page, "notices.length = 0;")
     asked = [REQUESTS[0] | {"model": "drafted"}]
     assert answers(page, asked, lose_gpu) == expected[:1]
 
@@ -165,6 +175,7 @@ def test_a_draft_model_is_loaded_again(page: Page, expected: Any, lose_gpu: Call
     wait_for(drafted)
     run(page, 'await engine.unload("drafted");')
     assert answers(page, [EMBED]) == expected[-1:]  # by the other model, which was lost, too
+    wait_for_notices(page, 2)
 
 
 def test_answers_continue_in_another_worker(browser: Browser, page: Page, expected: Any) -> None:
@@ -172,5 +183,6 @@ def test_answers_continue_in_another_worker(browser: Browser, page: Page, expect
     assert not wait_for_chunks(page, 8)
     kill_shared(browser)
     assert run(page, "return answers;") == expected[:-1]
+    wait_for_notices(page, 1)
     assert len(run(page, "return notices;")) == 1
     assert run(page, "return (await engine.stats()).backend;") == "webgpu"

@@ -248,8 +248,9 @@ def test_an_abort_ends_the_answer_and_the_engine_goes_on(page: Page) -> None:
         page,
         """const controller = new AbortController();
         setTimeout(() => controller.abort(), 50);
-        const failed = await failure(openai.chat.completions.create(ask(story), { signal: controller.signal }));
-        const stream = await openai.chat.completions.create(ask(story, { stream: true }));
+        const long = { max_tokens: 1500, ignore_eos: true }; // a busy page may be late
+        const failed = await failure(openai.chat.completions.create(ask(story, long), { signal: controller.signal }));
+        const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
         let count = 0;
         for await (const chunk of stream) if (chunk.choices[0].delta.content && ++count === 3) stream.controller.abort();
         const answer = await openai.chat.completions.create(ask(question));

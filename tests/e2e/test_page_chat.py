@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import watch
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.slow_engine import slow_down
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -54,6 +55,7 @@ def test_an_example_is_sent_with_one_click(talk: Page) -> None:
 
 
 def test_escape_stops_an_answer_and_the_next_works(talk: Page) -> None:
+    slow_down(talk)
     send(talk, STORY)
     expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
     talk.keyboard.press("Escape")
@@ -102,7 +104,7 @@ def test_copy_gives_the_markdown(talk: Page) -> None:
     copied = talk.evaluate("navigator.clipboard.readText()")
     assert "```python" in copied
     last_answer(talk).get_by_role("button", name="Copy the code").first.click()
-    talk.wait_for_timeout(200)
+    wait_for(lambda: talk.evaluate("navigator.clipboard.readText()") != copied)
     code = talk.evaluate("navigator.clipboard.readText()")
     assert code.startswith("def ")
     assert "```" not in code
@@ -189,6 +191,7 @@ def test_chats_are_listed_renamed_deleted_and_brought_back(talk: Page) -> None:
 
 
 def test_leaving_a_chat_stops_and_keeps_its_partial_answer(talk: Page) -> None:
+    slow_down(talk)
     send(talk, STORY)
     expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
     new_chat(talk)

@@ -6,14 +6,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import ask, keep_engine, last_answer, open_page, wait_answer, wait_ready
+from tests.support.chat_page import ask, close_settings, keep_engine, last_answer, open_page, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 CONTEXT = 512
 SETTINGS = {"context_length": CONTEXT, "max_tokens": 2}
-# Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
-CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +31,13 @@ def settings(page: Page, **fields: str) -> None:
     names = {"max_tokens": "Longest answer", "context_length": "Context length"}
     for name, value in fields.items():
         page.get_by_label(names[name]).fill(value)
-    closed = page.locator("#settings-dialog").evaluate_handle(CLOSED)
-    page.get_by_role("button", name="Done").click()
-    closed.evaluate("({ closed }) => closed")
-    wait_ready(page)
+    close_settings(page)
 
 
-def used(page: Page) -> int:
-    """The tokens that the gauge shows."""
-    expect(page.locator("#gauge")).to_be_visible()
-    return int(page.locator("#gauge").get_attribute("aria-valuenow") or 0)
+def wait_used(page: Page, fits: Callable[[int], bool]) -> None:
+    """Wait until the tokens that the gauge shows fit. The page counts them after an answer."""
+    gauge = page.locator("#gauge")
+    wait_for(lambda: gauge.is_visible() and fits(int(gauge.get_attribute("aria-valuenow") or 0)))
 
 
 def test_a_hundred_turns_without_an_error(talk: Page) -> None:
@@ -61,7 +57,7 @@ def test_a_hundred_turns_without_an_error(talk: Page) -> None:
     assert unsent == sorted(unsent)
     assert 2 <= len(set(unsent)) <= 4  # in blocks: most requests begin as the one before them did
     assert unsent[0] > 80
-    assert used(page) <= CONTEXT
+    wait_used(page, lambda tokens: CONTEXT // 2 < tokens <= CONTEXT)
     expect(page.locator("#gauge-tip")).to_contain_text("are not sent")
     page.locator("#gauge").focus()
     expect(page.locator("#gauge-tip")).to_be_visible()
@@ -77,7 +73,7 @@ def test_an_answer_that_fills_the_context_goes_on(talk: Page) -> None:
     answer = ask(page, "Write a story.")
     for _ in range(2):  # first older turns are left out, then the answer's own beginning
         expect(last_answer(page).locator(".stats")).to_contain_text("cut off")
-        assert used(page) == 128
+        wait_used(page, lambda tokens: tokens == 128)
         page.get_by_role("button", name="Continue the answer").click()
         longer = wait_answer(page)
         assert longer.startswith(answer.rstrip())
@@ -88,7 +84,7 @@ def test_an_answer_that_fills_the_context_goes_on(talk: Page) -> None:
     settings(page, max_tokens="2", context_length=str(CONTEXT))  # what was left out is sent again
     ask(page, "And of France?")
     expect(page.locator("#thread .not-sent")).to_have_count(0)
-    assert used(page) > 128
+    wait_used(page, lambda tokens: tokens > 128)
 
 
 def test_a_question_that_is_too_long_says_what_to_do(talk: Page) -> None:

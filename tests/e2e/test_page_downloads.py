@@ -15,6 +15,7 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 MINI = (ROOT / "static" / "models" / "wisp-mini-q8_0.gguf").read_bytes()
+SLOW_S = 1.0  # between two pieces: a download does not end before the test lets it
 ADD = """async (model) => {
     const { Wisp } = await import("/wisp.js");
     return (await Wisp.create()).downloads.add({ model });
@@ -71,12 +72,13 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     file = bad_server.files["calm.gguf"]
     page.evaluate(ADD, url)
     paused = item(page, "calm")
+    wait_for(lambda: file.sent > 2 << 20)
+    file.delay = SLOW_S
     expect(paused).to_contain_text("/s")
     expect(paused).to_contain_text("left")
-    wait_for(lambda: file.sent > 2 << 20)
     paused.get_by_role("button", name="Pause").click()
     expect(paused).to_contain_text("paused")
-    page.wait_for_timeout(300)
+    wait_for(lambda: not file.under_way)
     sent, before = file.sent, stored(page, url)
     page.wait_for_timeout(300)
     assert file.sent == sent, "nothing travels while it is paused"
@@ -90,7 +92,7 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     assert again <= len(MINI) - before, "parts of the record under way are stored, too"
     assert sent + again >= len(MINI)
     assert stored(page, url) == len(MINI)
-    page.locator("#notices").get_by_role("button", name="Run").dispatch_event("click")
+    page.locator("#notices .notice", has_text="calm").get_by_role("button", name="Run").dispatch_event("click")
     expect(page.locator("#model-name")).to_have_text("calm", timeout=60_000)
     wait_ready(page)
     assert "Paris" in ask(page, "What is the capital of France?")
@@ -118,16 +120,17 @@ ASKED_LONG_AGO = """async (url) => {
 
 def test_a_changed_model_is_offered_and_updated(page: Page, bad_server: FaultyServer) -> None:
     """The stored version answers meanwhile."""
-    url = bad_server.url("calm.gguf")
-    file = bad_server.files["calm.gguf"]
+    url = published(bad_server, "aged.gguf")
+    file = bad_server.files["aged.gguf"]
+    page.evaluate(ADD, url)
+    expect(item(page, "aged")).to_contain_text("stored")
     file.data, file.etag = MINI[:-1] + bytes([MINI[-1] ^ 1]), '"2"'
     page.evaluate(ASKED_LONG_AGO, url)
-    page.evaluate("async () => (await (await import('/wisp.js')).Wisp.create()).unload('calm')")
     page.fill("#url-input", url)
     page.press("#url-input", "Enter")
-    notice = page.locator("#notices .notice", has_text="newer version of calm")
+    notice = page.locator("#notices .notice", has_text="newer version of aged")
     notice.get_by_role("button", name="Update").click()
-    expect(page.locator("#notices")).to_contain_text("calm is updated")
+    expect(page.locator("#notices")).to_contain_text("aged is updated")
     page.locator("#notices").get_by_role("button", name="Load it").click()
     wait_ready(page)
     assert stored(page, url) == len(MINI)
@@ -138,10 +141,11 @@ def test_a_load_continues_a_download(page: Page, bad_server: FaultyServer) -> No
     file = bad_server.files["taken.gguf"]
     page.evaluate(ADD, url)
     wait_for(lambda: file.sent > 3 << 20)
-    file.delay = 0
+    file.delay = SLOW_S
     before = file.sent
     page.fill("#url-input", url)
     page.press("#url-input", "Enter")
+    file.delay = 0
     expect(page.locator("#model-name")).to_have_text("taken", timeout=60_000)
     wait_ready(page)
     page.click("#model-button")
@@ -156,6 +160,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
     file = bad_server.files["outlives.gguf"]
     page.evaluate(ADD, url)
     wait_for(lambda: file.sent > 1 << 20)
+    file.delay = SLOW_S
     page.reload()
     wait_ready(page)
     page.click("#model-button")
@@ -175,7 +180,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
 
 
 def test_order_limit_and_errors(page: Page, bad_server: FaultyServer) -> None:
-    urls = [published(bad_server, f"{name}.gguf", piece=1 << 14, delay=0.05) for name in ("one", "two", "three")]
+    urls = [published(bad_server, f"{name}.gguf", piece=1 << 14, delay=SLOW_S) for name in ("one", "two", "three")]
     lost = published(bad_server, "lost.gguf", status=404)
     page.evaluate(ADD, lost)
     expect(item(page, "lost")).to_contain_text("404")

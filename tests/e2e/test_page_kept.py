@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
-from tests.support.browser import new_profile, watch
+from tests.support.browser import new_profile, wait_until, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
 from tests.support.chat_store import store_chat
 from tests.support.slow_engine import slow_down
@@ -18,6 +18,15 @@ from tools.serve import Server
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
 
 
+# The text of the newest answer that is stored; "" if there is none.
+STORED_ANSWER = """async () => {
+    const opening = indexedDB.open("wisp-page");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const reading = db.transaction("messages").objectStore("messages").getAll();
+    const messages = await new Promise((resolve) => (reading.onsuccess = () => resolve(reading.result)));
+    db.close();
+    return messages.findLast(({ role }) => role === "assistant")?.content ?? "";
+}"""
 FORGET = """async () => {
     localStorage.clear();
     await new Promise((resolve) => (indexedDB.deleteDatabase("wisp-page").onsuccess = resolve));
@@ -103,7 +112,7 @@ def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server
         shown = last_answer(page).locator(".body").inner_text()
         page.reload()
     else:
-        page.wait_for_timeout(1500)  # the page saves once a second
+        wait_until(page, f"(await ({STORED_ANSWER})()).length")  # the page saves once a second
         shown = ""
         with pytest.raises(PlaywrightError):
             page.goto("chrome://crash")
@@ -111,6 +120,7 @@ def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server
         page = context.new_page()
         page.goto(server.url)
     wait_ready(page)
+    expect(last_answer(page).locator(".body")).not_to_be_empty()
     cut = last_answer(page).locator(".body").inner_text()
     assert whole.startswith(cut)
     assert len(whole) > len(cut) >= max(1, len(shown))

@@ -77,8 +77,7 @@ def connect(page: Page, name: str) -> Locator:
 
 
 def test_servers_of_the_command_line_are_listed_with_their_tools(page: Page) -> None:
-    for name in ("shop", "program"):
-        tools = connect(page, name)
+    for tools in [connect(page, name) for name in ("shop", "program")]:  # a list stays open when another is drawn
         expect(tools).to_contain_text("get_weather")
         expect(tools).to_contain_text("The price of an article")
 

@@ -7,7 +7,17 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile
-from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import (
+    ask,
+    close_settings,
+    keep_engine,
+    last_answer,
+    new_chat,
+    open_page,
+    send,
+    wait_answer,
+    wait_ready,
+)
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -45,7 +55,6 @@ def test_the_picker_shows_the_catalog_and_switches(talk: Page) -> None:
     expect(models.first).to_contain_text("in use")
     talk.fill("#url-input", "/repo/static/models/wisp-mini-q8_0.gguf")
     talk.press("#url-input", "Enter")
-    expect(talk.locator("#loading")).to_be_visible()
     wait_ready(talk)
     expect(talk.locator("#model-name")).not_to_have_text("Wisp Mini")
     talk.click("#model-button")
@@ -185,9 +194,7 @@ def test_the_context_length_is_obeyed_and_its_error_explained(cpu_context: Brows
     expect(error).to_contain_text("Settings")
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("Context length").fill("1536")
-    page.get_by_role("button", name="Done").click()
-    expect(page.locator("#loading")).to_be_visible()
-    wait_ready(page)
+    close_settings(page)
     page.get_by_role("button", name="Answer again").click()
     wait_answer(page)
     expect(last_answer(page).locator(".answer-error")).to_have_count(0)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
+from tests.support.chat_page import ask, close_settings, last_answer, new_chat, open_page, wait_ready
 from tools.serve import Server
 
 # Records the requests to the engine.
@@ -52,8 +52,7 @@ def settings(page: Page, scope: str, label: str, value: str) -> None:
     page.get_by_role("button", name="Settings").click()
     page.get_by_text(scope, exact=True).click()
     page.get_by_label(label).fill(value)
-    page.get_by_role("button", name="Done").click()
-    wait_ready(page)
+    close_settings(page)
 
 
 def test_a_chat_s_settings_win_over_the_model_s_and_those_over_all(talk: Page) -> None:
@@ -76,6 +75,7 @@ def test_a_chat_s_settings_win_over_the_model_s_and_those_over_all(talk: Page) -
     expect(page.get_by_label("Top-k")).to_have_value("40")
     page.get_by_role("button", name="Done").click()
     page.locator("#chat-rows .chat-open").nth(1).click()  # the first chat has its own
+    expect(page.locator("#thread > .user")).to_have_count(2)
     ask(page, "Hi.")
     assert (last_request(page)["top_k"], last_request(page)["seed"]) == (3, 99)
 
@@ -87,8 +87,7 @@ def test_a_context_that_is_too_long_is_lowered_with_a_notice(talk: Page) -> None
     expect(notice).to_contain_text("2,048 tokens")
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("Context length").fill("")
-    page.get_by_role("button", name="Done").click()
-    wait_ready(page)
+    close_settings(page)
     expect(notice).to_have_count(0)
 
 

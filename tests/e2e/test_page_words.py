@@ -45,6 +45,7 @@ def test_words_have_probabilities_and_a_branch_goes_on_from_another_word(page: P
     expect(last_answer(page).locator(".body")).to_be_hidden()
     words.nth(5).hover()
     panel = page.locator(".word-panel")
+    expect(panel).to_be_visible()
     shares = [
         float(text.removesuffix("%").removeprefix("<")) for text in panel.locator("span:last-child").all_inner_texts()
     ]

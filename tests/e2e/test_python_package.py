@@ -336,7 +336,8 @@ async for text in left:
 del text
 import asyncio, gc
 gc.collect()
-await asyncio.sleep(0.1)
+while not left._job.aborted:
+    await asyncio.sleep(0.01)
 result.append(left._job.aborted)
 result.append(await engine.chat("Say hi.", max_tokens=3, temperature=0).text() != "")"""
     )

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from tests.support.browser import call_python
 from tests.support.faulty_server import FaultyServer, File
+from tests.support.waiting import wait_for
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 MODEL = Path(__file__).parents[2] / "static" / "models" / "wisp-mini-q4_0.gguf"
@@ -45,6 +46,7 @@ class Case:
 
     def load(self, name: str = "weights.load", **how: Any) -> dict[str, Any]:
         """Load the weights to a GPU; return the result of tests/support/page/weights.py and the bytes sent."""
+        wait_for(lambda: not self.file.under_way)
         self.file.sent = 0
         size = 1 << (14 if len(self.file.data) < 1 << 20 else 18)  # of records
         return call_python(self.page, name, url=self.url, size=size, **how) | {"sent": self.file.sent}

@@ -13,6 +13,7 @@ from playwright.sync_api import Error as PlaywrightError
 from tests.faults.lab import Lab
 from tests.faults.requests import BRIDGED, GREEDY, MODEL, OTHER, REQUESTS, Outcome, Request, differs, load_of
 from tests.faults.table import FAULTS, Codes, Fault
+from tests.support.waiting import wait_for
 
 HEAP_GROWTH = 1.5  # of the level: WebAssembly's memory grows in steps and never shrinks
 
@@ -129,6 +130,7 @@ class Campaign:
         lab.call(tab, "unload")
         if live := lab.tell("live"):
             wrong.append(f"{live} bytes of GPU buffers are left after the models were unloaded")
+        wait_for(lambda: not file.under_way)
         file.sent = 0
         memory = lab.load(tab)["memory"]
         if file.sent:

@@ -14,6 +14,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from tests.faults.lab import Lab
 from tests.faults.requests import GREEDY, OTHER, REQUESTS, differs
+from tests.support.waiting import wait_for
 
 Codes = Mapping[str, frozenset[str]]
 
@@ -198,6 +199,7 @@ def load_other(lab: Lab, begin: Callable[[], Any], end: Callable[[], Any] = lamb
         wrong.append(f"the load ended with {outcome['error']}: {outcome['message'][:300]}")
     asked = {**REQUESTS[0], "body": {**GREEDY, "model": OTHER}}
     for how in ("with the fault", "without it", "from the cache"):
+        wait_for(lambda: not file.under_way)  # requests that the fault has ended
         file.sent = 0
         if how == "with the fault" and "error" in outcome:
             continue

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from tests.support.waiting import HANG_S
 from tools.api import ApiServer
 
 TARGETS = (
@@ -75,7 +76,7 @@ def server() -> ApiServer:
     folder = Path(tempfile.mkdtemp())
     (folder / "index.html").write_text("<!doctype html>")
     running = ApiServer(folder, 0)
-    running.tab_s, running.request_s = 0.01, 0.2
+    running.tab_s = 0.01
     running.start()
     return running
 
@@ -100,8 +101,10 @@ def run(text: str) -> None:
     given = (
         text.replace("{host}", f"127.0.0.1:{address[1]}").replace("{key}", running.key).encode("utf-8", "surrogatepass")
     )
+    running.request_s = 0.2
     answer = exchange(address, given)[:5]
     assert any(start.startswith(answer) for start in STARTS), answer
+    running.request_s = HANG_S
     alive = exchange(address, f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{address[1]}\r\nConnection: close\r\n\r\n".encode())
     assert alive.startswith(b"HTTP/1.1 200 "), alive[:100]
 
@@ -109,7 +112,7 @@ def run(text: str) -> None:
 def exchange(address: tuple[str, int], data: bytes) -> bytes:
     """What the server answers until it closes the connection."""
     received = b""
-    with socket.create_connection(address, timeout=30) as connection:
+    with socket.create_connection(address, timeout=HANG_S) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

@@ -10,6 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
+from tests.support.waiting import HANG_S
 from tools.browser import REAL_GPU, launch_options
 from tools.browser import flags as browser_flags
 from tools.paths import ROOT, cache_dir
@@ -116,7 +117,7 @@ def open_engine_page(browser: Browser, url: str) -> Page:
     return page
 
 
-def wait_until(page: Page, condition: str, timeout_s: float = 60) -> None:
+def wait_until(page: Page, condition: str, timeout_s: float = HANG_S) -> None:
     """Wait until a JavaScript expression is true. Playwright's wait_for_function needs eval, which the page forbids."""
     code = f"""async (end) => {{
         while (!({condition})) {{
@@ -166,7 +167,7 @@ def wait_for_adapter(page: Page) -> dict[str, Any]:
     """Describe the WebGPU adapter. A browser that has just started may not have one yet."""
     return page.evaluate(
         """async () => {
-            for (let i = 0; i < 20; i++) {
+            for (let i = 0; i < 240; i++) {
                 const adapter = await navigator.gpu?.requestAdapter();
                 if (adapter) return {vendor: adapter.info.vendor, architecture: adapter.info.architecture,
                                      description: adapter.info.description, features: [...adapter.features]};

@@ -8,6 +8,8 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 READY_MS = 90_000  # boot, load and first compile on a software GPU of a busy machine
 ANSWER_MS = 90_000
 SETTINGS = {"temperature": 0, "max_tokens": 160}
+# Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
+CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
 
 
 def keep_engine(context: BrowserContext, url: str) -> Page:
@@ -33,6 +35,14 @@ def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | N
 def wait_ready(page: Page) -> None:
     """Wait until a model is ready and nothing is loading."""
     expect(page.locator("#model-dot")).to_have_class("dot ready", timeout=READY_MS)
+
+
+def close_settings(page: Page) -> None:
+    """Press Done, and wait for the model: another context length loads it again."""
+    closed = page.locator("#settings-dialog").evaluate_handle(CLOSED)
+    page.get_by_role("button", name="Done").click()
+    closed.evaluate("({ closed }) => closed")
+    wait_ready(page)
 
 
 def send(page: Page, text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 from tests.support.faulty_server import FaultyServer, File
+from tests.support.waiting import HANG_S
 
 TOKEN = "hf_good"
 
@@ -72,9 +73,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         hub, path = self.server, unquote(url.path)
+        hold = hub.hold  # a test may set it to None at any time
         hub.requests.append((self.path, self.headers.get("Authorization")))
-        if hub.hold is not None and url.path == "/api/models":
-            hub.hold.wait(20)
+        if hold is not None and url.path == "/api/models":
+            hold.wait(HANG_S)
         if url.path == "/api/models":
             self._search(dict(parse_qsl(url.query)), parse_qs(url.query))
         elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)", path):

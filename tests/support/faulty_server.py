@@ -26,7 +26,9 @@ class File:
     piece: int = 1 << 16  # bytes written at once
     delay: float = 0.0  # seconds between pieces
     requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... in order of arrival
-    sent: int = 0  # bytes of bodies
+    sent: int = 0  # bytes of bodies, counted before they go
+    hold_at: int | None = None  # bodies wait while `sent` has reached it
+    under_way: set[object] = field(default_factory=set)  # the requests that are being answered
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -68,9 +70,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         start, end = span or (0, size)
         if span:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        self._head(206 if span else 200, end - start, headers)
-        if self.command == "GET":
-            self._body(file, start, end)
+        answering = object()
+        file.under_way.add(answering)
+        try:
+            self._head(206 if span else 200, end - start, headers)
+            if self.command == "GET":
+                self._body(file, start, end)
+        finally:
+            file.under_way.discard(answering)
 
     def _head(self, status: int, length: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -81,12 +88,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _body(self, file: File, start: int, end: int) -> None:
         while start < end:
+            while file.hold_at is not None and file.sent >= file.hold_at:
+                time.sleep(0.01)
             stop = min(start + file.piece, end)
             lost = file.cuts > 0 and file.cut_at is not None and start <= file.cut_at < stop
             if lost:
                 stop = file.cut_at or 0
-            self.wfile.write(file.data[start:stop])
             file.sent += stop - start
+            self.wfile.write(file.data[start:stop])
             if lost:
                 file.cuts -= 1
                 self.wfile.flush()

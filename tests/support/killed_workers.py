@@ -8,6 +8,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 
 from tests.support.openai_client import run, settled
+from tests.support.waiting import wait_for
 
 MODEL = "wisp-mini-q4_0"
 
@@ -110,10 +111,13 @@ def wait_for_chunks(page: Page, least: int) -> bool:
 def kill_shared(browser: Browser, how: str = "gone") -> None:
     """End the shared worker as a crash does ("gone"), or by an uncaught error."""
     session = browser.new_browser_cdp_session()
-    targets = session.send("Target.getTargets")["targetInfos"]
-    shared = [target for target in targets if target["type"] == "shared_worker"]
-    assert shared, [target["type"] for target in targets]
-    for found in shared:
+
+    def running() -> list[dict[str, Any]]:
+        targets = session.send("Target.getTargets")["targetInfos"]
+        return [target for target in targets if target["type"] == "shared_worker"]
+
+    wait_for(running)  # after an earlier crash, the next worker may not have started yet
+    for found in running():
         worker = {"targetId": found["targetId"]}
         if how == "gone":
             session.send("Target.closeTarget", worker)

@@ -4,6 +4,8 @@ import contextlib
 import socket
 import threading
 
+from tests.support.waiting import HANG_S
+
 
 class Listener:
     """Sockets of this machine, TCP and UDP on one port, that notice every connection and packet."""
@@ -27,7 +29,7 @@ class Listener:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        connection.settimeout(5)
+        connection.settimeout(HANG_S)
         said = ""
         with connection:
             with contextlib.suppress(OSError):

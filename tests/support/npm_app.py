@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 from collections.abc import Callable
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.support.bare_pyodide import MODEL, Quiet
 from tests.support.browser import new_profile
+from tests.support.waiting import wait_for
 from tools.failure import run
 from tools.paths import ROOT
 
@@ -39,12 +39,8 @@ def answer(site: Path, chromium: Callable[[str | None], Browser]) -> str:
     Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     page = new_profile(chromium(None)).new_page()
     page.goto(f"http://127.0.0.1:{server.server_address[1]}/")
-    text = ""
-    for _ in range(120):
-        text = page.locator("body").inner_text()
-        if "." in text:
-            break
-        time.sleep(0.5)
+    wait_for(lambda: "." in page.locator("body").inner_text())
+    text = page.locator("body").inner_text()
     page.context.close()
     server.shutdown()
     server.server_close()

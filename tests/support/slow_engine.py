@@ -4,7 +4,7 @@ from playwright.sync_api import Page
 
 # Every message with results waits; the engine asks for those of some tokens at a time.
 SLOW = """(ms) => {
-  const { postMessage } = MessagePort.prototype;
+  const postMessage = (globalThis.quickly ??= MessagePort.prototype.postMessage);
   MessagePort.prototype.postMessage = function (...message) {
     const end = performance.now() + ms;
     while (performance.now() < end);
@@ -14,7 +14,8 @@ SLOW = """(ms) => {
 
 
 def slow_down(page: Page, ms: int = 200) -> None:
-    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends it."""
+    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends it;
+    calling it again changes the delay."""
     slowed = 0
     for one in page.context.pages:
         worker = next((worker for worker in one.workers if "compute" in worker.url), None)  # later ones are its threads

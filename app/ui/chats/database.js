@@ -146,6 +146,7 @@ export async function saveChat(info, messages, growing = false) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
   put(transaction, info, messages);
   if (!growing) transaction.objectStore("unindexed").put(markOf(info.id));
+  transaction.commit(); // else a page that goes away before it has heard of the writes loses them
   await transaction.done;
 }
 

@@ -21,7 +21,11 @@ export function startMcp({ wisp, called, changed: onChange }) {
   const add = byId("mcp-add");
   const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
   const draw = async () => {
-    if (dialog.open) byId("mcp-list").replaceChildren(...(await servers.list()).map(item));
+    if (!dialog.open) return;
+    const items = (await servers.list()).map(item);
+    const unfolded = [...byId("mcp-list").querySelectorAll("details[open]")].map(({ id }) => id);
+    byId("mcp-list").replaceChildren(...items);
+    for (const id of unfolded) document.getElementById(id)?.toggleAttribute("open", true);
   };
   const changedNow = () => {
     onChange?.(servers);
@@ -133,14 +137,14 @@ function toolList({ name, tools }) {
   );
   return h(
     "details",
-    { class: "mcp-tools" },
+    { class: "mcp-tools", id: `mcp-tools-${name}` },
     h("summary", {}, t("{n} tools", { n: tools.length })),
     h("ul", { "aria-label": t("Tools of {name}", { name }) }, ...items),
   );
 }
 
 /** The calls of this visit. @param {Entry} entry */
-function log({ calls }) {
+function log({ name, calls }) {
   const last = calls.at(-1);
   if (!last) return null;
   const items = calls.map(({ time, tool, given, failed }) =>
@@ -154,7 +158,7 @@ function log({ calls }) {
     ),
   );
   const went = t("{n} calls went there, the last at {time}.", { n: calls.length, time: clock(last.time) });
-  return h("details", { class: "mcp-tools" }, h("summary", {}, went), h("ul", {}, ...items));
+  return h("details", { class: "mcp-tools", id: `mcp-calls-${name}` }, h("summary", {}, went), h("ul", {}, ...items));
 }
 
 /** The end of a secret, if it is long enough that this does not tell it. @param {string} secret */
