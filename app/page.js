@@ -172,11 +172,7 @@ const models = startModels({
   },
   list: () => engine.models(),
   opened: (loaded, take) => void upstreams.show(loaded, take),
-  others(files) {
-    documents.add(files.filter(documents.isDocument));
-    attachments.add(files);
-    return files.filter((file) => !documents.isDocument(file) && !attachments.isMedium(file));
-  },
+  others: takeFiles,
 });
 const useStored = (/** @type {Choice} */ choice) => {
   models.close();
@@ -212,6 +208,13 @@ const mcp = startMcp({
   wisp: () => engine.wisp(),
   called: (name) => upstreams.left(`${name}: tools/call`),
   changed: ({ sources }) => tools.replace("mcp-", sources),
+  uses: {
+    take: takeFiles,
+    write(text) {
+      document.querySelectorAll("dialog[open]").forEach((dialog) => /** @type {HTMLDialogElement} */ (dialog).close());
+      composer.fill(text);
+    },
+  },
 });
 startCached({
   cached: () => engine.cached(),
@@ -227,6 +230,13 @@ startSettings({
   model: () => engine.loaded?.name,
   onContextLength: () => engine.loaded && load(engine.loaded.choice),
 });
+
+/** Adds documents to the documents, and pictures and sound to the next question; returns the others. @param {File[]} files */
+function takeFiles(files) {
+  documents.add(files.filter(documents.isDocument));
+  attachments.add(files);
+  return files.filter((file) => !documents.isDocument(file) && !attachments.isMedium(file));
+}
 
 /** @param {Choice} choice */
 function load(choice) {

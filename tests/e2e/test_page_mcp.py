@@ -82,6 +82,34 @@ def test_servers_of_the_command_line_are_listed_with_their_tools(page: Page) -> 
         expect(tools).to_contain_text("The price of an article")
 
 
+def test_prompts_are_written_and_resources_added(page: Page) -> None:
+    found = entry(page, "shop")
+    found.locator("summary", has_text="Prompts and resources").click()
+    offers = found.get_by_role("list", name="Prompts and resources of shop").get_by_role("listitem")
+    hours = offers.filter(has_text="hours")
+    hours.get_by_role("button", name="Add hours").click()
+    expect(page.locator("#documents-count")).to_have_text("1")
+    about = offers.filter(has=page.get_by_text("article", exact=True)).filter(has_not_text="offer")
+    about.get_by_role("textbox", name="name").fill("red lamp")
+    about.get_by_role("button", name="Add article").click()
+    expect(page.locator("#documents-count")).to_have_text("2")
+    offer = offers.filter(has_text="offer")
+    offer.get_by_role("button", name="Write with offer").click()  # its field is required
+    expect(page.locator("#mcp-dialog")).to_be_visible()
+    offer.get_by_role("textbox", name="article").fill("a lamp")
+    offer.get_by_role("button", name="Write with offer").click()
+    expect(page.locator("#prompt")).to_have_value("Write an offer for a lamp.")
+    expect(page.locator("#mcp-dialog")).to_be_hidden()
+    page.fill("#prompt", "")
+    page.click("#documents-button")
+    names = page.locator("#document-list > li")
+    expect(names.filter(has_text="hours.txt")).to_have_count(1)
+    expect(names.filter(has_text="red lamp.txt")).to_have_count(1)
+    page.keyboard.press("Escape")
+    page.click("#settings-button")
+    page.click("#mcp-button")
+
+
 def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:
     with mcp_server("--cors", "--token") as url:
         page.click("#mcp-add")
@@ -96,7 +124,7 @@ def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:
         page.fill("#mcp-form [name=secret]", "Authorization: Bearer secret")
         page.click("#mcp-form [type=submit]")
         expect(page.locator("#mcp-form")).to_be_hidden()
-        expect(entry(page, "till").locator("summary")).to_have_text("10 tools")
+        expect(entry(page, "till").locator("summary").first).to_have_text("10 tools")
         entry(page, "till").get_by_label("Models may call its tools").uncheck()
     entry(page, "till").get_by_role("button", name="Remove till").click()
     expect(entry(page, "till")).to_have_count(0)
@@ -110,7 +138,7 @@ def test_a_user_signs_in_to_a_server_in_a_tab_of_its_own(page: Page) -> None:
         with page.context.expect_page() as opened:
             page.click("#mcp-form [type=submit]")
         expect(page.locator("#mcp-form")).to_be_hidden()
-        expect(entry(page, "bank").locator("summary")).to_have_text("10 tools")
+        expect(entry(page, "bank").locator("summary").first).to_have_text("10 tools")
         if not opened.value.is_closed():
             opened.value.close()
         tabs = len(page.context.pages)

@@ -1,9 +1,10 @@
-/** The sheet of MCP servers: add, change, connect, turn off, remove; their tools, and the calls that went to them. */
+/** The sheet of MCP servers: add, change, connect, turn off, remove; what they offer, and the calls that went to them. */
 import { t } from "../../language/phrase.js";
 import { byId, h, iconButton } from "../dom.js";
 import { clock } from "../format.js";
 import { announce, notify } from "../notices.js";
 import { show } from "../texts.js";
+import { offersList } from "./offers.js";
 import { askUser } from "./question.js";
 import { McpServers } from "./servers.js";
 
@@ -11,10 +12,11 @@ import { McpServers } from "./servers.js";
 
 /**
  * @param {{ wisp: () => Promise<import("../../wisp.js").Wisp>, called: (name: string) => void,
- *   changed?: (servers: McpServers) => void }} parts `changed`: its `sources` may have changed
+ *   changed?: (servers: McpServers) => void, uses: import("./offers.js").Uses }} parts `changed`: its `sources` may have
+ *   changed; `uses`: of what servers offer
  * @returns {McpServers}
  */
-export function startMcp({ wisp, called, changed: onChange }) {
+export function startMcp({ wisp, called, changed: onChange, uses }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("mcp-dialog"));
   const form = /** @type {HTMLFormElement} */ (byId("mcp-form"));
   const problem = byId("mcp-error");
@@ -34,6 +36,8 @@ export function startMcp({ wisp, called, changed: onChange }) {
   const servers = new McpServers({ wisp, ask: askUser, changed: changedNow, called });
   void servers.list();
   let leaving = new AbortController(); // of a connection for which the user waits
+  /** @type {WeakMap<Entry, HTMLElement>} what each server offers: it stays when the list is drawn again */
+  const offers = new WeakMap();
   /** @type {Entry | null} the one that the form changes */
   let changed = null;
   byId("mcp-origin").textContent = location.origin;
@@ -96,6 +100,7 @@ export function startMcp({ wisp, called, changed: onChange }) {
   const item = (entry) => {
     const { name, url, relayed, tools, on } = entry;
     const again = async () => {
+      offers.delete(entry);
       const { tools } = await servers.open(entry, leaving.signal).catch(() => ({ tools: [] }));
       announce(entry.error ?? t("{name} has {n} tools.", { name, n: tools.length }));
     };
@@ -110,6 +115,8 @@ export function startMcp({ wisp, called, changed: onChange }) {
       on: { change: () => void servers.turn(entry, use.checked) },
     });
     const where = relayed ? t("relayed by the terminal") : url;
+    const offered = offers.get(entry) ?? offersList(name, () => servers.opened(entry), uses);
+    offers.set(entry, offered);
     return h(
       "li",
       { class: "upstream" },
@@ -125,6 +132,7 @@ export function startMcp({ wisp, called, changed: onChange }) {
       entry.error ? h("p", { class: "form-error" }, entry.error) : null,
       log(entry),
       tools.length > 0 && toolList(entry),
+      offered,
     );
   };
   return servers;

@@ -161,7 +161,7 @@ export class McpServers {
         id: `mcp-${digest(entry.relayed ? `relayed ${entry.name}` : `${entry.name} ${entry.url}`)}`,
         name: entry.name,
         tools: entry.tools.filter(({ unusable }) => !unusable).map((tool) => this.#sourceTool(entry, tool)),
-        prepare: async () => void (await this.#opened(entry)),
+        prepare: async () => void (await this.opened(entry)),
       }));
   }
 
@@ -178,7 +178,7 @@ export class McpServers {
     this.#parts.called(entry.name);
     this.#parts.changed();
     try {
-      const server = await this.#opened(entry);
+      const server = await this.opened(entry);
       const tell = (/** @type {any} */ { message, progress, total }) =>
         onProgress?.(message ?? `${progress}${total ? ` / ${total}` : ""}`);
       const { text, media, failed } = await server.call(tool, given, { signal, onProgress: tell });
@@ -190,8 +190,8 @@ export class McpServers {
     }
   }
 
-  /** @param {Entry} entry */
-  #opened(entry) {
+  /** The connected server. @param {Entry} entry */
+  opened(entry) {
     return (entry.opening ??= this.#connect(entry, signInInSettings));
   }
 
