@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import draft, sampler_ops, tiles
 from py_engine.plan.cache import make_conv_cache, page_group
+from py_engine.plan.attention import HeadNorm
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
@@ -187,6 +188,34 @@ def test_layer(
             check(bench, gpu[b.name][rows].astype(np.float32), host[b.name][rows].astype(np.float32), 1e-7)
             changed = np.flatnonzero((gpu[b.name].view(np.uint8) != bench.data[b.name].view(np.uint8)).any(axis=1))
             assert set(changed) == {int(bench.cache_rows([at], seq, cache)[0]) for at, seq in places}
+
+
+@in_turn("kind", ["plain", "norm", "split"])
+def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
+    """A step with drafts is dispatched for a full batch. The States after its tokens are those of earlier drafts."""
+    n_head, n_kv, dim, cols = 4, 2, 32, 96
+    bench = Bench(bench.page, replace(bench.device, max_binding=4096)) if kind == "split" else bench
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((21, 3), (22, 3))))
+    bench.states(bench.data)[2:] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(MAX_SMALL_BATCH - 2)]
+    bench.n = MAX_SMALL_BATCH  # tokens that are dispatched
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    cache = bench.cache(n_kv * dim, "f32")
+    rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
+    norm = HeadNorm(bench.vector("norms", 2 * dim)) if kind == "norm" else None
+    weight = bench.weight("w", Q.F16, (n_head + 2 * n_kv) * dim, cols)
+    for _, part in weight.split(bench.device.max_binding):
+        _, first, count = part.sources[0]
+        bench.raw[part.name] = bench.raw["w"].reshape(weight.rows, -1)[first : first + count].reshape(-1)
+        bench.plan.weights[part.name] = Weight(part.name, part.type, count, cols, ((part.name, 0, count),))
+    projection = Projection([weight], None, bench.vector("norm", cols), EPS)
+    q = ops.qkv(x, projection, cache, (n_head, n_kv, dim), rope, norm)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:2, : n_head * dim], host[q.name][:2, : n_head * dim])
+    for b in (cache.k, cache.v):
+        changed = np.flatnonzero((gpu[b.name].view(np.uint8) != bench.data[b.name].view(np.uint8)).any(axis=1))
+        assert set(changed) == set(bench.cache_rows([21, 22], 3, cache).tolist())
 
 
 def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
