@@ -348,7 +348,7 @@ static void advance_sequence(const advance_call *r, const State *s, u32 drafts, 
   d->newest = last, d->count = 0;
   if (best < r->min_match) return;
   const u32 room = d->end > last + 1 ? d->end - last - 1 : 0;
-  d->count = MIN(MIN(last - match, r->drafts), MIN(MAX(d->length, 1), room));
+  d->count = MIN(MIN(MAX(d->length, 1), r->drafts), room);
   for (u32 i = 1; i <= d->count; i++) tokens[last + i] = tokens[match + i];
 }
 

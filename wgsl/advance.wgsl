@@ -5,7 +5,7 @@
 // draft_rows.wgsl gives its rows. The sampling noise depends on the position alone, so the text is the same as without
 // drafts.
 // The next draft copies the tokens after the longest earlier match of the sequence's last tokens (the latest match, if
-// several are as long). Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
+// several are as long), and goes on with its own tokens where these end. Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
 // Grid (1, rows): the workgroup of a sequence's first row does it.
 #param DRAFTS // tokens of a draft at most
 #param TOKENS // capacity of a sequence in `tokens`
@@ -73,8 +73,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let found = atomicLoad(&best);
     let place = found % (1u << POSITION_BITS);
     let capacity = drafting[seq].end - min(last + 1u, drafting[seq].end);
-    let count = select(0u, min(min(last - place, DRAFTS), min(max(drafting[seq].length, 1u), capacity)), found > 0u);
-    for (var m = 1u; m <= count; m++) {
+    let count = select(0u, min(min(max(drafting[seq].length, 1u), DRAFTS), capacity), found > 0u);
+    for (var m = 1u; m <= count; m++) { // in order: after `last` come the draft's own tokens
       tokens[base + last + m] = tokens[base + place + m];
     }
     drafting[seq].newest = last;

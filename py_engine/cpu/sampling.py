@@ -234,8 +234,9 @@ def advance(c: Call) -> None:
             drafting[1] = 2 * (n - 1) if accepted == n - 1 else accepted + 1
         match = _find_match(tokens[: last + 1], c.consts["min_match"])
         if match is not None:
-            count = min(last - match, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
-            tokens[last + 1 : last + 1 + count] = tokens[match + 1 : match + 1 + count]
+            count = min(c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
+            for m in range(1, count + 1):  # in order: after `last` come the draft's own tokens
+                tokens[last + m] = tokens[match + m]
         drafting[2:4] = last, count
         begun += n
 
