@@ -256,7 +256,9 @@ def draft_rows(c: Call) -> None:
     turns = [i for turn in range(MAX_SMALL_BATCH) for i, count in enumerate(found) if count > turn]
     for i in turns[: MAX_SMALL_BATCH - len(sequences)]:
         given[i] += 1
-    rows = [(int(c["drafting"][seq, 2]) + m, seq) for seq, n in zip(sequences, given, strict=True) for m in range(n + 1)]
+    rows = [
+        (int(c["drafting"][seq, 2]) + m, seq) for seq, n in zip(sequences, given, strict=True) for m in range(n + 1)
+    ]
     c.states[: len(rows), 0], c.states[: len(rows), 3] = zip(*rows, strict=True)
     c.states[0, 1] = len(rows)
 

@@ -1,6 +1,6 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
-Requests join and leave between two submits; nothing is drained for that. In turn, a submit is made of
+Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup where that pays and the batch has rows left; one that is alone

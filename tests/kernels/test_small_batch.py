@@ -10,8 +10,8 @@ from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import draft, sampler_ops, tiles
-from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.attention import HeadNorm
+from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table

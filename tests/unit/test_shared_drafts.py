@@ -31,10 +31,10 @@ from tests.support.cpu_engines import (
     make,
 )
 
-FEW = tuple((token, 40.0) for token in (5, 9, 13))  # what the model may sample, so that it repeats itself
-COLD = Sampling(temperature=0.3, seed=5, logit_bias=FEW)
-PENALISED = Sampling(temperature=0.2, seed=9, top_p=0.9, presence_penalty=0.1, repeat_penalty=1.01, logit_bias=FEW)
-REPEATING = Sampling(temperature=0, logit_bias=FEW)
+THREE = tuple((token, 40.0) for token in (5, 9, 13))  # what the model may sample, so that it repeats itself
+COLD = Sampling(temperature=0.3, seed=5, logit_bias=THREE)
+PENALISED = Sampling(temperature=0.2, seed=9, top_p=0.9, presence_penalty=0.1, repeat_penalty=1.01, logit_bias=THREE)
+REPEATING = Sampling(temperature=0, logit_bias=THREE)
 KINDS = [(PROMPT * 6, REPEATING), (PROMPT * 6, COLD), ([5] * 40, GREEDY), (PROMPTS[4] * 5, PENALISED)]
 
 
@@ -65,7 +65,7 @@ async def test_text_that_nothing_predicts_stays_the_same(kind: Sampling) -> None
     assert counts(used).verified
 
 
-async def test_a_full_batch_has_no_row_for_drafts() -> None:
+async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     used, drafted, shared = engine(draft=True, parallel=MAX_SMALL_BATCH), set(), 0
     draft, decode = counts(used).draft, counts(used).decode
 
@@ -78,7 +78,8 @@ async def test_a_full_batch_has_no_row_for_drafts() -> None:
         shared += len(rows) == MAX_SMALL_BATCH
         decode(rows, steps)
 
-    counts(used).draft, counts(used).decode = drafting, decoding  # type: ignore[method-assign]
+    monkeypatch.setattr(counts(used), "draft", drafting)
+    monkeypatch.setattr(counts(used), "decode", decoding)
     want = await collect(make(), [5] * 9, GREEDY, 60)
     got = await asyncio.gather(*(collect(used, [5] * 9, GREEDY, 60) for _ in range(MAX_SMALL_BATCH)))
     assert got == [want] * MAX_SMALL_BATCH
