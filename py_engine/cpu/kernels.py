@@ -401,8 +401,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold, clamp,
         shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
-        add_low_rank, add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries, token_shift,
-        wkv7_inputs, wkv_scan, wkv_output,
+        add_low_rank, add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries,
+        token_shift, wkv7_inputs, wkv_scan, wkv_output,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

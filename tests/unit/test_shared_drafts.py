@@ -48,10 +48,10 @@ def accepted(used: Engine) -> int:
 async def test_sequences_share_steps_with_drafts(count: int) -> None:
     """Greedy, seeded and with penalties, where the model repeats itself: drafts are accepted."""
     used, kinds = engine(draft=True), KINDS[:count]
-    want = [await collect(make(), ids, kind, 80) for ids, kind in kinds]
-    assert await asyncio.gather(*(collect(used, ids, kind, 80) for ids, kind in kinds)) == want
+    want = [await collect(make(), ids, kind, 150) for ids, kind in kinds]
+    assert await asyncio.gather(*(collect(used, ids, kind, 150) for ids, kind in kinds)) == want
     totals, steps = used._generation.totals, counts(used).verified
-    assert totals.draft_steps > 0.7 * count * steps > 0, "most steps have drafts of all of them"
+    assert totals.draft_steps > 1.4 * steps > 0, "most steps have drafts of several"
     assert accepted(used) > 0.5 * totals.draft_steps
     assert totals.model_drafted == 0
     assert used.stats()["totals"]["draft_tokens"] == totals.draft_tokens
@@ -80,8 +80,8 @@ async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(counts(used), "draft", drafting)
     monkeypatch.setattr(counts(used), "decode", decoding)
-    want = await collect(make(), [5] * 9, GREEDY, 60)
-    got = await asyncio.gather(*(collect(used, [5] * 9, GREEDY, 60) for _ in range(MAX_SMALL_BATCH)))
+    want = await collect(make(), [5] * 9, GREEDY, 150)
+    got = await asyncio.gather(*(collect(used, [5] * 9, GREEDY, 150) for _ in range(MAX_SMALL_BATCH)))
     assert got == [want] * MAX_SMALL_BATCH
     assert drafted
     assert max(drafted) < MAX_SMALL_BATCH
@@ -110,7 +110,7 @@ async def test_log_probabilities_end_the_drafts_of_a_batch() -> None:
     )
     assert texts == [await collect(make(), ids, kind, 80) for ids, kind in KINDS[:2]]
     assert [row.token for b in got for row in b.logprobs or []] == [i for b in want for i in b.ids]
-    assert counts(used).each >= 18
+    assert counts(used).each > 5
     assert accepted(used)
 
 
@@ -132,7 +132,7 @@ async def test_aborts_and_arrivals_in_mid_answer() -> None:
             assert len(out) >= count
 
     await asyncio.gather(*(one(which) for which in range(len(KINDS))))
-    assert used._generation.totals.draft_steps > 2 * counts(used).verified > 0
+    assert used._generation.totals.draft_steps > 1.3 * counts(used).verified > 0
     assert [await collect(used, ids, kind, 100) for ids, kind in KINDS] == want
 
 
