@@ -355,6 +355,6 @@ class Scheduler:
 
 
 def may_draft(sequence: RunningSequence) -> bool:
-    """Whether a sequence may have drafts. Verifying one yields no log-probabilities, and more tokens than are left."""
+    """Whether a sequence may draft: this yields no log-probabilities, and up to MAX_SMALL_BATCH tokens a step."""
     drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > MAX_SMALL_BATCH
     return drafts and sequence.answer.sampling.logprobs < 0
