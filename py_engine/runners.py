@@ -5,7 +5,7 @@ and cpu/runner.py (numpy).
     feed                             tokens of a sequence, at their positions: a part of a prompt
     feed_packed, pooled              tokens of several sequences at once, and what their pooling yields
     decode                           steps of any sequences
-    start_drafts, draft              steps of one sequence, each with a draft of its next tokens
+    start_drafts, draft              steps of any sequences, each with drafts of their next tokens
     begin, mask, step, take, rewind  one sequence, step by step under the host's control; nothing else may be submitted
 generate/ schedules the calls.
 """
@@ -24,6 +24,7 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
 WARM_UP_TOKENS = 16  # of warm_up()'s prompt
 
@@ -51,6 +52,11 @@ class Row:
 
     seq: int
     position: int
+
+
+def tokens_per_draft(sequences: int) -> int:
+    """The tokens that a step with drafts of so many sequences yields of each at most."""
+    return MAX_SMALL_BATCH - sequences + 1
 
 
 class Runner(Protocol):
@@ -129,14 +135,15 @@ class Runner(Protocol):
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
 
-    def start_drafts(self, row: Row) -> None:
-        """Begin to decode one sequence with drafts. All results must have been read."""
+    def start_drafts(self, rows: Sequence[Row]) -> None:
+        """Begin to decode sequences with drafts, at most MAX_SMALL_BATCH. All results must have been read."""
 
-    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
-        """Submit steps with drafts. False, and nothing is submitted, if they might compute positions from `end` on.
+    def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
+        """Submit steps with drafts of all the sequences of start_drafts(), in the same order.
 
-        `n_model_draft`: tokens that the plan's draft model drafts for each step; 0: the drafts are prompt lookup's.
-        Between two start_drafts(), all are of one kind.
+        False, and nothing is submitted, if they might compute positions of a sequence from its end in `ends` on; a step
+        yields up to tokens_per_draft() of each. `n_model_draft`: tokens that the plan's draft model drafts for each
+        step, of one sequence; 0: the drafts are prompt lookup's. Between two start_drafts(), all are of one kind.
         """
 
     async def result(self) -> list[Batch]:

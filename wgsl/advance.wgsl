@@ -1,11 +1,13 @@
-// Verifies a draft: a small batch is one sequence's last token and its draft, and sample.wgsl sampled the token after each.
+// Verifies drafts: in a small batch, consecutive rows of a sequence are its newest token and its draft, and sample.wgsl
+// sampled the token after each.
 //
-// Accepts the draft up to the first mismatch, appends the sampled token after it, and makes the next draft. The sampling
-// noise depends on the position alone, so the text is the same as without drafts.
+// Accepts each draft up to the first mismatch, appends the sampled token after it, and finds the next draft, which
+// draft_rows.wgsl gives its rows. The sampling noise depends on the position alone, so the text is the same as without
+// drafts.
 // The next draft copies the tokens after the longest earlier match of the sequence's last tokens (the latest match, if
-// several are as long). Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
-// One workgroup.
-#param DRAFTS // draft tokens at most
+// several are as long), and goes on with its own tokens where these end. Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
+// Grid (1, rows): the workgroup of a sequence's first row does it.
+#param DRAFTS // tokens of a draft at most
 #param TOKENS // capacity of a sequence in `tokens`
 #param WG
 #param MAX_SMALL_BATCH // tokens of the batch at most
@@ -16,7 +18,7 @@ struct Params {
 }
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
+@bind var<storage, read> state: array<State, MAX_SMALL_BATCH>;
 @bind var<storage, read> chosen: array<u32>;
 @bind var<storage, read_write> tokens: array<u32>;
 #include "lib/drafting.wgsl"
@@ -24,8 +26,7 @@ const POSITION_BITS = 28u;
 var<workgroup> best: atomic<u32>; // best match: length in the upper bits, position in the lower
 var<workgroup> last_position: u32;
 
-fn match_length(i: u32, j: u32) -> u32 { // number of equal tokens, backwards from i and from j
-  let base = state[0].seq * TOKENS;
+fn match_length(base: u32, i: u32, j: u32) -> u32 { // number of equal tokens, backwards from i and from j
   var length = 0u;
   while (length < MAX_MATCH && length <= i && tokens[base + i - length] == tokens[base + j - length]) {
     length++;
@@ -34,27 +35,35 @@ fn match_length(i: u32, j: u32) -> u32 { // number of equal tokens, backwards fr
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(local_invocation_index) t: u32) {
-  let seq = state[0].seq;
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
+  let first = wid.y;
+  let n = state[0].n;
+  let seq = state[first].seq;
+  if (first >= n || (first > 0u && state[first - 1u].seq == seq)) {
+    return;
+  }
   let base = seq * TOKENS;
   if (t == 0u) {
-    let pos = state[0].pos;
-    let drafts = state[0].n - 1u;
+    let pos = state[first].pos;
+    var drafts = 0u;
+    while (first + drafts + 1u < n && state[first + drafts + 1u].seq == seq) {
+      drafts++;
+    }
     var accepted = 0u;
-    while (accepted < drafts && tokens[base + pos + 1u + accepted] == chosen[accepted]) {
+    while (accepted < drafts && tokens[base + pos + 1u + accepted] == chosen[first + accepted]) {
       accepted++;
     }
-    tokens[base + pos + 1u + accepted] = chosen[accepted];
+    tokens[base + pos + 1u + accepted] = chosen[first + accepted];
     last_position = pos + 1u + accepted;
     if (drafts > 0u) {
-      drafting.length = select(accepted + 1u, 2u * drafts, accepted == drafts);
+      drafting[seq].length = select(accepted + 1u, 2u * drafts, accepted == drafts);
     }
     atomicStore(&best, 0u);
   }
   storageBarrier();
   let last = workgroupUniformLoad(&last_position);
   for (var i = t; i < last; i += WG) {
-    let length = match_length(i, last);
+    let length = match_length(base, i, last);
     if (length >= p.min_match) {
       atomicMax(&best, (length << POSITION_BITS) | i);
     }
@@ -63,17 +72,12 @@ fn main(@builtin(local_invocation_index) t: u32) {
   if (t == 0u) {
     let found = atomicLoad(&best);
     let place = found % (1u << POSITION_BITS);
-    var n = 1u;
-    if (found > 0u) {
-      n += min(min(last - place, DRAFTS), min(max(drafting.length, 1u), drafting.end - min(last + 1u, drafting.end)));
+    let capacity = drafting[seq].end - min(last + 1u, drafting[seq].end);
+    let count = select(0u, min(min(max(drafting[seq].length, 1u), DRAFTS), capacity), found > 0u);
+    for (var m = 1u; m <= count; m++) { // in order: after `last` come the draft's own tokens
+      tokens[base + last + m] = tokens[base + place + m];
     }
-    for (var m = 0u; m < n; m++) {
-      state[m].pos = last + m;
-      state[m].seq = seq;
-      if (m > 0u) {
-        tokens[base + last + m] = tokens[base + place + m];
-      }
-    }
-    state[0].n = n;
+    drafting[seq].newest = last;
+    drafting[seq].count = count;
   }
 }

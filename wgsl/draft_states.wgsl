@@ -14,10 +14,10 @@
 fn main() {
   let seq = state[0].seq;
 #if VERIFY
-  let first = drafting.newest;
+  let first = drafting[seq].newest;
   let n = min(state[0].pos - first + 1u, MAX_SMALL_BATCH);
 #else
-  drafting.newest = state[0].pos;
+  drafting[seq].newest = state[0].pos;
   let n = min(state[0].pos + 1u, 2u);
   let first = state[0].pos + 1u - n;
 #endif

@@ -33,6 +33,9 @@ struct Params {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m = wid.y;
+  if (m >= count()) { // uniform: state does not change within a dispatch; steps with drafts have rows without a token
+    return;
+  }
   let row = stored_row(m); // early: the loads overlap with the sums
   let head = wid.x * HEAD_DIM;
   let x0 = m * p.x_stride;

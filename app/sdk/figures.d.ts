@@ -50,7 +50,7 @@ export interface Stats {
     /** milliseconds of all requests, which may have run side by side */
     prompt_ms: number;
     decode_ms: number;
-    /** decode steps that verified a draft, and the tokens that they gave */
+    /** decode steps of each request that verified drafts, and the tokens that they gave */
     draft_steps: number;
     draft_tokens: number;
     /** tokens that the draft model drafted, and how many of them were accepted */

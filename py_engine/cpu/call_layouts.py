@@ -91,6 +91,7 @@ FIELDS: dict[str, list[str]] = {
         "sample_draw": "state rows rows_most vocab logits stride best drawn sampling",
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
+        "draft_rows": "state drafting",
         "draft_states": "state drafting verify",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
     }.items()

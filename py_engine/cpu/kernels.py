@@ -29,6 +29,7 @@ from py_engine.cpu.latent import head_products, head_products_transposed, latent
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
 from py_engine.cpu.sampling import (
     advance,
+    draft_rows,
     draft_states,
     logprobs,
     nothing,
@@ -397,11 +398,11 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         embed, add_media, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows,
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine, pool, pick_rows,
         normalize, shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape,
-        sample_draw, sample, advance, draft_states, logprobs, read, patches, gather, unfold, clamp, shift_scale,
-        matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv, ssm_window,
-        ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion, add_low_rank,
-        add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries, token_shift, wkv7_inputs,
-        wkv_scan, wkv_output,
+        sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold, clamp,
+        shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv,
+        ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
+        add_low_rank, add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries,
+        token_shift, wkv7_inputs, wkv_scan, wkv_output,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "attention_matrix": attention}

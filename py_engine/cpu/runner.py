@@ -21,10 +21,9 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
-from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Counts, Kind, Row
+from py_engine.runners import Counts, Kind, Row, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -125,8 +124,7 @@ class CpuRunner:
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
-            (seq,) = sequences
-            return names_of(draft_step(self._samplings[seq], self._adapted, seq, n_model_draft))
+            return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -165,21 +163,24 @@ class CpuRunner:
             out.append([self._read(Row(row.seq, row.position + i), 1) for row in rows])
         return [_joined(batches) for batches in zip(*out, strict=True)]
 
-    def start_drafts(self, row: Row) -> None:
-        self._set_states([row])
-        self._cpu.buffers["drafting"][:2] = 0, 2
+    def start_drafts(self, rows: Sequence[Row]) -> None:
+        self._set_states(rows)
+        for row in rows:
+            self._cpu.buffers["drafting"][row.seq, :2] = 0, 2
 
-    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
-        if self._work or int(self._states()[0, 0]) + 1 + MAX_SMALL_BATCH > end:
+    def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
+        most = tokens_per_draft(len(rows))
+        if self._work or any(row.position + 1 + most > end for row, end in zip(rows, ends, strict=True)):
             return False
-        self._cpu.buffers["drafting"][0] = 0 if n_model_draft else end - 1
+        for row, end in zip(rows, ends, strict=True):
+            self._cpu.buffers["drafting"][row.seq, 0] = 0 if n_model_draft else end - 1
 
         def run() -> list[Batch]:
-            before = int(self._states()[0, 0])
-            self._run(self.step_lists([row.seq], drafting=True, n_model_draft=n_model_draft))
-            return [self._read(Row(row.seq, before), int(self._states()[0, 0]) - before)]
+            self._run(self.step_lists([row.seq for row in rows], drafting=True, n_model_draft=n_model_draft))
+            newest = self._cpu.buffers["drafting"][:, DRAFTING.index("newest")]
+            return [self._read(row, int(newest[row.seq]) - row.position) for row in rows]
 
-        self._work.append(Work(run, (1, True, n_model_draft)))
+        self._work.append(Work(run, (len(rows), True, n_model_draft)))
         return True
 
     async def result(self) -> list[Batch]:

@@ -55,6 +55,10 @@ def advance(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def draft_rows(m: Calls, op: Op) -> None:
+    m.add("draft_rows", state=state_of(m, op), drafting=m.address(op, "drafting"))
+
+
 def draft_states(m: Calls, op: Op) -> None:
     m.add("draft_states", state=state_of(m, op), drafting=m.address(op, "drafting"), verify=int(op.params["VERIFY"]))
 
@@ -69,4 +73,4 @@ def logprobs(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (sample_best, sample_shape, sample_draw, sample, advance, draft_states, logprobs)
+CALLS = (sample_best, sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs)

@@ -221,24 +221,51 @@ def sample(c: Call) -> None:
 
 
 def advance(c: Call) -> None:
-    states, chosen, n = c.states, c["chosen"], c.n
-    tokens, drafting = c["tokens"][c.seq], c["drafting"]
-    accepted = 0
-    while accepted < n - 1 and tokens[c.pos + 1 + accepted] == chosen[accepted]:
-        accepted += 1
-    last = c.pos + 1 + accepted
-    tokens[last] = chosen[accepted]
-    if n > 1:
-        drafting[1] = 2 * (n - 1) if accepted == n - 1 else accepted + 1
-    match, n = _find_match(tokens[: last + 1], c.consts["min_match"]), 1
-    if match is not None:
-        n += min(last - match, c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
-        tokens[last + 1 : last + n] = tokens[match + 1 : match + n]
-    states[:n, 0], states[:n, 3], states[0, 1] = np.arange(last, last + n), c.seq, n
+    begun = 0
+    for n in _rows_of_sequences(c):
+        pos, seq, chosen = int(c.states[begun, 0]), int(c.states[begun, 3]), c["chosen"][begun : begun + n]
+        tokens, drafting = c["tokens"][seq], c["drafting"][seq]
+        accepted = 0
+        while accepted < n - 1 and tokens[pos + 1 + accepted] == chosen[accepted]:
+            accepted += 1
+        last, count = pos + 1 + accepted, 0
+        tokens[last] = chosen[accepted]
+        if n > 1:
+            drafting[1] = 2 * (n - 1) if accepted == n - 1 else accepted + 1
+        match = _find_match(tokens[: last + 1], c.consts["min_match"])
+        if match is not None:
+            count = min(c.params["DRAFTS"], max(int(drafting[1]), 1), max(0, int(drafting[0]) - last - 1))
+            for m in range(1, count + 1):  # in order: after `last` come the draft's own tokens
+                tokens[last + m] = tokens[match + m]
+        drafting[2:4] = last, count
+        begun += n
+
+
+def _rows_of_sequences(c: Call) -> list[int]:
+    """How many consecutive rows of a small batch each of its sequences has."""
+    sequences = c.states[: c.n, 3].tolist()
+    begins = [m for m in range(c.n) if m == 0 or sequences[m - 1] != sequences[m]]
+    return [end - begin for begin, end in zip(begins, [*begins[1:], c.n], strict=True)]
+
+
+def draft_rows(c: Call) -> None:
+    ends = np.cumsum(_rows_of_sequences(c))
+    sequences = [int(seq) for seq in c.states[ends - 1, 3]]
+    found = [int(c["drafting"][seq, 3]) for seq in sequences]
+    given = [0] * len(sequences)
+    turns = [i for turn in range(MAX_SMALL_BATCH) for i, count in enumerate(found) if count > turn]
+    for i in turns[: MAX_SMALL_BATCH - len(sequences)]:
+        given[i] += 1
+    rows = [
+        (int(c["drafting"][seq, 2]) + m, seq) for seq, n in zip(sequences, given, strict=True) for m in range(n + 1)
+    ]
+    c.states[: len(rows), 0], c.states[: len(rows), 3] = zip(*rows, strict=True)
+    c.states[0, 1] = len(rows)
 
 
 def draft_states(c: Call) -> None:
-    states, drafting, seq, at = c.states, c["drafting"], c.seq, c.pos
+    states, seq, at = c.states, c.seq, c.pos
+    drafting = c["drafting"][seq]
     if c.params["VERIFY"]:
         first = int(drafting[2])
         n = min(at - first + 1, MAX_SMALL_BATCH)

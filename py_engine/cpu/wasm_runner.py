@@ -26,10 +26,10 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
-from py_engine.plan.sampler_ops import Rules
+from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
-from py_engine.runners import Counts, Kind, Row
+from py_engine.plan.shared import MAX_STEPS
+from py_engine.runners import Counts, Kind, Row, tokens_per_draft
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -73,7 +73,6 @@ class WasmRunner:
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
         self._resampled = 0
-        self._draft_at = 0  # position of the newest token while drafting
 
     @property
     def lost(self) -> str | None:
@@ -193,8 +192,7 @@ class WasmRunner:
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
-            (seq,) = sequences
-            return names_of(draft_step(self._samplings[seq], self._adapted, seq, n_model_draft))
+            return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -243,27 +241,36 @@ class WasmRunner:
         self._run(self.step_lists([row.seq for row in rows]), steps)
         self._submit((len(rows), False, 0), steps, *self._tokens.of(rows, steps))
 
-    def start_drafts(self, row: Row) -> None:
+    def start_drafts(self, rows: Sequence[Row]) -> None:
         self._check()
-        self._set_states([row], 1)
-        self._write("drafting", struct.pack("<2I", 0, 2))
-        self._draft_at = row.position
+        self._set_states(rows, len(rows))
+        for row in rows:
+            self._write("drafting", struct.pack("<2I", 0, 2), self._drafting(row.seq))
 
-    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
+    def _drafting(self, seq: int) -> int:
+        """Byte of a sequence's Drafting in the buffer."""
+        return 4 * seq * len(DRAFTING)
+
+    def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
         self._check()
-        before = self._draft_at
-        if self._in_flight or before + 1 + MAX_SMALL_BATCH > end:
+        most = tokens_per_draft(len(rows))
+        if self._in_flight or any(row.position + 1 + most > end for row, end in zip(rows, ends, strict=True)):
             return False
-        self._write("drafting", struct.pack("<I", 0 if n_model_draft else end - 1))
-        self._run(self.step_lists([row.seq], drafting=True, n_model_draft=n_model_draft))
-        tokens = self._memory.buffer("tokens") + 4 * (row.seq * self._capacity + before + 1)
-        regions = [Region(self._memory.buffer("state"), 4), Region(tokens, 4 * MAX_SMALL_BATCH)]
+        for row, end in zip(rows, ends, strict=True):
+            self._write("drafting", struct.pack("<I", 0 if n_model_draft else end - 1), self._drafting(row.seq))
+        self._run(self.step_lists([row.seq for row in rows], drafting=True, n_model_draft=n_model_draft))
+        newest = self._memory.buffer("drafting") + 4 * DRAFTING.index("newest")
+        tokens, capacity = self._memory.buffer("tokens"), self._capacity
+        regions = [Region(newest + self._drafting(row.seq), 4) for row in rows]
+        regions += [Region(tokens + 4 * (row.seq * capacity + row.position + 1), 4 * most) for row in rows]
 
         def parse(data: bytes) -> list[Batch]:
-            self._draft_at, *ids = memoryview(data).cast("I").tolist()
-            return [Batch(ids[: self._draft_at - before])]
+            words = memoryview(data).cast("I").tolist()
+            ids = words[len(rows) :]
+            counts = [end - row.position for row, end in zip(rows, words, strict=False)]
+            return [Batch(ids[most * i : most * i + count]) for i, count in enumerate(counts)]
 
-        self._submit((1, True, n_model_draft), 1, regions, parse)
+        self._submit((len(rows), True, n_model_draft), 1, regions, parse)
         return True
 
     async def result(self) -> list[Batch]:

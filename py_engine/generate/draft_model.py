@@ -151,7 +151,7 @@ class DraftModel:
     def start(self, row: Row) -> None:
         """Begin to draft for a sequence, after catch_up()."""
         self.account.start()
-        self._runner.start_drafts(row)
+        self._runner.start_drafts([row])
 
     def _common(self, ids: Sequence[int]) -> int:
         """How many of the first tokens its caches hold; where a window's rows were overwritten, none."""

@@ -1,10 +1,10 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
-Requests join and leave between two submits; nothing is drained for that. In turn, a submit is made of
+Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
-A sequence that is alone drafts tokens where that pays, by the draft model or by prompt lookup. Answers under a
-constraint hold the device in time slices (time_slices.py) in between.
+Sequences that share steps draft tokens by prompt lookup where that pays and the batch has rows left; one that is alone
+by the draft model, too. Answers under a constraint hold the device in time slices (time_slices.py) in between.
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -19,12 +19,12 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.generate.speculation import DraftPolicy, Drafts
+from py_engine.generate.speculation import Drafts, Predictions, drafts_pay
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Row, Runner
+from py_engine.runners import Row, Runner, tokens_per_draft
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
@@ -46,7 +46,8 @@ class RunningSequence:
     answer: Answer
     cache: SequenceCache
     left: int  # tokens that may still be submitted
-    drafts: DraftPolicy = field(default_factory=lambda: DraftPolicy([]))
+    predictions: Predictions = field(default_factory=lambda: Predictions([]))
+    draft_fits: bool = True  # before the context or the pages end
     position: int = 0  # of the newest token, after all submits
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
@@ -75,7 +76,7 @@ class RunningSequence:
         """Queue its next tokens. None of them is needed after one that ends the answer."""
         if self.cancelled:
             return
-        self.drafts.add(batch.ids)
+        self.predictions.add(batch.ids)
         self.ids += batch.ids
         if not self.answer.stop_ids.isdisjoint(batch.ids):
             self.left = 0
@@ -107,6 +108,7 @@ class Scheduler:
         self._prompts = asyncio.Lock()  # prompts are read one after the other
         self._turns = 0  # submits so far
         self._drafting = Drafts.NONE  # of the submits in flight
+        self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
         self._task: asyncio.Task[None] | None = None
 
@@ -168,7 +170,7 @@ class Scheduler:
     async def _run_slice(self) -> None:
         """Submit and read until no sequence is left, or until the time slice is over."""
         begun = False
-        self._drafting = Drafts.NONE  # who held the device before has set other States
+        self._drafting, self._drafted = Drafts.NONE, []  # who held the device before has set other States
         while self._sequences:
             ends = begun and self._time_slices.expired()
             if not ends:
@@ -219,22 +221,22 @@ class Scheduler:
             if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_MS):
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
-            alone = len(units) == len(self._sequences) == 1
-            drafting, n_model_draft = self._choose_drafts(unit[0]) if alone else (Drafts.NONE, 0)
-            if drafting != self._drafting:
-                if self._in_flight:  # the position after drafts is known once they are read
+            drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
+            drafted = unit if drafting else []
+            if (drafting, drafted) != (self._drafting, self._drafted):
+                if self._in_flight:  # the positions after drafts are known once they are read
                     return
-                self._drafting = Drafts.NONE
+                self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._draft_model is not None:
                     self._catching_up = not self._draft_model.catch_up(unit[0].row, unit[0].ids)
                     if self._catching_up:
                         return
                     self._draft_model.start(unit[0].row)
                 elif drafting:
-                    self._runner.start_drafts(unit[0].row)
-                self._drafting = drafting
+                    self._runner.start_drafts([sequence.row for sequence in unit])
+                self._drafting, self._drafted = drafting, drafted
             if drafting:
-                submit = self._submit_draft(unit[0], n_model_draft)
+                submit = self._submit_draft(unit, n_model_draft)
                 if submit is None:
                     return
             elif unit[0].prompting:
@@ -307,40 +309,52 @@ class Scheduler:
         runner.feed(part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift)
         part.record(sequence.cache)
         if part.last and self._speculation:  # now, while the device computes the prompt
-            sequence.drafts, sequence.ids = DraftPolicy(answer.ids), list(answer.ids)
+            sequence.predictions, sequence.ids = Predictions(answer.ids), list(answer.ids)
         return ScheduledWork([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
 
     # -- drafts
 
-    def _choose_drafts(self, sequence: RunningSequence) -> tuple[Drafts, int]:
-        """How the next steps of a sequence that runs alone draft; tokens of a draft, if the draft model makes it."""
-        runner, seq, model = self._runner, sequence.cache.number, self._draft_model
-        if not self._speculation or not sequence.ids or sequence.answer.sampling.logprobs >= 0:
+    def _choose_drafts(self, unit: list[RunningSequence]) -> tuple[Drafts, int]:
+        """How the next steps of all sequences draft; tokens of a draft, if the draft model makes it.
+
+        `unit`: all sequences, which then share their steps.
+        """
+        runner, model, count = self._runner, self._draft_model, len(unit)
+        if not self._speculation or count >= MAX_SMALL_BATCH or any(not may_draft(sequence) for sequence in unit):
             return Drafts.NONE, 0
-        pays = sequence.drafts.pays(runner.step_ms(1), runner.step_ms(1, drafting=True))
-        if sequence.left <= MAX_SMALL_BATCH:
-            return Drafts.NONE, 0
-        usable = model if sequence.drafts.fits and not sequence.answer.media else None
-        if usable is not None and (drafts := usable.choose(sequence.row)):
+        if model is not None and count == 1 and not unit[0].answer.media and (drafts := model.choose(unit[0].row)):
             return Drafts.MODEL, drafts
-        if pays and runner.prepared(runner.step_lists([seq], drafting=True)):
-            return Drafts.LOOKUP, 0
+        plain_ms, drafting_ms = runner.step_ms(count), runner.step_ms(count, drafting=True)
+        fractions = [sequence.predictions.fraction for sequence in unit]
+        if drafts_pay(fractions, plain_ms, drafting_ms, self._drafting == Drafts.LOOKUP):
+            lists = runner.step_lists([sequence.cache.number for sequence in unit], drafting=True)
+            return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0
         return Drafts.NONE, 0
 
-    def _submit_draft(self, sequence: RunningSequence, n_model_draft: int) -> ScheduledWork | None:
-        """Submit steps with drafts. None: no more positions have pages, or the context might end."""
-        runner = self._runner
-        steps = runner.steps_in(1, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
+    def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
+        """Submit steps with drafts. None: no more positions have pages, or a context might end."""
+        runner, count = self._runner, len(unit)
+        steps = runner.steps_in(count, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
         if n_model_draft and self._draft_model is not None:
             steps = self._draft_model.steps(n_model_draft, steps, in_flight)
-        if not steps:
+        most = tokens_per_draft(count)
+        ends = []
+        for sequence in unit:
+            wanted = sequence.position + most * (steps + in_flight + 1)
+            ends.append(min(sequence.cache.reserve(min(wanted, runner.plan.n_ctx)), runner.plan.n_ctx))
+            fitting = (ends[-1] - sequence.position - 1) // most
+            sequence.draft_fits = fitting > 0
+            steps = min(steps, fitting - in_flight)
+        if steps < 1:
             return None
-        most = sequence.position + MAX_SMALL_BATCH * (steps + in_flight)
-        end = min(sequence.cache.reserve(min(most + MAX_SMALL_BATCH, runner.plan.n_ctx)), runner.plan.n_ctx)
-        if runner.draft(sequence.row, steps, end, n_model_draft):
-            ms = runner.step_ms(1, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
-            return ScheduledWork([sequence], steps * ms, steps=steps, n_model_draft=n_model_draft)
-        if not self._in_flight:
-            sequence.drafts.fits = False
-        return None
+        if not runner.draft([sequence.row for sequence in unit], steps, ends, n_model_draft):
+            return None
+        ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
+        return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)
+
+
+def may_draft(sequence: RunningSequence) -> bool:
+    """Whether a sequence may draft: this yields no log-probabilities, and up to MAX_SMALL_BATCH tokens a step."""
+    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > MAX_SMALL_BATCH
+    return drafts and sequence.answer.sampling.logprobs < 0

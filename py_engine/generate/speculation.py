@@ -1,8 +1,8 @@
-"""Decide for each answer whether drafting tokens by prompt lookup pays. draft_model.py decides on those of a model.
+"""Decide whether drafting tokens by prompt lookup pays. draft_model.py decides on those of a model.
 
 A draft is what followed the last MIN_MATCH tokens when they occurred before (prompt lookup decoding, Saxena 2023).
-advance.wgsl drafts by the same rule. If a fraction p of the tokens is predicted, a step with a draft yields about
-1 / (1 - p) tokens.
+advance.wgsl drafts by the same rule. If a fraction p of a sequence's tokens is predicted, its draft of n tokens yields
+p + p^2 + ... + p^n more of them a step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 
 DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
 MARGIN = 1.15  # gain over the cost at which drafting is switched on
-UNKNOWN_COST = 1.5  # steps that a drafting step is assumed to cost before one was timed
+UNKNOWN_ROW_COST = 1 / 14  # steps that each more row of a small batch is assumed to cost before a step was timed
 
 
 class Drafts(IntEnum):
@@ -26,36 +26,46 @@ class Drafts(IntEnum):
     MODEL = 2
 
 
-class DraftPolicy:
-    """The draft decision of one sequence, updated with each token."""
+class Predictions:
+    """How many of one sequence's tokens prompt lookup predicts."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         self._next: dict[tuple[int, ...], int] = {}
         self._last: tuple[int, ...] = ()
-        self._predicted = 0.0
+        self.fraction = 0.0  # of the last tokens
         self.add(ids)
-        self._predicted = 0.0  # the prompt does not count
-        self.on = False
-        self.fits = True  # a whole draft still fits before the context ends
+        self.fraction = 0.0  # the prompt does not count
 
     def add(self, ids: Sequence[int]) -> None:
         """Record the next tokens of the sequence."""
         last, following = self._last, self._next
         for token in ids:
             if len(last) == MIN_MATCH:
-                self._predicted = DECAY * self._predicted + (1 - DECAY) * (following.get(last) == token)
+                self.fraction = DECAY * self.fraction + (1 - DECAY) * (following.get(last) == token)
                 following[last] = token
                 last = (*last[1:], token)
             else:
                 last = (*last, token)
         self._last = last
 
-    def pays(self, plain_ms: float, drafting_ms: float) -> bool:
-        """Whether to draft from here on.
 
-        `plain_ms`: a step of one token; `drafting_ms`: a step with a draft; 0: not measured yet.
-        """
-        cost = drafting_ms / plain_ms if plain_ms and drafting_ms else UNKNOWN_COST
-        gain = min(1 / max(1 - self._predicted, 1e-6), MAX_SMALL_BATCH)
-        self.on = self.fits and gain > cost * (1 if self.on else MARGIN)
-        return self.on
+def drafts_pay(fractions: Sequence[float], plain_ms: float, drafting_ms: float, on: bool) -> bool:
+    """Whether sequences that share steps are to draft from here on.
+
+    `fractions`: of each one's tokens that are predicted. `plain_ms`: a step of a token each; `drafting_ms`: a step with
+    drafts; 0: not measured yet. `on`: they draft now.
+    """
+    count = len(fractions)
+    unknown = 1 + UNKNOWN_ROW_COST * (MAX_SMALL_BATCH - count)
+    cost = drafting_ms / plain_ms if plain_ms and drafting_ms else unknown
+    return _tokens(fractions) / count > cost * (1 if on else MARGIN)
+
+
+def _tokens(fractions: Sequence[float]) -> float:
+    """The tokens that a step with drafts yields, if the likeliest draft tokens get the rows that the batch has left."""
+    found, chances = float(len(fractions)), list(fractions)
+    for _ in range(MAX_SMALL_BATCH - len(fractions)):
+        best = max(range(len(chances)), key=chances.__getitem__)
+        found += chances[best]
+        chances[best] *= fractions[best]
+    return found

@@ -30,17 +30,23 @@ const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its
  *
  * @typedef {object} Result
  * @property {Uint32Array} ids sampled ids, sequence by sequence
+ * @property {Uint32Array} counts of the ids of each sequence, after steps with drafts
  * @property {Uint32Array} rows a row of log-probabilities for each id, where they were requested
  * @property {boolean} resampled whether a mask has rejected the first choice of a token
  * @property {number} ms since the result before, or since the submit if that was later
  * @property {boolean} queued the submit was on the GPU when the result before it came, so `ms` is its time alone
  *
+ * @typedef {object} Drafted  the sequences that decode with drafts
+ * @property {Place[]} next after the last token read back of each
+ * @property {number} steps on the GPU
+ * @property {number[]} ends only positions before them may be computed
+ *
  * @typedef {object} InFlight  a read-back that is on the GPU
  * @property {GPUBuffer} staging
- * @property {number} count ids in it
- * @property {number} from position of the first sequence's first id
+ * @property {number} count ids in it, as many of each sequence
+ * @property {number[]} from position of each sequence's first id
  * @property {boolean} rows
- * @property {number} drafted steps with drafts: how many ids are new is known from the State that is read back; 0: none
+ * @property {number} drafted steps with drafts: how many ids are new is known from what is read back; 0: none
  * @property {boolean} placed the States were written before it, so their count of rejections began at 0
  * @property {number} submitted time
  * @property {Promise<void>} mapped
@@ -62,8 +68,8 @@ export class Replay extends Lists {
     /** @type {Place[] | undefined} what the GPU's States will be after all that was submitted, if that is known */
     this.places = undefined;
     this.placed = false; // since the last read-back
-    // position after the last token read back; steps on the GPU; only positions before `end` may be computed
-    this.drafted = { next: 0, steps: 0, end: 0 };
+    /** @type {Drafted} */
+    this.drafted = { next: [], steps: 0, ends: [] };
     this.resampled = 0;
     this.last = 0; // time of the last result
   }
@@ -132,37 +138,43 @@ export class Replay extends Lists {
     this.submit((encoder) => this.pass(encoder, [lists], 1));
   }
 
-  /** Begins decoding one sequence with drafts: a step may yield several tokens. @param {Place} place of its newest token */
-  startDrafts(place) {
-    this.place([place], 1);
+  /** Begins decoding with drafts: a step may yield several tokens of each sequence. @param {Place[]} places of their newest tokens */
+  startDrafts(places) {
+    this.place(places, places.length);
     this.places = undefined;
-    this.drafted = { next: place.position + 1, steps: 0, end: 0 };
-    const start = words(this.shared.draftingFields, { length: 2 });
-    if (this.buffers.drafting) this.device.queue.writeBuffer(this.buffers.drafting, 0, new Uint32Array(start));
+    this.drafted = { next: places.map(({ seq, position }) => ({ seq, position: position + 1 })), steps: 0, ends: [] };
+    for (const { seq } of places) this.writeDrafting(seq, words(this.shared.draftingFields, { length: 2 }));
+  }
+
+  /** Writes the first words of a sequence's Drafting. @param {number} seq @param {number[]} values */
+  writeDrafting(seq, values) {
+    const { drafting } = this.buffers;
+    if (drafting) this.device.queue.writeBuffer(drafting, this.draftingOffset(seq), new Uint32Array(values));
+  }
+
+  /** Byte offset of a sequence's Drafting. @param {number} seq */
+  draftingOffset(seq) {
+    return 4 * seq * this.shared.draftingFields.length;
   }
 
   /**
-   * Submits steps of the sequence of startDrafts(). Returns false, and submits nothing, if they might compute positions
-   * from `end` on: each step may take as many positions as a small batch has.
+   * Submits steps of the sequences of startDrafts(). Returns false, and submits nothing, if they might compute positions
+   * of a sequence from its end on: each may take as many positions in a step as the others leave of a small batch.
    * @param {object} options
-   * @param {number} options.seq
    * @param {number} options.steps
    * @param {{ lists: string[], n: number }[]} options.step lists of a step, and the tokens of their batch
-   * @param {number} options.end
+   * @param {number[]} options.ends of the sequences
    * @param {boolean} options.lookup drafts are prompt lookup's; else the lists of a draft model make them
    */
-  draft({ seq, steps, step, end, lookup }) {
-    const { maxSmallBatch, maxSteps, draftingFields } = this.shared;
-    const count = maxSmallBatch * (this.drafted.steps + steps);
+  draft({ steps, step, ends, lookup }) {
+    const { maxSmallBatch, maxSteps } = this.shared;
     const { next } = this.drafted;
-    if (count > Math.min(end - next, maxSteps * maxSmallBatch)) return false;
-    if (lookup && end !== this.drafted.end && this.buffers.drafting)
-      this.device.queue.writeBuffer(
-        this.buffers.drafting,
-        4 * draftingFields.indexOf("end"),
-        new Uint32Array([end - 1]),
-      );
-    this.drafted.end = end;
+    const count = (maxSmallBatch - next.length + 1) * (this.drafted.steps + steps);
+    if (count * next.length > maxSteps * maxSmallBatch) return false;
+    if (next.some(({ position }, i) => count > ends[i] - position)) return false;
+    if (lookup)
+      next.forEach(({ seq }, i) => ends[i] !== this.drafted.ends[i] && this.writeDrafting(seq, [ends[i] - 1]));
+    this.drafted.ends = ends;
     this.drafted.steps += steps;
     let map = () => {};
     this.submit((encoder) => {
@@ -170,7 +182,7 @@ export class Replay extends Lists {
       for (let i = 0; i < steps; i++)
         for (const { lists, n } of step) for (const list of lists) this.encode(pass, list, n);
       pass.end();
-      map = this.read([{ seq, position: next }], count, false, encoder, steps);
+      map = this.read(next, count, false, encoder, steps);
     });
     map();
     return true;
@@ -183,10 +195,10 @@ export class Replay extends Lists {
     pass.end();
   }
 
-  /** A buffer to read ids, a State and rows of log-probabilities from. @param {boolean} withRows */
+  /** A buffer to read ids, a State, and rows of log-probabilities or newest positions from. @param {boolean} withRows */
   staging(withRows) {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
-    const rowBytes = withRows ? (this.idBytes / 4) * this.shared.logprobRowBytes : 0;
+    const rowBytes = withRows ? (this.idBytes / 4) * this.shared.logprobRowBytes : 4 * this.shared.maxSmallBatch;
     const size = this.idBytes + this.stateBytes + rowBytes;
     let free = this.free.pop();
     if (free && free.size < size) free = void free.destroy();
@@ -207,7 +219,8 @@ export class Replay extends Lists {
     });
     encoder.copyBufferToBuffer(this.buffers.state, 0, staging, this.idBytes, this.stateBytes);
     if (rows) places.forEach((place, i) => this.copyRows(encoder, place, count, staging, i * count));
-    const from = places[0].position;
+    if (drafted) places.forEach(({ seq }, i) => this.copyNewest(encoder, seq, staging, i));
+    const from = places.map(({ position }) => position);
     const { placed } = this;
     this.placed = false;
     return () => {
@@ -236,6 +249,16 @@ export class Replay extends Lists {
     to.copyBufferToBuffer(logprobs, begin, into, at + straight * logprobRowBytes, rest);
   }
 
+  /**
+   * Copies the position of a drafting sequence's newest token to a staging buffer, in place of rows.
+   * @param {GPUCommandEncoder} to @param {number} seq @param {GPUBuffer} into @param {number} i sequences before it
+   */
+  copyNewest(to, seq, into, i) {
+    const newest = this.draftingOffset(seq) + 4 * this.shared.draftingFields.indexOf("newest");
+    if (this.buffers.drafting)
+      to.copyBufferToBuffer(this.buffers.drafting, newest, into, this.idBytes + this.stateBytes + 4 * i, 4);
+  }
+
   /** Milliseconds until it pays to look for a result. @param {InFlight} oldest @param {number} expectedMs */
   idleMs({ submitted }, expectedMs) {
     return EXPECTED_SHARE * expectedMs - (performance.now() - Math.max(this.last, submitted));
@@ -255,16 +278,13 @@ export class Replay extends Lists {
     const now = performance.now();
     this.counts.wait_ms += now - begun;
     this.inFlight.shift();
-    const { staging, count, from, drafted, placed, submitted } = oldest;
+    const { staging, count, drafted, placed, submitted } = oldest;
     const { stateFields, logprobRowBytes } = this.shared;
-    const rest = new Uint32Array(staging.getMappedRange(this.idBytes)); // a State, then rows of log-probabilities
-    let [first, end] = [0, count];
-    if (drafted) {
-      const next = rest[stateFields.indexOf("pos")] + 1;
-      [first, end] = [this.drafted.next - from, next - from];
-      this.drafted = { ...this.drafted, next, steps: this.drafted.steps - drafted };
-    }
-    const ids = new Uint32Array(staging.getMappedRange(0, this.idBytes)).slice(first, end);
+    const rest = new Uint32Array(staging.getMappedRange(this.idBytes)); // a State, then rows or newest positions
+    const read = new Uint32Array(staging.getMappedRange(0, this.idBytes));
+    const { ids, counts } = drafted
+      ? this.accepted(oldest, read, rest.subarray(stateFields.length))
+      : { ids: read.slice(0, count), counts: new Uint32Array() };
     const rejections = rest[stateFields.indexOf("resampled")];
     const resampled = rejections !== (placed ? 0 : this.resampled);
     this.resampled = rejections;
@@ -276,7 +296,22 @@ export class Replay extends Lists {
     const queued = submitted < this.last;
     const ms = now - Math.max(this.last, submitted);
     this.last = now;
-    return { ids, rows, resampled, ms, queued };
+    return { ids, counts, rows, resampled, ms, queued };
+  }
+
+  /**
+   * The ids that steps with drafts have yielded since the result before.
+   * @param {InFlight} submit @param {Uint32Array} read ids of each sequence @param {Uint32Array} newest position of each
+   */
+  accepted({ count, from, drafted }, read, newest) {
+    const { next, steps, ends } = this.drafted;
+    const size = count / next.length;
+    const parts = next.map(({ position }, i) => {
+      const at = size * i - from[i];
+      return read.subarray(at + position, at + newest[i] + 1);
+    });
+    this.drafted = { next: next.map(({ seq }, i) => ({ seq, position: newest[i] + 1 })), steps: steps - drafted, ends };
+    return { ids: concatenated(parts), counts: Uint32Array.from(parts, (part) => part.length) };
   }
 
   /** Drops the results of all submits that are on the GPU. They run to their end. */
@@ -335,6 +370,17 @@ export class Replay extends Lists {
       staging.destroy();
     }
   }
+}
+
+/** @param {Uint32Array[]} parts */
+function concatenated(parts) {
+  const all = new Uint32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
 }
 
 /** A struct's words in order; fields without a value are 0. @param {string[]} fields @param {Record<string, number>} values */

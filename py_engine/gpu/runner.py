@@ -20,7 +20,7 @@ from py_engine.gpu.step_times import StepTimes
 from py_engine.gpu.submit import GpuSubmit
 from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
-from py_engine.plan.draft import Step, draft_step, names_of
+from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
 from py_engine.plan.low_rank import SCALES
@@ -192,7 +192,7 @@ class GpuRunner:
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
-            return names_of(self._draft_step(sequences[0], n_model_draft))
+            return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
         masked = not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
@@ -204,20 +204,18 @@ class GpuRunner:
         self._in_flight.append(submit)
         self.gpu.decode(rows, steps, self.step_lists(sequences), with_rows=submit.scored)
 
-    def start_drafts(self, row: Row) -> None:
+    def start_drafts(self, rows: Sequence[Row]) -> None:
         self._check()
-        self.gpu.replay.startDrafts(obj(seq=row.seq, position=row.position))
+        self.gpu.replay.startDrafts(to_js([obj(seq=row.seq, position=row.position) for row in rows]))
 
-    def _draft_step(self, seq: int, n_model_draft: int) -> list[Step]:
-        return draft_step(self._samplings[seq], self._adapted, seq, n_model_draft)
-
-    def draft(self, row: Row, steps: int, end: int, n_model_draft: int = 0) -> bool:
+    def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
         self._check()
-        lists = [{"lists": names, "n": n} for names, n in self._draft_step(row.seq, n_model_draft)]
-        request = obj(seq=row.seq, steps=steps, step=lists, end=end, lookup=not n_model_draft)
+        step = draft_step(self._samplings, self._adapted, [row.seq for row in rows], n_model_draft)
+        lists = [{"lists": names, "n": n} for names, n in step]
+        request = obj(steps=steps, step=lists, ends=list(ends), lookup=not n_model_draft)
         submitted = bool(self.gpu.replay.draft(request))
         if submitted:
-            self._in_flight.append(GpuSubmit(1, steps, drafting=True, n_model_draft=n_model_draft))
+            self._in_flight.append(GpuSubmit(len(rows), steps, drafting=True, n_model_draft=n_model_draft))
         return submitted
 
     async def result(self) -> list[Batch]:

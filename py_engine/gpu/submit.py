@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from py_engine.gpu.step_times import prompt_kind
@@ -35,6 +36,9 @@ class GpuSubmit:
     def batches(self, result: Any, n_vocab: int) -> list[Batch]:
         """The tokens of each sequence, with their log-probabilities where it asked for them. `result`: of replay.js."""
         ids = [int(i) for i in result.ids.to_py()]
+        if self.drafting:
+            ends = list(accumulate(int(count) for count in result.counts.to_py()))
+            return [Batch(ids[at:end]) for at, end in zip([0, *ends], ends, strict=False)]
         if not self.scored:
             size = max(1, len(ids)) if self.rows <= 1 else self.steps
             return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]

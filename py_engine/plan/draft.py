@@ -12,7 +12,7 @@ A round drafts k tokens of one sequence and verifies them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from py_engine.files.draft_header import DRAFT, check_size
@@ -31,6 +31,7 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
+from py_engine.plan.sampler_ops import drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import decode_bytes
@@ -67,8 +68,7 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
 
 def set_states(ops: OpList, *, verifies: bool) -> None:
     """Append the op that sets the States before the draft model's first step of a round, or after its last one."""
-    drafting = ops.buffer("drafting", (4,), "u32", "state")
-    ops.add("draft_states", {"VERIFY": int(verifies)}, {}, {"state": ops.state, "drafting": drafting}, 1)
+    ops.add("draft_states", {"VERIFY": int(verifies)}, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
 
 
 def _renamed(op: Op, plan: Plan) -> Op:
@@ -86,10 +86,15 @@ def _bound(bound: Buffer | Weight, plan: Plan) -> Buffer | Weight:
     return plan.buffers.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name))
 
 
-def draft_step(sampling: Sampling, adapted: AdaptedSequences, seq: int, n_model_draft: int = 0) -> list[Step]:
-    """The lists of a step with a draft. `n_model_draft`: tokens that the draft model drafts; 0: by prompt lookup."""
-    *processors, sampler = samplers([replace(sampling, logprobs=-1)])
-    verifying = [*adapted.lists(BATCH_FORWARD, [seq]), *map(each, processors), verify(sampler)]
+def draft_step(
+    samplings: Mapping[int, Sampling], adapted: AdaptedSequences, sequences: Sequence[int], n_model_draft: int = 0
+) -> list[Step]:
+    """The lists of a step with a draft of each of some sequences. `samplings`: of all sequences, by number.
+
+    `n_model_draft`: tokens that the draft model drafts, of one sequence; 0: the drafts are prompt lookup's.
+    """
+    *processors, sampler = samplers([replace(samplings[seq], logprobs=-1) for seq in sequences])
+    verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
     if not n_model_draft:
         return [(verifying, MAX_SMALL_BATCH)]
     return draft_round(n_model_draft, [*processors, sampler], verifying)

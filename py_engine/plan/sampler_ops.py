@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.plan.kernels import Device
+from py_engine.plan.kernels import Device, struct_fields
 from py_engine.plan.lists import (
     DRAW,
     GREEDY,
@@ -35,6 +35,7 @@ MIN_MATCH = 3  # tokens of a repeated sequence, at least, for drafting its conti
 TILE = {"PARTITION": PARTITION, "WG": SAMPLER_THREADS}
 BLOCK_TILE = {"PARTITION": BLOCK, "WG": SAMPLER_THREADS}
 ONE_GROUP = {"WG": SAMPLER_THREADS}
+DRAFTING = list(struct_fields("lib/drafting.wgsl", "Drafting"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Sampler:
     filters: Filters = Filters.ALL
     shaped: bool = False  # with bias, penalties and DRY
     masked: bool = False  # again, if `mask` forbids the token that has just been sampled; includes shaped
-    max_draft: int = 0  # the rows are a token and a draft of one sequence: verify it, and draft up to so many tokens
+    max_draft: int = 0  # the rows are tokens and drafts of sequences: verify these, and draft up to so many tokens
 
 
 SAMPLERS = {
@@ -178,14 +179,21 @@ def _append(rows: _Rows, found: dict[str, Buffer], sampler: Sampler) -> None:
         rows.grid,
     )
     if chosen:
-        drafting = ops.buffer("drafting", (4,), "u32", "state")
+        states = {"state": ops.state, "drafting": drafting(ops)}
         ops.add(
             "advance",
             {"DRAFTS": sampler.max_draft} | ONE_GROUP | rows.token_capacity,
             {"min_match": MIN_MATCH},
-            {"state": ops.state, "tokens": ops.tokens, "drafting": drafting} | chosen,
+            states | {"tokens": ops.tokens} | chosen,
             1,
+            rows.grid,
         )
+        ops.add("draft_rows", {}, {}, states, 1)
+
+
+def drafting(ops: OpList) -> Buffer:
+    """The buffer with a Drafting for each sequence (wgsl/lib/drafting.wgsl)."""
+    return ops.buffer("drafting", (MAX_SEQUENCES, len(DRAFTING)), "u32", "state")
 
 
 def logprobs(ops: OpList, logits: Buffer) -> None:

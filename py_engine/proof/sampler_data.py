@@ -23,6 +23,7 @@ ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
 PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
 DRAFT = tuple((62 + i, 1) for i in range(MAX_SMALL_BATCH))
+DRAFTS = (*DRAFT[:4], (20, 4), (7, 0), (8, 0), (101, 2))  # of several sequences
 PENALTIES: dict[str, Any] = {
     "presence_penalty": 0.5,
     "frequency_penalty": 0.3,
@@ -56,11 +57,11 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     names = {op.kernel for op in chain}
     filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
     if chain[0].params.get("STATE_PER_TOKEN") or any(op.params.get("CHOSEN") for op in chain):
-        chosen = DRAFT if "advance" in names else PLACES
-        places = tuple((min(pos, plan.n_ctx - 8 + i), seq) for i, (pos, seq) in enumerate(chosen))
-        settings = [filters[i % len(filters)] for i in range(len(places))]
-        ops = [_with_vocab(op, vocab) for op in chain]
-        yield _part(ops, plan, random, vocab, Batch(places, True), settings)
+        for chosen in (DRAFT, DRAFTS) if "advance" in names else (PLACES,):
+            places = tuple((min(pos, plan.n_ctx - 8 + i), seq) for i, (pos, seq) in enumerate(chosen))
+            settings = [filters[i % len(filters)] for i in range(len(places))]
+            ops = [_with_vocab(op, vocab) for op in chain]
+            yield _part(ops, plan, random, vocab, Batch(places, True), settings)
         return
     for i, sampling in enumerate(filters):  # each with another rest of the last block
         ops = [_with_vocab(op, vocab - i) for op in chain]
@@ -110,7 +111,8 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "histogram":
                 data[name] = np.zeros(b.shape, np.uint32)
             case "drafting":
-                data[name] = np.array([plan.n_ctx, 5, max(0, min(61, plan.n_ctx - 2) - 4), 0], np.uint32)
+                newest = max(0, min(61, plan.n_ctx - 2) - 4)
+                data[name] = np.tile(np.array([plan.n_ctx, 5, newest, 0], np.uint32), (MAX_SEQUENCES, 1))
             case "logprobs":
                 data[name] = np.full((SEQUENCES, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
             case _:
@@ -147,16 +149,18 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
 
 
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:
-    """Make the history repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
+    """Make histories repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
     logits = next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
-    first, seq = batch.places[0]
-    tokens = data["tokens"][seq]
-    tokens[: first + 1] = tokens[np.arange(first + 1) % PERIOD]
-    for m in range(3):
-        token = tokens[(first + 1 + m) % PERIOD]
-        logits[m, token] = logits[m, :vocab].max() + 9
-        tokens[first + 1 + m] = token if m < 2 else (token + 1) % vocab
-    # an earlier place that equals the end but for its last token
+    for seq in {seq for _, seq in batch.places}:
+        rows = [m for m, (_, s) in enumerate(batch.places) if s == seq]
+        first, tokens = batch.places[rows[0]][0], data["tokens"][seq]
+        tokens[: first + 1] = tokens[np.arange(first + 1) % PERIOD]
+        for m, row in enumerate(rows[:3]):
+            token = tokens[(first + 1 + m) % PERIOD]
+            logits[row, token] = logits[row, :vocab].max() + 9
+            tokens[first + 1 + m] = token if m < 2 else (token + 1) % vocab
+    # an earlier place of the first sequence that equals the end but for its last token
+    (first, seq), tokens = batch.places[0], data["tokens"][batch.places[0][1]]
     last, decoy = first + 3, first - 6
     tokens[decoy - 7 : decoy] = tokens[last - 7 : last]
     tokens[decoy] = (tokens[(first + 3) % PERIOD] + 1) % vocab

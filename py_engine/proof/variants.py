@@ -14,7 +14,7 @@ from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
 
 # prefixes of the kernels that are proven a list at a time
-SAMPLER_KERNELS = ("sample", "advance", "draft_states", "logprobs")
+SAMPLER_KERNELS = ("sample", "advance", "draft_", "logprobs")
 
 # (fields of Device, in words), the least loss of speed first
 STEPS: tuple[tuple[dict[str, Any], str], ...] = (

@@ -10,13 +10,14 @@ from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import draft, sampler_ops, tiles
+from py_engine.plan.attention import HeadNorm
 from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Filters, Sampling
-from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH
+from py_engine.plan.shared import BUCKETS, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -189,6 +190,34 @@ def test_layer(
             assert set(changed) == {int(bench.cache_rows([at], seq, cache)[0]) for at, seq in places}
 
 
+@in_turn("kind", ["plain", "norm", "split"])
+def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
+    """A step with drafts is dispatched for a full batch. The States after its tokens are those of earlier drafts."""
+    n_head, n_kv, dim, cols = 4, 2, 32, 96
+    bench = Bench(bench.page, replace(bench.device, max_binding=4096)) if kind == "split" else bench
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((21, 3), (22, 3))))
+    bench.states(bench.data)[2:] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(MAX_SMALL_BATCH - 2)]
+    bench.n = MAX_SMALL_BATCH  # tokens that are dispatched
+    x = ops.rows("x", cols)
+    bench.fill(x)
+    cache = bench.cache(n_kv * dim, "f32")
+    rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
+    norm = HeadNorm(bench.vector("norms", 2 * dim)) if kind == "norm" else None
+    weight = bench.weight("w", Q.F16, (n_head + 2 * n_kv) * dim, cols)
+    for _, part in weight.split(bench.device.max_binding):
+        _, first, count = part.sources[0]
+        bench.raw[part.name] = bench.raw["w"].reshape(weight.rows, -1)[first : first + count].reshape(-1)
+        bench.plan.weights[part.name] = Weight(part.name, part.type, count, cols, ((part.name, 0, count),))
+    projection = Projection([weight], None, bench.vector("norm", cols), EPS)
+    q = ops.qkv(x, projection, cache, (n_head, n_kv, dim), rope, norm)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][:2, : n_head * dim], host[q.name][:2, : n_head * dim])
+    for b in (cache.k, cache.v):
+        changed = np.flatnonzero((gpu[b.name].view(np.uint8) != bench.data[b.name].view(np.uint8)).any(axis=1))
+        assert set(changed) == set(bench.cache_rows([21, 22], 3, cache).tolist())
+
+
 def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
     """Matrices split over several bindings: norm and rotation are separate dispatches."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
@@ -250,6 +279,14 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
     assert gpu["tokens"][3, 8] == gpu[logits.name][0, :vocab].argmax()
 
 
+def drafting_of(known: dict[int, list[int]]) -> np.ndarray:
+    """The buffer `drafting` with the Drafting of some sequences."""
+    words = np.full((MAX_SEQUENCES, len(sampler_ops.DRAFTING)), 0xFFFFFF, np.uint32)
+    for seq, values in known.items():
+        words[seq] = values
+    return words
+
+
 @pytest.mark.parametrize("end", [63, 44, 0])
 def test_drafts(swift_bench: Bench, end: int) -> None:
     """A draft is accepted up to the first mismatch; the next one comes from an earlier match."""
@@ -271,7 +308,7 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
             values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
         if seed % 3 == 0:
             values[0, words[8]] += 1000
-        swift_bench.data["drafting"] = np.array([end, 1 + seed % 4, 0, 0], np.uint32)
+        swift_bench.data["drafting"] = drafting_of({2: [end, 1 + seed % 4, 0, 0]})
         gpu, host = swift_bench.run(ops)
         for name in ("tokens", "state", "drafting"):
             assert (gpu[name] == host[name]).all(), (seed, name)
@@ -285,11 +322,53 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
     assert end == 0 or {True, False} == {drafted for _, drafted in seen}
 
 
+@pytest.mark.parametrize("rows", [(3, 1, 2), (1, 1), (5, 3), (1, 2, 1, 1, 3), (1,) * 8], ids=str)
+def test_drafts_of_several_sequences(swift_bench: Bench, rows: tuple[int, ...]) -> None:
+    """Each is accepted as if it were alone. The next drafts get the batch's rows in turn."""
+    numbers, full = [5, 0, 2, 31, 7, 1, 9, 3][: len(rows)], 0
+    places = tuple((30 + 2 * seq % 9 + i, seq) for seq, n in zip(numbers, rows, strict=True) for i in range(n))
+    for seed in range(8):
+        ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places, vocab=40, seed=seed))
+        logits = ops.rows("logits", 40)
+        values, dice = swift_bench.fill(logits), swift_bench.random
+        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
+        tokens = swift_bench.data["tokens"]
+        for seq in numbers:
+            give(swift_bench, seq, Sampling(temperature=0))
+            tokens[seq] = dice.integers(0, 40, 5)[np.arange(65) % 5] if dice.random() < 0.7 else tokens[seq]
+        for m, (pos, seq) in enumerate(places):  # the next token is the draft's in 80 % of the cases
+            values[m, tokens[seq, pos + 1]] += 100 * (dice.random() < 0.8)
+        known = {seq: [int(dice.integers(40, 64)), int(dice.integers(1, 8)), 0, 0] for seq in numbers}
+        swift_bench.data["drafting"] = drafting_of(known)
+        before = tokens.copy()
+        gpu, host = swift_bench.run(ops)
+        for name in ("tokens", "state", "drafting"):
+            assert (gpu[name] == host[name]).all(), (seed, name)
+        states, at = swift_bench.states(gpu), 0
+        given, found = [], gpu["drafting"][numbers, 3].tolist()
+        for i, seq in enumerate(numbers):
+            chosen = values[sum(rows[:i]) : sum(rows[: i + 1]), :40].argmax(axis=1)
+            first = next(pos for pos, s in places if s == seq) + 1
+            draft = before[seq, first : first + rows[i] - 1]
+            right = next((k for k, token in enumerate(draft) if token != chosen[k]), len(draft))
+            assert gpu["tokens"][seq, first : first + right + 1].tolist() == chosen[: right + 1].tolist()
+            assert gpu["drafting"][seq, 2] == first + right
+            count = int((states[: states[0, 1], 3] == seq).sum())
+            assert states[at : at + count, [0, 3]].tolist() == [[first + right + k, seq] for k in range(count)]
+            given.append(count - 1)
+            at += count
+        assert at == states[0, 1] == min(MAX_SMALL_BATCH, len(rows) + sum(found))
+        assert all(n <= most for n, most in zip(given, found, strict=True))
+        assert all(a >= b - 1 or a == most for a, most in zip(given, found, strict=True) for b in given)
+        full += sum(given) < sum(found)
+    assert full, "rows were lacking"
+
+
 @pytest.mark.parametrize(("pos", "drafts"), [(40, 1), (40, 5), (1, 7), (0, 3)])
 def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int, drafts: int) -> None:
     """The newest two tokens, or the only one, for the draft model; then the newest token and its draft."""
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos, 2),)))
-    swift_bench.data["drafting"] = np.array([0, 2, 9, 5], np.uint32)
+    swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5]})
     draft.set_states(ops, verifies=False)
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
@@ -297,7 +376,7 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
     count = pos + 1 - first
     assert swift_bench.states(gpu)[0, 1] == count
     assert swift_bench.states(gpu)[:count, [0, 3]].tolist() == [[first + i, 2] for i in range(count)]
-    assert gpu["drafting"].tolist() == [0, 2, pos, 5]
+    assert (gpu["drafting"] == drafting_of({2: [0, 2, pos, 5]})).all()
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos + drafts, 2),)))
     swift_bench.data["drafting"] = gpu["drafting"]
     draft.set_states(ops, verifies=True)

@@ -21,7 +21,7 @@ def test_devices_that_differ_make_two_shaders() -> None:
 
 def test_replay_names_fields_of_the_structs() -> None:
     assert {"pos", "n", "resampled", "seq"} == kernels.struct_fields("lib/state.wgsl", "State").keys()
-    assert {"end", "length", "newest"} == kernels.struct_fields("lib/drafting.wgsl", "Drafting").keys()
+    assert {"end", "length", "newest", "count"} == kernels.struct_fields("lib/drafting.wgsl", "Drafting").keys()
 
 
 @pytest.mark.parametrize("params", [{"ELEM": 2}, {"ELEM": 2, "COLS": 40, "MORE": 1}])

@@ -78,8 +78,8 @@ def test_the_lists_of_a_step() -> None:
     assert samplers(several, batch=True) == [each(plain), each(valued), each("greedy")]
     model = AdaptedSequences(Plan(1, 1, 1))
     verifying = [*BATCH_FORWARD, each(plain), verify("greedy")]
-    assert names_of(draft_step(sampling(PLAIN), model, 0)) == verifying
-    drafted = names_of(draft_step(sampling(PLAIN), model, 0, n_model_draft=2))
+    assert names_of(draft_step({0: sampling(PLAIN)}, model, [0])) == verifying
+    drafted = names_of(draft_step({0: sampling(PLAIN)}, model, [0], n_model_draft=2))
     assert drafted[-len(verifying) :] == verifying
     assert drafted.count(plain) == drafted.count("greedy") == 2
     assert samplers([sampling()]) == ["greedy"]

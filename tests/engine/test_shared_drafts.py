@@ -1,0 +1,42 @@
+"""Drafts of several sequences in the same steps on WebGPU: the texts of each alone, in fewer steps.
+
+tests/unit/test_shared_drafts.py has the rest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.support.engine_driver import run
+
+GOLDEN = "/repo/tests/golden"
+
+
+@pytest.mark.lavapipe
+@pytest.mark.parametrize(
+    ("adapter", "model", "counts"),
+    [
+        ("lavapipe", "llama/llama.Q4_0", [2, 4]),
+        ("lavapipe", "gemma/gemma3.Q8_0", [3]),  # windows
+        ("lavapipe", "llama/mixtral.Q4_K_M", [2]),  # experts
+        ("swiftshader", "llama/llama.F16", [2]),
+    ],
+)
+def test_texts(engine_pages: Callable[[str | None], Page], adapter: str, model: str, counts: list[int]) -> None:
+    """Greedy, seeded and with penalties, while another request is aborted; most drafts are right."""
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 6}
+    options["variant"] = {"software": False}  # software in place of a GPU does not draft
+    arguments = {"counts": counts, "tokens": 160}
+    out = run(
+        engine_pages(adapter), f"{GOLDEN}/{model}.gguf", "shared_drafts.texts", arguments, **options,
+        tune=False, prove=adapter == "lavapipe",
+    )  # fmt: skip
+    for count, beside, (steps, tokens, shared) in zip(counts, out["beside"], out["figures"], strict=True):
+        assert beside == out["alone"][:count]
+        assert shared > 3, out["figures"]
+        assert tokens > 1.3 * steps, "accepted drafts"
+    if adapter == "lavapipe":
+        assert not out["proof"]["wrong"], out["proof"]
+        assert not out["proof"]["skipped"], out["proof"]
