@@ -304,6 +304,8 @@ def test_terminating_the_engine_in_one_page_keeps_it_for_the_others(tabs: Callab
     error = run(first, "return engine.load({ backend: 'cpu' }).catch((error) => error.error);")
     assert error["code"] == "out_of_memory"
     assert "memoryBudget" in error["message"]
+    for page in (first, second):  # the next test's engine has the usual budget
+        page.close()
 
 
 def test_without_shared_workers_each_page_has_its_own(browser: Browser, server: Server) -> None:
