@@ -15,7 +15,7 @@ from tests.support.browser import new_profile, watch
 from tests.support.chat_page import READY_MS, ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.openai_client import client_path
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
-from tests.support.waiting import wait_for
+from tests.support.waiting import HANG_S, wait_for
 from tests.support.weather_tool import WEATHER_TOOL
 from tools.api import ApiServer
 from tools.serve import Server
@@ -60,7 +60,7 @@ def page(context: BrowserContext, server: Server, upstream: UpstreamServer, brid
     """The page, after the user has added the server in it."""
     keep_engine(context, server.url)
     page = open_page(context, server.url)
-    assert bridge.wait_for_tab(60)
+    assert bridge.wait_for_tab(HANG_S)
     page.click("#model-button")
     page.click("#upstream-add")
     expect(page.get_by_label("Name", exact=False).first).to_be_focused()
@@ -212,7 +212,7 @@ def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Calla
         "async (fields) => (await (await import('/wisp.js')).Wisp.create()).upstreams.set(fields)", fields
     )
     assert about["models"] == ["loop/wisp-mini-q4_0", "loop/wisp-mini-q8_0", "loop/wisp-mini-sees-q4_0"]
-    client = openai.OpenAI(base_url=f"{bridge.url}v1", api_key=bridge.key, max_retries=0, timeout=60)
+    client = openai.OpenAI(base_url=f"{bridge.url}v1", api_key=bridge.key, max_retries=0, timeout=HANG_S)
     question: Any = [{"role": "user", "content": "What is the capital of Italy?"}]
     asked = client.chat.completions.create(model="loop/wisp-mini-q8_0", messages=question, temperature=0, stream=True)
     chunks = list(asked)
@@ -221,14 +221,14 @@ def test_the_bridge_passes_on_too(page: Page, bridge: ApiServer, chromium: Calla
     assert "Rome" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert {chunk.model for chunk in chunks} == {"loop/wisp-mini-q8_0"}
     assert loop.seen[-1][2]["model"] == "wisp-mini-q8_0"
-    assert "loop" in tab.inner_text("#privacy")  # the page says so for requests of any program
+    expect(tab.locator("#privacy")).to_contain_text("loop")  # the page says so for requests of any program
 
 
 def test_errors_name_the_upstream(page: Page, upstream: UpstreamServer, bridge: ApiServer) -> None:
     strict = UpstreamServer(bridge.url, None)  # no CORS
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    unused = socket.socket()
+    unused.bind(("127.0.0.1", 0))  # it does not listen, and nobody else gets the port
+    closed = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
     moved = upstream.url.replace("/v1", "/moved/v1")
     for name, url in {"wrong": upstream.url, "closed": closed, "strict": strict.url, "moved": moved}.items():
         fields = {"name": name, "baseURL": url, "apiKey": "no-key-of-it"}
@@ -240,6 +240,7 @@ def test_errors_name_the_upstream(page: Page, upstream: UpstreamServer, bridge: 
     value, wrong, unreachable, refused, redirected = run(page, ERRORS)
     strict.shutdown()
     strict.server_close()
+    unused.close()
     assert (value["status"], value["param"]) == (400, "temperature")
     assert "office: " in value["message"]
     assert (wrong["status"], wrong["type"]) == (401, "authentication_error")

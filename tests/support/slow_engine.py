@@ -14,12 +14,14 @@ SLOW = """(ms) => {
 
 
 def slow_down(page: Page, ms: int = 200) -> None:
-    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends it;
-    calling it again changes the delay."""
+    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends the delay, and
+    a second call changes it.
+    """
     slowed = 0
     for one in page.context.pages:
+        one.evaluate("true")  # Playwright hears of workers while it waits for something
         worker = next((worker for worker in one.workers if "compute" in worker.url), None)  # later ones are its threads
         if worker is not None:
             worker.evaluate(SLOW, ms)
             slowed += 1
-    assert slowed
+    assert slowed, [worker.url for one in page.context.pages for worker in one.workers]
