@@ -138,6 +138,7 @@ class Config:
     diffusion: bool = False  # generates by filling in masked tokens; else a model that is not causal is an encoder
     alibi_max_bias: float = 0.0  # 0: no ALiBi
     relative_buckets: int = 0  # of T5's relative positions; 0: none
+    decoder_start: int | None = None  # of a decoder beside an encoder: the token that its answers begin with
     layer_norm: bool = False  # layer norms; else RMS norms
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too

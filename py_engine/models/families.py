@@ -164,6 +164,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "starcoder": gpt2,
     "starcoder2": gpt2,
     "step35": step35,
+    "t5": t5,
     "xverse": llama,
 }
 ENCODERS: dict[str, Architecture[Any]] = {

@@ -64,6 +64,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "RELATIVE",
         "LOOPED",
         "Q16",
+        "PART",
     ),
     0,
 )
