@@ -371,6 +371,10 @@ class Engine:
             self._generation.set_scales(sequence, self.scales)
             names = runner.lists_for(names, sequence.number, n)
             sequence.reserve(position + n + 1)
+            if self.plan.encodes_prompts:  # for the decoder to read
+                half = max(1, position // 2)
+                await runner.prepare([PREFILL], [sequence.number])
+                runner.feed(0, [0] * half, [PREFILL], sequence.number, shift=-half)
             times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
             step = await runner.time_lists(position, n, names, sequence.number)
         device = runner.gpu.variant
