@@ -53,6 +53,12 @@ class Loaded:
             )
         return self.engine
 
+    def ended(self, prompt: list[int]) -> list[int]:
+        """A prompt's ids. One that an encoder reads ends with EOS, if the model uses it."""
+        eos, encodes = self.tokenizer.eos_id, self.engine is not None and self.engine.plan.encodes_prompts
+        ends = encodes and self.tokenizer.add_eos and eos is not None and prompt[-1:] != [eos]
+        return [*prompt, eos] if ends and eos is not None else prompt
+
     def notify(self, text: str) -> None:
         """Tell the users something that happened after the load; stats() tells it from then on."""
         self.notices.append(text)
