@@ -55,9 +55,10 @@ class Loaded:
 
     def ended(self, prompt: list[int]) -> list[int]:
         """A prompt's ids. One that an encoder reads ends with EOS, if the model uses it."""
-        eos, encodes = self.tokenizer.eos_id, self.engine is not None and self.engine.plan.encodes_prompts
-        ends = encodes and self.tokenizer.add_eos and eos is not None and prompt[-1:] != [eos]
-        return [*prompt, eos] if ends and eos is not None else prompt
+        eos = self.tokenizer.eos_id if self.tokenizer.add_eos else None
+        if eos is None or prompt[-1:] == [eos] or not self.engine_or_error().plan.encodes_prompts:
+            return prompt
+        return [*prompt, eos]
 
     def notify(self, text: str) -> None:
         """Tell the users something that happened after the load; stats() tells it from then on."""

@@ -113,12 +113,20 @@ def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = Fals
 
 def _encode(cfg: Config, w: Weights, ops: Ops, rope: Rope, caches: list[Cache]) -> Buffer:
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length))
+    _check_norms(cfg, w, cfg.output_norm)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"enc.blk.{i}.", rope, 0)
+        _check_norms(cfg, w, layer.b + "attn_norm", layer.b + "ffn_norm")
         _add_attention(layer, layer.attention(x, caches[i]), "attn_o", x)
         layer.add_feed_forward(layer.feed_forward(x), x)
         ops.end_layer(x)
     return x
+
+
+def _check_norms(cfg: Config, w: Weights, *names: str) -> None:
+    """Raise WispError missing_tensor for a norm that is not in the file: layers of other families may lack some."""
+    for name in names:
+        w.vector((name + ".weight", cfg.embedding_length))
 
 
 def _store_results(cfg: Config, w: Weights, ops: Ops, x: Buffer, rope: Rope, caches: list[Cache]) -> None:
@@ -136,8 +144,10 @@ def _store_results(cfg: Config, w: Weights, ops: Ops, x: Buffer, rope: Rope, cac
 
 def _decode(cfg: Config, w: Weights, ops: Ops, rope: Rope, caches: list[Cache]) -> Buffer:
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length))
+    _check_norms(cfg, w, cfg.output_norm)
     for i, cache in enumerate(caches):
         layer = Layer(cfg, w, ops, f"dec.blk.{i}.", rope, 0)
+        _check_norms(cfg, w, *(layer.b + name for name in ("attn_norm", "cross_attn_norm", "ffn_norm")))
         _add_attention(layer, layer.attention(x, cache), "attn_o", x)
         _add_attention(layer, _cross_attention(layer, x, cache), "cross_attn_o", x)
         layer.add_feed_forward(layer.feed_forward(x), x)
