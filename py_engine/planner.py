@@ -24,9 +24,9 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
 
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
-An encoder-decoder model's PREFILL is its encoder, which takes a prompt in one batch and fills the part of the caches that
-cross-attention reads (plan/encoded.py). DECODE and the lists of small batches are the decoder's. It has no list for
-logits after PREFILL, and none for embeddings.
+An encoder-decoder model's PREFILL is its encoder, which takes a prompt in one batch and fills the part of the caches
+that cross-attention reads (plan/encoded.py). DECODE and the lists of small batches are the decoder's. It has no list
+for logits after PREFILL, and none for embeddings.
 
 Diffusion models take a sequence in one batch, too. Their DECODE and SMALL_BATCH compute no layers: they read what
 PREFILL has left, at any positions (plan/diffusion.py). They have no other list for one sequence or a small batch.
@@ -244,8 +244,7 @@ def _add_adapted_lists(parts: _Parts, plan: Plan, options: PlanOptions) -> None:
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
-    """A layer's KV cache, or the window of its short convolution. A layer without attention has none.
-    """
+    """A layer's KV cache, or the window of its short convolution. A layer without attention has none."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
         return make_encoder_cache(plan, ops.name, cols)

@@ -115,15 +115,15 @@ def attention_decode(c: Call) -> None:
         _quantize(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
         size = split_size(c, pos, int(seq))
+        begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
-            begin, end = visible(c, pos, int(seq))
-            scores, v = scores[..., :end], v[:end]
             for part, first in enumerate(range(begin, end, size)):
-                s = scores[:, 0, first : first + size]
+                last = min(first + size, end)
+                s = scores[:, 0, first:last]
                 top = s.max(axis=-1, keepdims=True)
                 e = np.exp(s - top)
                 partial = c["parts"][m, head * group : (head + 1) * group, part]
-                partial[:, :head_dim] = e @ v[first : first + size]
+                partial[:, :head_dim] = e @ v[first:last]
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 

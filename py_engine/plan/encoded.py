@@ -1,9 +1,9 @@
 """Encoder-decoder models: where the encoder's results are, and which rows of the caches each attention reads.
 
-A sequence has the prompt's tokens, then the decoder's. At the prompt's positions, a decoder layer's cache holds the keys
-and values that cross-attention reads, of the encoder's results; at the later ones, those of the decoder's own tokens.
-A sequence's shift in the state buffer (pages.py) is minus the number of its prompt's tokens, so that position + shift
-is a token's position in the decoder.
+A sequence has the prompt's tokens, then the decoder's. At the prompt's positions, a decoder layer's cache holds the
+keys and values that cross-attention reads, of the encoder's results; at the later ones, those of the decoder's own
+tokens. A sequence's shift in the state buffer (pages.py) is minus the number of its prompt's tokens, so that
+position + shift is a token's position in the decoder.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def test_answers(engine_pages: Callable[[str | None], Page], model: str, way: st
         assert_close(want, logits_of(found)[-len(want) :], precision)
     noise = about["llama_cpp_vs_reference"]["max_abs"] + (2e-3 if precision == "f32" else 0.15)
     same_ids(golden["greedy"], out["alone"][0], about["greedy_margin"], noise)
-    assert out["together"] == out["alone"]
+    assert out["batched"] == out["alone"]
 
 
 @pytest.mark.lavapipe

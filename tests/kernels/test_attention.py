@@ -244,10 +244,8 @@ DECODED = ((37, 3), (38, 3), (130, 3), (1, 0), (64, 5), (190, 5))  # (position, 
     [((3, 3, 20), "f32", Q.F16), ((8, 8, 64), "f16", Q.F32), ((4, 2, 32), "q8_0", Q.F16), ((1, 1, 128), "f16", Q.F16)],
     BOTH_ADAPTERS,
 )
-def test_attention_to_parts_of_a_cache(
-    bench: Bench, heads: tuple[int, int, int], kv_type: str, type: Q
-) -> None:
-    """A decoder's two attentions: to its encoder's rows, and with T5's biases to its own. All other rows are poisoned."""
+def test_attention_to_parts_of_a_cache(bench: Bench, heads: tuple[int, int, int], kv_type: str, type: Q) -> None:
+    """A decoder's two attentions: to its encoder's rows, and with T5's biases to its own. Other rows are poisoned."""
     n_head, n_kv, dim = heads
     for places in ((), DECODED[:1], DECODED):
         for part in ("encoder", "decoder"):

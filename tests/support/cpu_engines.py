@@ -132,9 +132,7 @@ class Counting(Runner):
         super()._run(lists)
 
 
-def engine(
-    n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int = PAGE, path: Path = MODEL
-) -> Engine:
+def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int = PAGE, path: Path = MODEL) -> Engine:
     """An engine that never drafts, or always drafts (`draft`), whatever drafts cost."""
     plain = make(n_ctx, page=page, path=path)
     runner = Counting(plain.plan)

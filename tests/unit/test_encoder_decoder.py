@@ -79,7 +79,7 @@ async def test_an_answer_goes_on_where_another_worker_stopped() -> None:
 
 
 async def test_drafts_are_looked_up_in_the_prompt() -> None:
-    """The text is the same, in fewer steps."""
+    """Their text is that of plain steps, and takes fewer of them."""
     used, want = engine_of(draft=True), await alone(LONG, GREEDY, 100)
     ids = [*want[:60], *LONG[:5]]
     assert await collect(used, ids, GREEDY, 60) == await alone(ids, GREEDY, 60)

@@ -38,7 +38,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     file.norm("dec.output_norm", width)
     if not c["tied"]:
         file.matrix("output.weight", c["vocab"], width, gain=c["logit_std"])
-    for i in range(c.get("decoder_layers", c["n_layer"])):
+    for i in range(int(c.get("decoder_layers") or c["n_layer"])):
         prefix = f"dec.blk.{i}."
         add_attention(file, c, prefix + "attn_", biases=i == 0 or c.get("own_biases", False))
         add_attention(file, c, prefix + "cross_attn_", biases=False)

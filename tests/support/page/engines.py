@@ -103,10 +103,10 @@ async def evaluate_answers(
     """Logits of an encoder-decoder model's answers, what it generates for each prompt, and the proof of the kernels."""
     evaluated = [await engine.evaluate(prompt, answer=answer) for prompt, answer in zip(prompts, answers, strict=True)]
     alone = [await collect(engine, prompt, GREEDY, count) for prompt in prompts]
-    together = await asyncio.gather(*(collect(engine, prompt, GREEDY, count) for prompt in prompts))
+    batched = await asyncio.gather(*(collect(engine, prompt, GREEDY, count) for prompt in prompts))
     found = [{"logits": raw(logits), "shape": list(shape)} for logits, shape in evaluated]
     stats = {"backend": engine.backend, "proof": engine.stats()["proof"]}
-    return {"evaluated": found, "alone": alone, "together": list(together), **stats}
+    return {"evaluated": found, "alone": alone, "batched": list(batched), **stats}
 
 
 async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
