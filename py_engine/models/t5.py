@@ -113,6 +113,7 @@ def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = Fals
 
 def _encode(cfg: Config, w: Weights, ops: Ops, rope: Rope, caches: list[Cache]) -> Buffer:
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length))
+    ops.precise = True  # the residual stream of trained models grows beyond f16's range
     _check_norms(cfg, w, cfg.output_norm)
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"enc.blk.{i}.", rope, 0)

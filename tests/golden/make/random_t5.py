@@ -32,7 +32,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     for i in range(c["n_layer"]):
         prefix = f"enc.blk.{i}."
         add_attention(file, c, prefix + "attn_", biases=i == 0)  # the other layers share the first one's
-        add_feed_forward(file, c, prefix)
+        add_feed_forward(file, c, prefix, gain=c.get("loud", 1.5) if i == c["n_layer"] - 1 else 1.5)
     if c["arch"] == "t5encoder":
         return
     file.norm("dec.output_norm", width)
@@ -56,9 +56,9 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, *, biases: bool) -> 
     file.matrix(prefix + "o.weight", width, heads)
 
 
-def add_feed_forward(file: GgufFile, c: Settings, prefix: str) -> None:
+def add_feed_forward(file: GgufFile, c: Settings, prefix: str, gain: float = 1.5) -> None:
     width = c["n_embd"]
     file.norm(prefix + "ffn_norm", width)
     for name in ("gate", "up") if c.get("gated") else ("up",):
         file.matrix(f"{prefix}ffn_{name}.weight", c["n_ff"], width)
-    file.matrix(prefix + "ffn_down.weight", width, c["n_ff"], gain=1.5)
+    file.matrix(prefix + "ffn_down.weight", width, c["n_ff"], gain=gain)
