@@ -214,7 +214,7 @@ def _context(header: Header, asked: int | None, clamp: bool) -> int:
     limit: int = cfg.context_length
     if asked is not None and asked > limit and not clamp:
         raise WispError(
-            f"contextLength is {asked}, but this model was trained for at most {limit} tokens. Choose {limit} or less.",
+            f"contextLength is {asked}, but this model takes at most {limit} tokens. Choose {limit} or less.",
             "context_too_long",
             param="contextLength",
         )

@@ -16,6 +16,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
+from py_engine.plan.adapters import Adapters
 from py_engine.plan.kernels import Device
 from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
@@ -164,9 +165,10 @@ def test_a_file_that_does_not_say_how_answers_begin() -> None:
 
 def test_what_is_refused() -> None:
     """Pictures and sound, adapters, and drafts: neither of it, nor by it."""
-    with pytest.raises(WispError, match="encoder") as error:
-        plan_of(media_width=80)
-    assert error.value.param == "projector"
+    for param, options in (("projector", {"media_width": 80}), ("lora", {"adapters": Adapters([1.0])})):
+        with pytest.raises(WispError, match="encoder") as error:
+            plan_of(**options)
+        assert (error.value.code, error.value.param) == ("unsupported_parameter", param)
     for model, draft in ((T5, T5), (cpu_engines.MODEL, T5), (T5, cpu_engines.MODEL)):
         with pytest.raises(WispError, match="encoder") as error:
             load(model, N_CTX, draft=draft)
