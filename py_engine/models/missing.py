@@ -9,7 +9,6 @@ VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
-    "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }
