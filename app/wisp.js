@@ -358,8 +358,8 @@ async function hosted() {
 }
 
 /**
- * @param {ArrayLike<number> | { prompt: string, media: Blob[], ids?: ArrayLike<number> }} given
- * @returns {given is { prompt: string, media: Blob[], ids?: ArrayLike<number> }}
+ * @param {ArrayLike<number> | { prompt: string, media?: Blob[], ids?: ArrayLike<number> }} given
+ * @returns {given is { prompt: string, media?: Blob[], ids?: ArrayLike<number> }}
  */
 const isPrompt = (given) => "prompt" in given;
 

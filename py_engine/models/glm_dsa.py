@@ -1,7 +1,7 @@
 """GLM 5 (`glm-dsa`): DeepSeek's latent attention, with an index that chooses the positions that a token attends to.
 
-The index chooses `attention.indexer.top_k` positions. A context of at most so many has no others, so every token attends
-to all of it, and the index is not computed: longer contexts are not supported. Source: llama.cpp's `glm-dsa`.
+The index chooses `attention.indexer.top_k` positions. A context of at most so many has no others, so every token
+attends to all of it, and the index is not computed: longer contexts are not supported. Source: llama.cpp's `glm-dsa`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An encoder-decoder model through the SDK and the HTTP endpoints: counts, streams, requests at once, aborts, refusals."""
+"""An encoder-decoder model through the SDK: counts, streams, requests at once, logits, an abort, and refusals."""
 
 from collections.abc import Callable
 from typing import Any
