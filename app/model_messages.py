@@ -134,7 +134,7 @@ class ModelMessages:
 
     async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
         if "prompt" in fields:
-            return await self._evaluate_media(fields, call)
+            return await self._evaluate_prompt(fields, call)
         ids = _ids(fields.get("ids"))
         if not ids:
             raise WispError("ids is empty.", "invalid_value", param="ids")
@@ -156,12 +156,19 @@ class ModelMessages:
             logits, shape = await engine.evaluate(ids)
         return {"logits": logits, "shape": list(shape)}
 
-    async def _evaluate_media(self, fields: Fields, call: Call) -> dict[str, Any]:
-        """Logits of each text position of a prompt's last chunk, then of each of the ids that follow."""
-        following = _ids(fields.get("ids") or [])
+    async def _evaluate_prompt(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Logits of each text position of a prompt's last chunk, then of each of the ids that follow.
+
+        Of an encoder-decoder model, those of its answer's start and of the ids.
+        """
+        following, text = _ids(fields.get("ids") or []), fields.get("prompt")
         async with self._alone(fields, call) as model:
             model.check_ids(following, "ids")
-            logits, shape = await encoding.evaluate(model, await self._prompt(fields, model), following)
+            if fields.get("media") is None and isinstance(text, str):
+                ids = model.ended(model.tokenizer.encode_prompt(text))
+                logits, shape = await model.engine_or_error().evaluate(ids, answer=following)
+            else:
+                logits, shape = await encoding.evaluate(model, await self._prompt(fields, model), following)
         return {"logits": logits, "shape": list(shape)}
 
     async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:

@@ -214,8 +214,9 @@ export class Wisp extends Endpoints {
 
   /**
    * Logits at every position. For an embedding model, or with a pooling: the embedding, not normalised.
-   * For a prompt with pictures or sounds (as encode() takes it): of each position of its last text, then of each of `ids`.
-   * @param {ArrayLike<number> | { prompt: string, media: Blob[], ids?: ArrayLike<number> }} ids
+   * For a prompt, with pictures or sounds as encode() takes it: of each position of its last text, then of each of `ids`.
+   * For an encoder-decoder model: after the token that answers begin with, then after each of `ids`.
+   * @param {ArrayLike<number> | { prompt: string, media?: Blob[], ids?: ArrayLike<number> }} ids
    * @param {{ pooling?: "none" | "mean" | "cls" | "last" | "rank" } & Which} [options] default: the model's
    * @returns {Promise<{ logits: Float32Array, shape: [number, number] } | { embedding: Float32Array, shape: number[] }>}
    *   shape is [n, vocab] of logits, [n_embd] of an embedding, [n, n_embd] of one for each id ("none")
@@ -357,8 +358,8 @@ async function hosted() {
 }
 
 /**
- * @param {ArrayLike<number> | { prompt: string, media: Blob[], ids?: ArrayLike<number> }} given
- * @returns {given is { prompt: string, media: Blob[], ids?: ArrayLike<number> }}
+ * @param {ArrayLike<number> | { prompt: string, media?: Blob[], ids?: ArrayLike<number> }} given
+ * @returns {given is { prompt: string, media?: Blob[], ids?: ArrayLike<number> }}
  */
 const isPrompt = (given) => "prompt" in given;
 

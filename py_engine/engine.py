@@ -146,11 +146,16 @@ class Engine:
         answer.scales = self.scales if request.scales is None else self.plan.adapters.checked(request.scales)
         answer.stats = self.last = stats or GenerationStats()
         answer.stats.prompt_tokens, answer.stats.seed = len(ids), sampling.seed
+        keep, start = limits.keep, self.plan.decoder_start
         if begun is not None:
             self._check_vocabulary(begun.ids)
             answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)
-            answer.resume(begun.ids, limits.keep, self.context_length)
-        async with aclosing(self._generation.answer(answer, limits.keep)) as batches:
+        if start is not None:
+            answer.start_decoder(start)
+            keep = None  # no part of an encoder's prompt can be dropped
+        if begun is not None:
+            answer.resume(begun.ids, keep, self.context_length)
+        async with aclosing(self._generation.answer(answer, keep)) as batches:
             async for batch in batches:
                 yield batch
 
@@ -178,9 +183,10 @@ class Engine:
         """Store what the KV caches hold when the engine is idle, and read it for later prompts, also of later visits.
 
         `open_store(layout)`: the blocks of one layout (prefix_store.layout_of). Does nothing for encoders, for models
-        whose bytes are not identified, and for recurrent models: a block has no states.
+        whose bytes are not identified, for recurrent models, because a block has no states, and for encoder-decoder
+        models, whose prompts share nothing.
         """
-        if not self.plan.causal or self.plan.recurrent or self.content is None:
+        if not self.plan.causal or self.plan.recurrent or self.plan.encodes_prompts or self.content is None:
             return
         layout = layout_of(self.content, self.plan, repr(self._device))
         sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
@@ -208,13 +214,19 @@ class Engine:
         """Empty the KV caches: the next request computes all of its prompt."""
         self._generation.sequences.clear()
 
-    async def evaluate(self, ids: list[int], media: PromptMedia = NO_MEDIA) -> tuple[Any, tuple[int, int]]:
-        """Logits of every position after the last medium, float32 (n, vocab).
+    async def evaluate(
+        self, ids: list[int], media: PromptMedia = NO_MEDIA, answer: Sequence[int] = ()
+    ) -> tuple[Any, tuple[int, int]]:
+        """Logits of every position of a prompt and an answer after the last medium, float32 (n, vocab).
 
+        Of an encoder-decoder model, those after the token that answers begin with, and after each token of the answer.
         A flat Float32Array, or a numpy array of numpy's runner. WispError as generate().
         """
-        self.check_ids(ids, media)
         self.check_generates()
+        if self.plan.encodes_prompts:
+            return await self._evaluate_answer(ids, answer)
+        ids = [*ids, *answer]
+        self.check_ids(ids, media)
         if media and self.plan.diffusion is not None:
             raise diffusion.unsupported("messages", "Pictures and sound are")
         first = max((span.end for span in media.spans(ids)), default=0)
@@ -230,6 +242,13 @@ class Engine:
             async for n in batches:
                 parts.append(await self.runner.logits(n))
         return joined(self.runner, parts), (len(ids) - first, self.plan.n_vocab)
+
+    async def _evaluate_answer(self, prompt: list[int], answer: Sequence[int]) -> tuple[Any, tuple[int, int]]:
+        """evaluate() of an encoder-decoder model."""
+        self.check_ids(prompt)
+        self.check_ids([*prompt, *answer])
+        parts = await self._generation.again_after_loss(lambda: self._generation.answer_logits(prompt, answer))
+        return joined(self.runner, parts), (1 + len(answer), self.plan.n_vocab)
 
     async def token_rows(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
         """What the first layer reads of tokens, float32 (n, n_embd), as evaluate() returns it.
@@ -307,10 +326,9 @@ class Engine:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
         self._check_vocabulary([i for i in ids if i not in media] if media else ids)
-        if len(ids) > self.context_length:
-            raise WispError(
-                f"{len(ids)} tokens do not fit the context of {self.context_length}.", "context_length_exceeded"
-            )
+        most = self.context_length - self.plan.encodes_prompts  # the decoder begins with a token of its own
+        if len(ids) > most:
+            raise WispError(f"{len(ids)} tokens do not fit the context of {most}.", "context_length_exceeded")
 
     def _check_vocabulary(self, ids: Sequence[int]) -> None:
         for bad in (min(ids, default=0), max(ids, default=0)):
@@ -353,6 +371,10 @@ class Engine:
             self._generation.set_scales(sequence, self.scales)
             names = runner.lists_for(names, sequence.number, n)
             sequence.reserve(position + n + 1)
+            if self.plan.encodes_prompts:  # for the decoder to read
+                half = max(1, position // 2)
+                await runner.prepare([PREFILL], [sequence.number])
+                runner.feed(0, [0] * half, [PREFILL], sequence.number, shift=-half)
             times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
             step = await runner.time_lists(position, n, names, sequence.number)
         device = runner.gpu.variant

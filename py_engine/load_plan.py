@@ -214,7 +214,7 @@ def _context(header: Header, asked: int | None, clamp: bool) -> int:
     limit: int = cfg.context_length
     if asked is not None and asked > limit and not clamp:
         raise WispError(
-            f"contextLength is {asked}, but this model was trained for at most {limit} tokens. Choose {limit} or less.",
+            f"contextLength is {asked}, but this model takes at most {limit} tokens. Choose {limit} or less.",
             "context_too_long",
             param="contextLength",
         )
@@ -224,7 +224,8 @@ def _context(header: Header, asked: int | None, clamp: bool) -> int:
 def default_context(header: Header) -> int:
     """The context length of a load that asks for none."""
     cfg = family(header).Config.from_gguf(header)
-    return min(int(cfg.context_length), DEFAULT_CONTEXT if cfg.causal else ENCODER_CONTEXT)
+    encodes = not cfg.causal or cfg.decoder_start is not None
+    return min(int(cfg.context_length), ENCODER_CONTEXT if encodes else DEFAULT_CONTEXT)
 
 
 async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = "") -> list[float] | None:

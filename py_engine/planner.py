@@ -24,6 +24,10 @@ Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
 
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
+An encoder-decoder model's PREFILL is its encoder, which takes a prompt in one batch and fills the part of the caches
+that cross-attention reads (plan/encoded.py). DECODE and the lists of small batches are the decoder's. It has no list
+for logits after PREFILL, and none for embeddings.
+
 Diffusion models take a sequence in one batch, too. Their DECODE and SMALL_BATCH compute no layers: they read what
 PREFILL has left, at any positions (plan/diffusion.py). They have no other list for one sequence or a small batch.
 
@@ -51,9 +55,9 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
 from py_engine.models.projectors import families as projectors
-from py_engine.plan import batch_sizes, diffusion, low_rank, media, sampler_ops
+from py_engine.plan import batch_sizes, diffusion, encoded, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
-from py_engine.plan.cache import NO_CACHE, UNPAGED, Cache, make_cache, make_conv_cache, page_group
+from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
 from py_engine.plan.draft import add_draft
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
@@ -104,8 +108,15 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     model = family(header)
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
-    plan = Plan(min(options.batch, n_ctx) if cfg.causal else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
-    plan.first_group = options.first_group
+    in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
+    plan = Plan(min(options.batch, n_ctx) if in_parts else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
+    plan.first_group, plan.decoder_start = options.first_group, cfg.decoder_start
+    if plan.encodes_prompts and (options.media_width or options.adapters.count):
+        raise (
+            encoded.unsupported("Adapters are", "lora")
+            if options.adapters.count
+            else encoded.unsupported("Pictures, sound and embeddings in prompts are", "projector")
+        )
     plan.adapters = options.adapters
     weights = Weights(header, plan)
     prefill = Ops(plan, PREFILL, plan.batch, device)
@@ -140,6 +151,7 @@ def add_draft_model(
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""
         why = why or ("is a diffusion model: it generates no token after the other" if one.diffusion else "")
+        why = why or ("reads its prompt with an encoder: the other has none" if one.encodes_prompts else "")
         if why := why or ("is recurrent: rejected drafts cannot be undone" if one.recurrent else ""):
             raise WispError(f"{which} {why}. Load the model without draft.", "unsupported_parameter", param="draft")
     add_draft(plan, draft, device, family(header).Config.from_gguf(header).context_length)
@@ -174,8 +186,9 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
 
     cfg, prefill = parts.cfg, ops_of(PREFILL, plan.batch)
     x = parts.layers(prefill)
-    plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
-    plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
+    if not plan.encodes_prompts:  # else the decoder alone reads what the encoder computes
+        plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
+        plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
     if not cfg.causal and not cfg.diffusion:
         plan.lazy.add(PREFILL)
         return
@@ -188,9 +201,10 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     }
     if cfg.diffusion:
         plan.diffusion = diffusion.read_metadata(parts.header, cfg.vocab)
-    else:
+    elif not plan.encodes_prompts:
         parts.output(ops_of(LAST_LOGITS, 1), x)
         parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
+        plan.lazy.add(ALL_LOGITS)
     decode = ops_of(DECODE, 1)
     logits = parts.output(decode, diffusion.pick_rows(decode, x) if cfg.diffusion else parts.layers(decode))
     small_batch = ops_of(SMALL_BATCH, MAX_SMALL_BATCH, True)
@@ -199,7 +213,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     else:
         x = parts.layers(small_batch)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
-        plan.lazy |= {ALL_LOGITS, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
+        plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
@@ -230,14 +244,10 @@ def _add_adapted_lists(parts: _Parts, plan: Plan, options: PlanOptions) -> None:
 
 
 def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
-    """A layer's KV cache, or the window of its short convolution. An encoder's is valid within the layer only.
-
-    A layer without attention has none.
-    """
+    """A layer's KV cache, or the window of its short convolution. A layer without attention has none."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
-        k, v = (ops.buffer(f"{ops.name}.{name}", (plan.n_ctx, cols)) for name in ("k", "v"))
-        return Cache(k, v, "f32", UNPAGED)
+        return make_encoder_cache(plan, ops.name, cols)
     if not cfg.attends(layer):
         return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):

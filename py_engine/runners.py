@@ -233,9 +233,13 @@ async def warm_up(runner: Runner) -> None:
     if not runner.plan.generates:
         await (_encode_media(runner) if runner.plan.encoders else _encode(runner))
         return
-    prompt = (*PREFILL_END, GREEDY) if runner.plan.causal else (PREFILL,)
-    for n, lists in ((WARM_UP_TOKENS, prompt), (1, DECODE_STEP)):
-        runner.feed(0, [0] * min(n, runner.plan.batch), lists, read=True)
+    plan, n, position, shift = runner.plan, min(WARM_UP_TOKENS, runner.plan.batch), 0, None
+    prompt = (*PREFILL_END, GREEDY) if plan.causal else (PREFILL,)
+    if plan.encodes_prompts:  # the decoder's tokens follow the prompt
+        n = position = min(n, plan.n_ctx - 1)
+        prompt, shift = (PREFILL,), -n
+    for at, count, lists in ((0, n, prompt), (position, 1, DECODE_STEP)):
+        runner.feed(at, [0] * count, lists, read=True, shift=shift)
         await runner.result()
 
 

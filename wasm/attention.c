@@ -11,12 +11,17 @@ typedef struct {
   u32 state, table, pages, page, k, v, kind, cols, head, head_dim, seq;
 } Keys;
 
+// T5's biases of scores: a table (buckets, heads) of floats or halves, and the bucket of each distance. 0: there are none.
+typedef struct {
+  u32 table, halves, heads, buckets;
+} Biases;
+
 // Queries of one head each: their positions' visible ranges, and the state of the softmax.
 typedef struct {
   const f32 *q[QUERIES];
   u32 begin[QUERIES], end[QUERIES], pos[QUERIES]; // what each sees, and its position
   f32 slope[QUERIES];
-  const attention_call *biased; // with T5's biases, if not 0, of the heads from `head` on, each token's in turn
+  Biases biases;   // of the heads from `head` on, each token's in turn
   u32 head, heads;
   f32 top[QUERIES], sum[QUERIES];
   f32 *acc; // (QUERIES, head_dim)
@@ -63,11 +68,11 @@ INLINE v128_t dot_keys(const f32 *q, const f32 *keys, u32 dim) {
   return sum;
 }
 
-// T5's bias of a head for keys so many positions after the query.
-static f32 relative_bias(const attention_call *r, u32 head, i32 distance) {
+// The bias of a head for keys so many positions after the query.
+static f32 relative_bias(const Biases *b, u32 head, i32 distance) {
   const i32 most = MOST_DISTANCE, place = MIN(MAX(distance, -most), most) + most;
-  const u32 at = AT(u32, r->buckets)[place] * r->heads + head;
-  return r->relative_halves ? half(AT(u16, r->relative)[at]) : AT(f32, r->relative)[at];
+  const u32 at = AT(u32, b->buckets)[place] * b->heads + head;
+  return b->halves ? half(AT(u16, b->table)[at]) : AT(f32, b->table)[at];
 }
 
 // Add positions first..first + size of the cache to one query's softmax.
@@ -86,8 +91,8 @@ static void attend_block(Queries *x, u32 i, u32 first, u32 size, const f32 *keys
       s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i]), wasm_f32x4_convert_i32x4(wasm_i32x4_abs(distances))));
     }
     wasm_v128_store(scores + j, s);
-    for (u32 k = 0; x->biased && k < 4; k++)
-      scores[j + k] += relative_bias(x->biased, x->head + i % x->heads, (i32)(first + j + k - x->pos[i]));
+    for (u32 k = 0; x->biases.table && k < 4; k++)
+      scores[j + k] += relative_bias(&x->biases, x->head + i % x->heads, (i32)(first + j + k - x->pos[i]));
   }
   for (u32 j = end; j < padded; j++) scores[j] = -__builtin_inff();
   for (u32 j = lo; j < padded; j += 4) top = MAX(top, max4(wasm_v128_load(scores + j)));
@@ -193,7 +198,8 @@ static void visible(const attention_call *r, const Segment *s, u32 m, u32 *begin
 static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u32 first, u32 end, u32 q_head,
                           u32 heads, f32 *block) {
   const u32 dim = r->head_dim;
-  Queries x = {.acc = block + 2 * BLOCK * dim, .biased = r->relative ? r : 0, .head = q_head, .heads = heads};
+  Queries x = {.acc = block + 2 * BLOCK * dim, .head = q_head, .heads = heads};
+  x.biases = (Biases){r->relative, r->relative_halves, r->heads, r->buckets};
   Total totals[QUERIES];
   u32 from = -1u, to = 0;
   for (u32 t = first; t < end; t++) {
@@ -235,9 +241,17 @@ void attention_work(const attention_call *r, u32 chunk, u32 chunks, u8 *scratch)
 
 // -- attention of a small batch: the context in parts, then their combination
 
-INLINE u32 first_seen(u32 window, u32 chunked, u32 pos) {
-  if (chunked) return pos / window * window;
-  return window && window <= pos ? pos + 1 - window : 0;
+// What a token of a small batch sees: first and end.
+typedef struct {
+  u32 first, end;
+} Range;
+
+INLINE Range seen_by(u32 state, u32 seq, u32 pos, u32 window, u32 chunked, u32 part, u32 shifts) {
+  const u32 end = pos + 1, encoded = part ? -tables(state)[shifts + seq] : 0; // rows of the sequence's encoder
+  if (part == PART_ENCODER) return (Range){0, encoded};
+  if (part == PART_DECODER) return (Range){MIN(encoded, end), end};
+  if (chunked) return (Range){pos / window * window, end};
+  return (Range){window && window <= pos ? end - window : 0, end};
 }
 
 u32 attention_decode_chunks(const attention_decode_call *r) {
@@ -249,18 +263,20 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
   f32 *block = (f32 *)scratch;
   for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
     const u32 part = item % r->split, head = item / r->split % r->kv_heads, m = item / r->split / r->kv_heads;
-    const u32 pos = position(r->state, r->per_token, m), first = first_seen(r->window, r->chunked, pos);
-    const u32 at = (first / r->size + part) * r->size, begin = MAX(first, at), end = MIN(at + r->size, pos + 1);
-    if (begin > pos) continue;
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const Range seen = seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts);
+    const u32 at = (seen.first / r->size + part) * r->size, begin = MAX(seen.first, at);
+    const u32 end = MIN(at + r->size, seen.end);
+    if (begin >= end) continue;
     for (u32 h = 0; h < group; h += QUERIES) {
-      Queries x = {.acc = block + 2 * BLOCK * dim};
+      Queries x = {.acc = block + 2 * BLOCK * dim, .head = head * group + h, .heads = MIN(group - h, QUERIES)};
+      x.biases = (Biases){r->relative, r->relative_halves, r->heads, r->buckets};
       for (u32 g = h; g < MIN(group, h + QUERIES); g++, x.n++) {
         x.q[x.n] = ROW(r->q, r->q_stride, m) + (head * group + g) * dim;
         x.begin[x.n] = begin, x.end[x.n] = end, x.pos[x.n] = pos;
         x.slope[x.n] = r->slopes ? AT(f32, r->slopes)[head * group + g] : 0;
       }
-      const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim,
-                      sequence(r->state, r->per_token, m)};
+      const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim, seq};
       attend(&c, &x, begin, end, r->scale, r->soft_cap, block);
       for (u32 i = 0; i < x.n; i++) {
         const u32 q_head = head * group + h + i;
@@ -278,8 +294,9 @@ void attention_combine_work(const attention_combine_call *r, u32 chunk, u32 chun
   const u32 dim = r->head_dim, width = dim + 4;
   f32 *acc = (f32 *)scratch;
   EACH_ROW(m, batch_size(r->state)) {
-    const u32 pos = position(r->state, r->per_token, m);
-    const u32 used = pos / r->size - first_seen(r->window, r->chunked, pos) / r->size + 1;
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const Range seen = seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts);
+    const u32 used = seen.end > seen.first ? (seen.end - 1) / r->size - seen.first / r->size + 1 : 0;
     for (u32 head = 0; head < r->heads; head++) {
       const f32 *part = AT(f32, r->parts) + ((size_t)m * r->heads + head) * r->split * width;
       Total total = {acc, -__builtin_inff(), 0};

@@ -11,8 +11,7 @@
 #param SOFT_CAP // cap of the scores; 0: none
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
-#param RELATIVE // "f32" or "f16", the type of the table: scores get a bias by the distance's bucket (Raffel et al. 2020)
-#param MOST_DISTANCE // that the buckets tell apart
+#param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
 #param Y16 // 1: y is f16
 #param F16
 #include "lib/attention_inputs.wgsl"
@@ -21,18 +20,7 @@
 @bind var<storage, read> slopes: array<f32>; // (n_head)
 #endif
 #if RELATIVE
-@bind var<storage, read> relative: array<u32>; // (buckets, n_head padded to 32), f32 or pairs of f16
-@bind var<storage, read> buckets: array<u32>; // (2 * MOST_DISTANCE + 1): of keys from so far before the query to so far after
-
-fn relative_bias(distance: i32, head: u32, heads: u32) -> f32 {
-  let most = i32(MOST_DISTANCE);
-  let at = buckets[u32(clamp(distance, -most, most) + most)] * ((heads + 31u) / 32u * 32u) + head;
-#if RELATIVE == "f16"
-  return unpack2x16float(relative[at / 2u])[at % 2u];
-#else
-  return bitcast<f32>(relative[at]);
-#endif
-}
+#include "lib/relative_bias.wgsl"
 #endif
 #if Y16
 alias Output = vec4<f16>;

@@ -45,7 +45,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
     return;
   }
 #endif
-  let length = visible_positions(pos_of(wid.z) + 1u);
+  let seen = visible_range(wid.z);
+  let length = seen.y - seen.x;
   let size = split_size(length);
   let used = (length + size - 1u) / size;
   let base = (wid.z * p.n_head + wid.x) * SPLIT;

@@ -17,6 +17,7 @@
 #param KEYS // key loads that a thread has in flight
 #param VALUES // rows of values that a thread loads before the scores are known
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
+#param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
 
 struct Params {
@@ -33,6 +34,9 @@ struct Params {
 #endif
 #if ALIBI
 @bind var<storage, read> slopes: array<f32>; // (n_head)
+#endif
+#if RELATIVE
+#include "lib/relative_bias.wgsl"
 #endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "lib/attention_split.wgsl"
@@ -52,20 +56,21 @@ var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #endif
 #include "lib/reduce_rows.wgsl"
 
-// Pages of the tile from s0 on: up to three, since a window may begin anywhere in a page. Looked up once per tile.
+// Pages of the tile from s0 on: up to three, since a window and the decoder's tokens may begin anywhere in a page. Looked up
+// once per tile.
 fn tile_pages(s0: u32, end: u32, seq: u32) -> vec3u {
   var pages = vec3u(page_of(s0, seq));
-#if WINDOW or TS > PAGE
+#if WINDOW or PART or TS > PAGE
   pages.y = page_of(min(s0 + PAGE, end - 1u), seq);
 #endif
-#if WINDOW and TS > PAGE
+#if (WINDOW or PART) and TS > PAGE
   pages.z = page_of(min(s0 + 2u * PAGE, end - 1u), seq);
 #endif
   return pages;
 }
 
 fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
-#if WINDOW or TS > PAGE
+#if WINDOW or PART or TS > PAGE
   let i = s / PAGE - s0 / PAGE;
   return select(select(pages.x, pages.y, i == 1u), pages.z, i == 2u);
 #else
@@ -87,10 +92,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
 #endif
   let seq = seq_of(m);
-  let length = pos_of(m) + 1u;
-  let seen = visible_positions(length);
-  let size = split_size(seen);
-  let first = length - seen + wid.y * size;
+  let seen = visible_range(m);
+  let length = seen.y;
+  let size = split_size(length - seen.x);
+  let first = seen.x + wid.y * size;
   let end = min(first + size, length);
   if (first >= end) { // uniform: state does not change within a dispatch
     return;
@@ -172,6 +177,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #if ALIBI
     score${g} -= slopes[head * G + ${g}u] * f32(length - 1u - min(s, length - 1u));
+#endif
+#if RELATIVE
+    score${g} += relative_bias(i32(min(s, length - 1u)) - i32(length - 1u), head * G + ${g}u, p.n_head_kv * SHARE * G);
 #endif
     score${g} = select(-1e30, score${g}, s < end);
     rows_put_max(${g}u, score${g}, t);

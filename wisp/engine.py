@@ -183,12 +183,15 @@ class Engine:
             found = await embeddings.embeddings(self._model, request, job)
         return np.array([entry["embedding"] for entry in found["data"]], np.float32)
 
-    async def evaluate(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Logits of every position: float32 (n, vocab)."""
+    async def evaluate(self, ids: Sequence[int], answer: Sequence[int] = ()) -> NDArray[np.float32]:
+        """Logits of every position of a prompt's ids and an answer's: float32 (n, vocab).
+
+        Of an encoder-decoder model, those after the token that answers begin with, and after each of the answer's.
+        """
         engine = self._model.engine_or_error()
-        self._model.check_ids(list(ids), "ids")
+        self._model.check_ids([*ids, *answer], "ids")
         async with self._model.queue.exclusive(Job()):
-            logits, shape = await engine.evaluate(list(ids))
+            logits, shape = await engine.evaluate(list(ids), answer=answer)
         return array_of(logits).reshape(shape)
 
     # -- tokens and templates

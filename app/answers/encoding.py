@@ -33,7 +33,7 @@ async def encode(model: Loaded, prompt: ChunkedPrompt) -> list[dict[str, Any]]:
 async def evaluate(model: Loaded, prompt: ChunkedPrompt, ids: list[int]) -> tuple[Any, tuple[int, int]]:
     """Logits as Engine.evaluate() returns them, of a prompt and the ids that follow it."""
     media = PromptMedia(prompt.media, projector_of(model, PARAM).encode)
-    found: tuple[Any, tuple[int, int]] = await model.engine_or_error().evaluate([*prompt.ids, *ids], media)
+    found: tuple[Any, tuple[int, int]] = await model.engine_or_error().evaluate(prompt.ids, media, ids)
     return found
 
 

@@ -31,7 +31,7 @@ class RequestMedia:
     def encode(self, text: str) -> tuple[list[int], PromptMedia]:
         """The ids of a prompt, and its media. Not all markers need be in the text: turns may be left out."""
         if not self.media:
-            return self.model.tokenizer.encode_prompt(text), PromptMedia()
+            return self.model.ended(self.model.tokenizer.encode_prompt(text)), PromptMedia()
         projector = projector_of(self.model, "messages")
         marker = f"<__media_{self.nonce}__>"
         each = re.compile(f"<__media_{self.nonce}_([0-9]+)__>")

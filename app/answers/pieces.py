@@ -47,6 +47,8 @@ def encode(model: Loaded, prompt: PromptPieces) -> tuple[list[int], PromptMedia]
         else:
             model.check_ids(piece, "prompt")
             ids += piece
+    if prompt.pieces and isinstance(prompt.pieces[-1], str):
+        ids = model.ended(ids)
     if not ids:
         raise WispError("The prompt is empty.", "invalid_value", param="prompt")
     return ids, PromptMedia(media)

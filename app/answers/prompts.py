@@ -110,7 +110,7 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
     """The prompt of a completion, from one of the request's prompts."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
-        ids, text = tokenizer.encode_prompt(prompt), prompt
+        ids, text = model.ended(tokenizer.encode_prompt(prompt)), prompt
     else:
         model.check_ids(prompt, "prompt")
         ids, text = prompt, tokenizer.decode(prompt) if request.echo else ""

@@ -53,6 +53,13 @@ class Loaded:
             )
         return self.engine
 
+    def ended(self, prompt: list[int]) -> list[int]:
+        """A prompt's ids. One that an encoder reads ends with EOS, if the model uses it."""
+        eos = self.tokenizer.eos_id if self.tokenizer.add_eos else None
+        if eos is None or prompt[-1:] == [eos] or not self.engine_or_error().plan.encodes_prompts:
+            return prompt
+        return [*prompt, eos]
+
     def notify(self, text: str) -> None:
         """Tell the users something that happened after the load; stats() tells it from then on."""
         self.notices.append(text)

@@ -136,6 +136,8 @@ export class Quality {
   async #logits(ids, model) {
     const found = await this.#engine.evaluate(ids, { model });
     if (!("logits" in found)) throw invalid("An embedding model has no quality of this kind.", "model");
+    if (found.shape[0] !== ids.length)
+      throw invalid("An encoder-decoder model gives a text's tokens no probabilities.", "model");
     return found;
   }
 }

@@ -114,14 +114,16 @@ def attention_decode(c: Call) -> None:
     if c.params["FRESH"]:  # the GPU leaves it to attention_combine
         _quantize(c, c.consts["n_head_kv"] * head_dim)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
-        size = split_size(c, pos)
+        size = split_size(c, pos, int(seq))
+        begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
-            for part, first in enumerate(range(pos + 1 - visible(c, pos), pos + 1, size)):
-                s = scores[:, 0, first : first + size]
+            for part, first in enumerate(range(begin, end, size)):
+                last = min(first + size, end)
+                s = scores[:, 0, first:last]
                 top = s.max(axis=-1, keepdims=True)
                 e = np.exp(s - top)
                 partial = c["parts"][m, head * group : (head + 1) * group, part]
-                partial[:, :head_dim] = e @ v[first : first + size]
+                partial[:, :head_dim] = e @ v[first:last]
                 partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
 
 
@@ -250,26 +252,32 @@ def relative_attention_all(c: Call) -> None:
     c["y"][:n, : heads * dim] = y.transpose(1, 0, 2).reshape(n, heads * dim)
 
 
-def visible(c: Call, pos: int) -> int:
-    """Number of positions that the token attends to: so many, up to its own."""
-    window = c.params["WINDOW"]
-    return pos % window + 1 if c.params.get("CHUNKED") else min(pos + 1, window or pos + 1)
+def visible(c: Call, pos: int, seq: int) -> tuple[int, int]:
+    """The first position that a token attends to, and the one after the last."""
+    window, end = c.params["WINDOW"], pos + 1
+    if part := c.params.get("PART"):
+        encoded = -int(c.tables[c.params["SHIFTS"] + seq].view(np.int32))
+        return (0, encoded) if part == "encoder" else (encoded, end)
+    return end - (pos % window + 1 if c.params.get("CHUNKED") else min(end, window or end)), end
 
 
-def split_size(c: Call, pos: int) -> int:
+def split_size(c: Call, pos: int, seq: int) -> int:
     """Positions in each of the SPLIT parts of the context: whole tiles of TS."""
-    tiles = -(-visible(c, pos) // c.params["TS"])
+    begin, end = visible(c, pos, seq)
+    tiles = -(-(end - begin) // c.params["TS"])
     return -(-tiles // c.params["SPLIT"]) * c.params["TS"]
 
 
 def attention_combine(c: Call) -> None:
-    for m, pos in enumerate(c.positions):
-        _combine(c, c["parts"][m], int(pos), c["y"].reshape(-1, c.consts["y_stride"])[m])
+    for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+        _combine(c, c["parts"][m], (int(pos), int(seq)), c["y"].reshape(-1, c.consts["y_stride"])[m])
 
 
-def _combine(c: Call, parts: Array, pos: int, out: Array) -> None:
-    head_dim, size = c.params["HEAD_DIM"], split_size(c, pos)
-    parts = parts[: c.consts["n_head"], : -(-visible(c, pos) // size)]
+def _combine(c: Call, parts: Array, place: tuple[int, int], out: Array) -> None:
+    """`place`: a token's position and sequence."""
+    head_dim, size = c.params["HEAD_DIM"], split_size(c, *place)
+    begin, end = visible(c, *place)
+    parts = parts[: c.consts["n_head"], : -(-(end - begin) // size)]
     top, sink = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
     if c.params["SINKS"]:
         sinks = c["sinks"][0, : c.consts["n_head"], None]

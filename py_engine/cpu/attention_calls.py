@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from py_engine.cpu.adapter_calls import low_rank
-from py_engine.cpu.call_layouts import KV_KINDS
+from py_engine.cpu.call_layouts import KV_KINDS, PARTS
 from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, stride_of
 from py_engine.plan.plan import Op
 
@@ -90,6 +90,21 @@ def _window(op: Op) -> dict[str, Any]:
     return {"window": op.params["WINDOW"], "chunked": op.params.get("CHUNKED", 0)}
 
 
+def _part(op: Op) -> dict[str, Any]:
+    """The fields that say which part of a cache a small batch reads."""
+    return {"part": PARTS[op.params.get("PART", 0)], "shifts": op.params.get("SHIFTS", 0)}
+
+
+def _biases(m: Calls, op: Op) -> dict[str, Any]:
+    """The fields of T5's biases."""
+    return {
+        "relative": m.address(op, "relative"),
+        "relative_halves": int(op.params.get("RELATIVE") == "f16"),
+        "heads": op.consts["n_head_kv"] * _group(op),
+        "buckets": m.address(op, "buckets"),
+    }
+
+
 def attention(m: Calls, op: Op) -> None:
     m.add(
         "attention", state=m.address(op, "state"), **segment_fields(op), **paging_fields(op),
@@ -99,8 +114,7 @@ def attention(m: Calls, op: Op) -> None:
         causal=op.params.get("CAUSAL", 1),
         soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], sinks=m.address(op, "sinks"), slopes=m.address(op, "slopes"),
-        relative=m.address(op, "relative"), relative_halves=int(op.params.get("RELATIVE") == "f16"),
-        heads=op.consts["n_head_kv"] * _group(op), buckets=m.address(op, "buckets"),
+        **_biases(m, op),
         q=m.address(op, "q"), q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         y=m.address(op, "y"), y_stride=stride_of(op, "y"),
     )  # fmt: skip
@@ -112,8 +126,8 @@ def attention_decode(m: Calls, op: Op) -> None:
     m.add(
         "attention_decode", **batch_fields(m, op), **paging_fields(op), kind=KV_KINDS[str(op.params["KV"])],
         head_dim=op.params["HEAD_DIM"], group=_group(op), kv_heads=op.consts["n_head_kv"],
-        **_window(op), size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
-        scale=op.consts["scale"], slopes=m.address(op, "slopes"), q=m.address(op, "q"),
+        **_window(op), **_part(op), size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
+        scale=op.consts["scale"], slopes=m.address(op, "slopes"), **_biases(m, op), q=m.address(op, "q"),
         q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         parts=m.address(op, "parts"),
     )  # fmt: skip
@@ -122,7 +136,7 @@ def attention_decode(m: Calls, op: Op) -> None:
 def attention_combine(m: Calls, op: Op) -> None:
     m.add(
         "attention_combine", **batch_fields(m, op), head_dim=op.params["HEAD_DIM"], heads=op.consts["n_head"],
-        **_window(op), size=m.memory.part, split=op.params["SPLIT"], sinks=m.address(op, "sinks"),
+        **_window(op), **_part(op), size=m.memory.part, split=op.params["SPLIT"], sinks=m.address(op, "sinks"),
         parts=m.address(op, "parts"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 

@@ -79,9 +79,10 @@ FIELDS: dict[str, list[str]] = {
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
         " soft_cap:f scale:f sinks slopes relative relative_halves heads buckets q q_stride k v y y_stride",
-        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked size split"
-        " soft_cap:f scale:f slopes q q_stride k v parts",
-        "attention_combine": "state per_token head_dim heads window chunked size split sinks parts y y_stride",
+        "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
+        " size split soft_cap:f scale:f slopes relative relative_halves heads buckets q q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
+        " y_stride",
         "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias chosen"
         " weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
@@ -109,6 +110,7 @@ ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "re
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
+PARTS = {0: 0, "encoder": 1, "decoder": 2}  # of a cache (plan/encoded.py)
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
 
 
@@ -122,6 +124,7 @@ def pack(name: str, values: Mapping[str, int | float]) -> bytes:
 def header() -> str:
     """The text of calls.h."""
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
+    enums["PART"] = {str(name): value for name, value in PARTS.items() if name}
     enums |= {"WKV": WKV_RULES, "GATE": GATES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip

@@ -90,6 +90,12 @@ class Answer:
     def __post_init__(self) -> None:
         self.begins = self.prompted = len(self.ids)
 
+    def start_decoder(self, token: int) -> None:
+        """Have an encoder read the prompt, and the answer follow the decoder's first token."""
+        self.ids.append(token)
+        self.begins += 1
+        self.exact = True  # tokens after the prompt are the decoder's: they are never fed as a prompt
+
     def resume(self, tokens: list[int], keep: int | None, n_ctx: int) -> None:
         """Go on after tokens that were generated before. Shifts the context wherever they did."""
         self.accept(Batch(tokens))

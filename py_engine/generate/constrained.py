@@ -110,7 +110,8 @@ class ConstrainedDecoder:
 
     async def _accept_forced(self) -> Batch:
         """Forced tokens, as many as a batch holds."""
-        count = min(len(self._forced), self._left, self._runner.plan.batch)
+        plan = self._runner.plan
+        count = min(len(self._forced), self._left, 1 if plan.encodes_prompts else plan.batch)  # PREFILL is the encoder
         tokens = [self._forced.popleft() for _ in range(count)]
         for token in tokens:
             await self._constraint.accept(token)

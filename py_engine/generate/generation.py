@@ -18,6 +18,7 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
 from py_engine.generate.diffusion import Canvas, Denoiser, all_logits
 from py_engine.generate.draft_model import DraftModel
+from py_engine.generate.encoded import answer_logits, prompt_lists
 from py_engine.generate.kv_cache import START, KvCache
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
@@ -28,7 +29,7 @@ from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
-from py_engine.plan.lists import DECODE, MEDIA, PREFILL_END
+from py_engine.plan.lists import MEDIA
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Counts, Runner
 
@@ -114,7 +115,7 @@ class Generation:
                 cache, root = self.sequences.cache, sequence.root
                 await self.prefixes.restore(answer.ids, cache, self.runner, answer.exact, root)
             prompt = [MEDIA] if answer.media else []
-            await self.runner.prepare([*PREFILL_END, DECODE, *prompt], [sequence.number])
+            await self.runner.prepare([*prompt_lists(self.plan), *prompt], [sequence.number])
             while not answer.done:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
@@ -292,6 +293,10 @@ class Generation:
             self.set_scales(sequence, self.scales, ids)
             return await all_logits(self.runner, sequence.number, ids)
 
+    async def answer_logits(self, prompt: list[int], answer: Sequence[int]) -> list[Any]:
+        """The logits of an encoder-decoder model after its start token and each token of an answer, in parts."""
+        return await answer_logits(self.runner, self.sequences, prompt, answer)
+
     def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
         """Update the answer's figures. Requests side by side each count all work of the device."""
         stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
@@ -313,4 +318,4 @@ class Generation:
 
 
 def _empty_cache(runner: Runner) -> KvCache:
-    return KvCache(runner.plan.page_groups, runner.plan.page)
+    return KvCache(runner.plan.page_groups, runner.plan.page, shares=not runner.plan.encodes_prompts)

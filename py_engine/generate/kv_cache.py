@@ -45,8 +45,10 @@ class Block:
 class KvCache:
     """The pages of every group, and the blocks in them that a request may reuse."""
 
-    def __init__(self, groups: Sequence[PageGroup], page: int) -> None:
+    def __init__(self, groups: Sequence[PageGroup], page: int, *, shares: bool = True) -> None:
+        """`shares`: whether equal prefixes have equal keys and values, whatever follows them."""
         self.page = page  # positions of a page
+        self._shares = shares
         paged = [group for group in groups if not group.states]
         self.windows = [group.window for group in paged]
         self.pools: list[PagePool[Block]] = [PagePool(group.pages) for group in paged]
@@ -63,7 +65,7 @@ class KvCache:
         """
         found: list[Block] = []
         n, key = 0, root
-        while n < len(ids):
+        while self._shares and n < len(ids):
             part = ids[n : n + self.page]
             candidates = self._after.get(key, ())
             best, same = None, 0

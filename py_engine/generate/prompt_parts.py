@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL_END, SMALL_BATCH_END
+from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Runner
@@ -45,6 +45,8 @@ def tokens_alone(runner: Runner) -> int:
 def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
     """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
     at = len(cache.tokens)
+    if runner.plan.encodes_prompts and not at:
+        return _encoded_prompt(answer, cache)
     rest = len(answer.ids) - at
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
@@ -56,6 +58,8 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     if at < cache.checkpoint:
         count = min(count, cache.checkpoint - at)
     media, shift = answer.media.batch(answer.ids, at, count)
+    if runner.plan.encodes_prompts:
+        shift = -answer.prompted
     if media is not None:
         return _part_with_media(answer, cache, at, most)
     count = min(count, max(0, cache.reserve(at + count) - at))
@@ -64,6 +68,12 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     return PromptPart(
         at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last, None, shift
     )
+
+
+def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:
+    """The prompt of an encoder-decoder model, which the encoder reads as a whole."""
+    count = answer.prompted if cache.reserve(answer.prompted) >= answer.prompted else 0
+    return PromptPart(0, answer.ids[:count], (PREFILL,), False, False, None, -count)
 
 
 def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:

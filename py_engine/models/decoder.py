@@ -15,6 +15,7 @@ from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
+from py_engine.plan.encoded import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import gate
 from py_engine.plan.plan import Buffer, Weight
@@ -154,7 +155,7 @@ class Layer:
         whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
-            self._relative_bias(),
+            self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,
         )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if cfg.value_dim:
@@ -173,8 +174,8 @@ class Layer:
         if not (count := self.cfg.relative_buckets):
             return None
         own = self.b + "attn_rel_b.weight"
-        tensor = own if own in self.w else "enc.blk.0.attn_rel_b.weight"
-        return relative_bias(self.ops, self.w.matrix(tensor, count, self.cfg.head_count))
+        tensor = own if own in self.w else self.b.partition("blk.")[0] + "blk.0.attn_rel_b.weight"
+        return relative_bias(self.ops, self.w.matrix(tensor, count, self.cfg.head_count), causal=self.cfg.causal)
 
     def _queries_and_gates(self) -> tuple[Weight, Weight]:
         """The two halves of attn_q, whose rows are each head's queries and then its gates."""

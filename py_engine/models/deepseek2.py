@@ -20,8 +20,8 @@ from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")
 NEOX = False
-SCALED_SCORES = ("deepseek2", "mistral4")  # architectures whose scores depend on the scaling of the rotation
-TEMPERED = SCALED_SCORES  # whose queries may have a temperature
+TEMPERED = ("deepseek2", "mistral4")  # architectures whose queries may have a temperature
+SCALED_SCORES = (*TEMPERED, "glm-dsa")  # whose scores depend on the scaling of the rotation
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from py_engine.models import (
     gemma3n,
     gemma4,
     glm4,
+    glm_dsa,
     gpt2,
     gpt_oss,
     granite,
@@ -92,6 +93,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "gemma3": gemma,
     "gemma3n": gemma3n,
     "gemma4": gemma4,
+    "glm-dsa": glm_dsa,
     "glm4": glm4,
     "glm4moe": qwen,
     "gpt-oss": gpt_oss,
@@ -164,6 +166,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "starcoder": gpt2,
     "starcoder2": gpt2,
     "step35": step35,
+    "t5": t5,
     "xverse": llama,
 }
 ENCODERS: dict[str, Architecture[Any]] = {

@@ -5,13 +5,10 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 
 from __future__ import annotations
 
-ENCODER_DECODER = "an encoder beside the decoder, and cross-attention"
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    "t5": ENCODER_DECODER,
     **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
-    "glm-dsa": "sparse attention by an index of the context",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from py_engine.plan import tiles
 from py_engine.plan.cache import GROUP, Cache
+from py_engine.plan.encoded import Part
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
@@ -47,12 +48,14 @@ class AttentionOptions:
     whole_media: bool = False  # a token of a picture attends to all of the picture
     chunked: bool = False  # the window is of chunks that do not overlap: a token attends to its own up to itself
 
-    relative: RelativeBias | None = None  # T5's, of encoders
+    relative: RelativeBias | None = None  # T5's
+    part: Part | None = None  # the rows of the cache that are read, of an encoder-decoder model
 
     @property
-    def window_params(self) -> dict[str, int]:
-        """The #params that say how far a token sees."""
-        return {"WINDOW": self.window} | ({"CHUNKED": 1} if self.window and self.chunked else {})
+    def window_params(self) -> dict[str, int | str]:
+        """The #params that say which positions a token sees."""
+        chunked: dict[str, int | str] = {"CHUNKED": 1} if self.window and self.chunked else {}
+        return {"WINDOW": self.window} | chunked | (self.part.params if self.part else {})
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ def prefill(ops: OpList, call: Call) -> None:
         | ({"k_cache": call.cache.k, "expanded": expanded.rows} if expanded else call.cache.read_bindings)
         | ({"sinks": sinks} if sinks else {})
         | ({"slopes": slopes} if slopes else {})
-        | ({"relative": relative.table, "buckets": relative.buckets} if relative else {}),
+        | (relative.bindings if relative else {}),
         n_head_kv * call.share,
         PerToken(tile["TQ"]),
     )
@@ -228,7 +231,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     dispatch quantizes them; those of a batch are, and are read like this only to round like one token's.
     """
     n_head, n_head_kv, head_dim = call.heads
-    cache, sinks, slopes = call.cache, call.options.sinks, call.options.slopes
+    cache, sinks, slopes, relative = call.cache, call.options.sinks, call.options.slopes, call.options.relative
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
     parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, split, head_dim + 4))
@@ -237,6 +240,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         call.params
         | split_params
         | {"PARTS": threads, "FRESH": int(staged), "ALIBI": int(slopes is not None)}
+        | ({"RELATIVE": relative.kind} if relative else {})
         | tiles.attention_loads(ops.device, cache.kind, head_dim, positions, threads)
         | ops.state_params,
         {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
@@ -244,6 +248,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         | cache.read_bindings
         | {"parts": parts}
         | ({"slopes": slopes} if slopes else {})
+        | (relative.bindings if relative else {})
         | (cache.staged_bindings if staged else {}),
         n_head_kv * call.share,
         split,

@@ -107,6 +107,15 @@ def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGro
     return make_row_cache(plan, f"conv.{layer}", cols, kind, group)
 
 
+def make_encoder_cache(plan: Plan, name: str, cols: int) -> Cache:
+    """Create the keys and values of an encoder's layer, f32, which are valid within the layer only. Layers share them.
+
+    `name`: of the list.
+    """
+    k, v = (plan.buffers.setdefault(f"{name}.{b}", Buffer(f"{name}.{b}", (plan.n_ctx, cols))) for b in ("k", "v"))
+    return Cache(k, v, "f32", UNPAGED)
+
+
 def make_row_cache(plan: Plan, name: str, cols: int, kind: str, group: PageGroup) -> Cache:
     """Create a cache of one row per position, f32 or f16. `k` and `v` are the same buffer."""
     kind = "f32" if kind == "f32" else "f16"

@@ -168,11 +168,17 @@ class Plan:
     first_group: int = 0  # the index of the first page group
     draft: DraftPlan | None = None
     diffusion: DiffusionPlan | None = None
+    decoder_start: int | None = None  # of an encoder-decoder model (encoded.py): the token that answers begin with
 
     @property
     def generates(self) -> bool:
         """Whether the model generates text; encoders do not."""
         return DECODE in self.lists
+
+    @property
+    def encodes_prompts(self) -> bool:
+        """Whether an encoder reads the prompt, and a decoder writes the answer."""
+        return self.decoder_start is not None
 
     @property
     def causal(self) -> bool:

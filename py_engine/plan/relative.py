@@ -27,18 +27,24 @@ class RelativeBias:
         """The table's type in attention.wgsl."""
         return TYPES[self.table.type]
 
+    @property
+    def bindings(self) -> dict[str, Buffer | Weight]:
+        """What attention reads."""
+        return {"relative": self.table, "buckets": self.buckets}
 
-def bucket(relative: int, count: int) -> int:
+
+def bucket(relative: int, count: int, *, causal: bool = False) -> int:
     """The bucket of a key so many positions after the query. Half of the `count` buckets are for keys after it.
 
-    Near keys have a bucket each; farther ones share them, in steps that grow by a factor. Rounds as llama.cpp.
+    `causal`: none are, because no query sees any. Near keys have a bucket each; farther ones share them, in steps that
+    grow by a factor. Rounds as llama.cpp.
     """
-    half, distance = count // 2, abs(relative)
+    half, distance = count if causal else count // 2, abs(relative)
     exact = half // 2
     if distance >= exact:
         steps = _float32(_float32(log(_float32(distance / exact))) * (half - exact)) / log(MOST_DISTANCE / exact)
         distance = min(half - 1, floor(exact + steps))
-    return distance + (half if relative > 0 else 0)
+    return distance + (half if relative > 0 and not causal else 0)
 
 
 def _float32(x: float) -> float:
@@ -46,13 +52,17 @@ def _float32(x: float) -> float:
     return rounded
 
 
-def relative_bias(ops: OpList, table: Weight) -> RelativeBias:
-    """The bias of a table of the file. WispError unsupported_quantization for a quantized table."""
+def relative_bias(ops: OpList, table: Weight, *, causal: bool) -> RelativeBias:
+    """The bias of a table of the file. `causal`: of a decoder.
+
+    WispError unsupported_quantization for a quantized table.
+    """
     if table.type not in TYPES:
         raise WispError(
             f"Tensor {table.name} is {table.type.name}; biases of positions must be F32 or F16.",
             "unsupported_quantization",
         )
-    name, places = f"relative_buckets.{table.rows}", range(-MOST_DISTANCE, MOST_DISTANCE + 1)
-    ops.plan.constants[name] = struct.pack(f"<{len(places)}I", *(bucket(place, table.rows) for place in places))
+    name = f"relative_buckets.{table.rows}" + (".causal" if causal else "")
+    places = [bucket(i, table.rows, causal=causal) for i in range(-MOST_DISTANCE, MOST_DISTANCE + 1)]
+    ops.plan.constants[name] = struct.pack(f"<{len(places)}I", *places)
     return RelativeBias(table, ops.buffer(name, (len(places),), "u32", "state"))

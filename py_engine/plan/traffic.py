@@ -141,6 +141,8 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
 def _visible(op: Op, n: int, position: int) -> int:
     """Positions that at least one of the batch's tokens attends to."""
     window = int(op.params.get("WINDOW", 0))
+    if op.params.get("PART"):  # the encoder's half of a context, or the decoder's
+        return -(-(position + n) // 2)
     return min(position + n, window + n - 1) if window else position + n
 
 

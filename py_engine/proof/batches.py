@@ -36,6 +36,7 @@ class Batch:
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
     media: bool = False  # every second token belongs to a picture that is seen as a whole
     slots: bool = False  # a sequence's first page is its own: it has the sequence's states
+    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py)
 
     @property
     def n(self) -> int:
@@ -57,6 +58,8 @@ class Batch:
             if self.slots:
                 table[used, 0] = range(len(used))
         shifts = random.integers(0, SHIFTED, (MAX_SEQUENCES,)).astype(np.uint32)
+        for pos, seq in sorted(self.places, reverse=True) if self.part else ():
+            shifts[seq] = -(pos + 1 if self.part == "encoder" else pos // 3) % (1 << 32)
         return np.concatenate([part.reshape(-1) for part in (states, tables, shifts, self._records(plan, random))]), (
             READ_PAGES + len(written)
         )
@@ -98,7 +101,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
     """The batches for an op of a list for `capacity` tokens; at most `most` of them."""
     n, end = min(capacity, most), plan.n_ctx
     slots = "windows" in op.bindings or "matrices" in op.bindings
-    far = min(_far(op), end - 1)
+    far, part = min(_far(op), end - 1), str(op.params.get("PART") or "")
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
         places = [
@@ -106,7 +109,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
         ]
         # the products have code for each of their tokens
         for count in (len(places), 3) if "BATCH" in op.params else (len(places) - 1,):
-            yield Batch(tuple(places[:count]), True, slots=slots)
+            yield Batch(tuple(places[:count]), True, slots=slots, part=part)
         return
     unpaged = op.params.get("PAGE", plan.page) == 0
     first = 0 if unpaged else max(0, min(far, end - n))
@@ -117,7 +120,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
         lengths = [first + 2, max(1, (n - 2) // 2)] if n > 2 else [first + n]
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
     media = bool(op.params.get("MEDIA")) or op.kernel == "add_media"
-    yield Batch(tuple(places), False, tuple(lengths), media, slots)
+    yield Batch(tuple(places), False, tuple(lengths), media, slots, part)
 
 
 def _far(op: Op) -> int:

@@ -17,6 +17,10 @@ CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
+# The texts of the messages, a line each: of encoder-decoder models, which know no turns.
+TEXTS = "{% for message in messages %}{{ message['content'] }}{{ '' if loop.last else '\\n' }}{% endfor %}"
+WITHOUT_TURNS = {"t5"}  # architectures
+
 # Templates that files hold by a name of llama.cpp's.
 NAMED = {
     "rwkv-world": (
@@ -161,9 +165,14 @@ def _with_object_arguments(call: Any) -> Any:
 
 
 def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTemplate, list[str]]:
-    """The template of a GGUF file, and notices. If it has none, or a broken one, ChatML replaces it."""
+    """The template of a GGUF file, and notices. If it has none, or a broken one, ChatML replaces it.
+
+    An encoder-decoder model without a template reads the messages' texts.
+    """
     source = metadata.get("tokenizer.chat_template")
     if not isinstance(source, str) or not source.strip():
+        if metadata.get("general.architecture") in WITHOUT_TURNS:
+            return ChatTemplate(TEXTS, bos, eos), ["The model has no chat template; it reads the messages' texts."]
         return ChatTemplate(CHATML, bos, eos), ["The model has no chat template; ChatML is used."]
     try:
         return ChatTemplate(NAMED.get(source.strip(), source), bos, eos), []

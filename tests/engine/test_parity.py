@@ -22,7 +22,8 @@ from tools.goldens import GOLDEN, golden_models
 FILES = [f"{p.parent.name}/{p.stem}" for p in golden_models()]
 EMBEDDING = [name for name in FILES if name.startswith("embedding/")]
 DIFFUSION = [name for name in FILES if name.startswith("diffusion/")]
-MODELS = [name for name in FILES if name not in (*EMBEDDING, *DIFFUSION)]
+ANSWERS = [name for name in FILES if name.startswith("encoder_decoder/")]
+MODELS = [name for name in FILES if name not in (*EMBEDDING, *DIFFUSION, *ANSWERS)]
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
@@ -43,7 +44,7 @@ EVERY_OP = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
     for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models if model != SENSITIVE))
-} | {"diffusion/dream-tied.F16", "diffusion/llada-moe.F16"}
+} | {"diffusion/dream-tied.F16", "diffusion/llada-moe.F16", *ANSWERS}
 
 
 def runs(model: str, way: str) -> bool:
@@ -142,6 +143,40 @@ def test_diffusion(engine_pages: Callable[[str | None], Page], model: str) -> No
             assert out["ids"] == [one.ids for one in wanted]
         else:
             assert len(out["ids"][0]) == len(wanted[0].ids)
+
+
+@pytest.mark.parametrize(
+    ("model", "way"), [*((model, "lavapipe") for model in ANSWERS), (ANSWERS[-1], "swiftshader"), (ANSWERS[0], "cpu")]
+)
+def test_answers(engine_pages: Callable[[str | None], Page], model: str, way: str) -> None:
+    """Logits of a decoder's answers to prompts that an encoder has read, and greedy ids, alone and side by side."""
+    adapter, backend, kv_type, precision = WAYS[way]
+    golden = np.load(GOLDEN / f"{model}.npz")
+    about = json.loads((GOLDEN / f"{model}.json").read_text())
+    names = ("", "long_")
+    out = run(
+        engine_pages(adapter),
+        f"/repo/tests/golden/{model}.gguf",
+        "engines.evaluate_answers",
+        {
+            "prompts": [golden[name + "prompt"].tolist() for name in names],
+            "answers": [golden[name + "answer"].tolist() for name in names],
+            "count": len(golden["greedy"]),
+        },
+        backend=backend,
+        kv_type=kv_type,
+        context_length=about["settings"]["n_ctx"],
+        prove=True,
+    )
+    assert out["backend"] == backend
+    if backend == "webgpu":
+        assert_proven(out["proof"])
+    for name, found in zip(names, out["evaluated"], strict=True):
+        want = golden[name + "logits_ref"]
+        assert_close(want, logits_of(found)[-len(want) :], precision)
+    noise = about["llama_cpp_vs_reference"]["max_abs"] + (2e-3 if precision == "f32" else 0.15)
+    same_ids(golden["greedy"], out["alone"][0], about["greedy_margin"], noise)
+    assert out["batched"] == out["alone"]
 
 
 @pytest.mark.lavapipe

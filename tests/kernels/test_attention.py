@@ -11,7 +11,9 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.attention import Temperature, scale_queries
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
+from py_engine.plan.encoded import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
+from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.relative import relative_bias
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -225,12 +227,51 @@ def test_attention_with_buckets(bench: Bench, heads: tuple[int, int, int], n: in
     cache = Cache(ops.buffer("k", (n_ctx, n_kv * dim)), ops.buffer("v", (n_ctx, n_kv * dim)), "f32", UNPAGED)
     for b in (cache.k, cache.v):
         bench.fill(b)[n:] = np.nan
-    relative = relative_bias(ops, bench.weight("relative", type, 8, n_head))
+    relative = relative_bias(ops, bench.weight("relative", type, 8, n_head), causal=False)
     places = relative.buckets
     bench.data[places.name] = np.frombuffer(ops.plan.constants[places.name], np.uint32).reshape(places.shape)
     y = ops.attention(q, cache, heads, AttentionOptions(1.0, causal=False, relative=relative))
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
+
+
+ENCODED = {0: 1, 3: 37, 5: 64}  # rows of each sequence's encoder
+DECODED = ((37, 3), (38, 3), (130, 3), (1, 0), (64, 5), (190, 5))  # (position, sequence)
+
+
+@in_turn(
+    "heads, kv_type, type",
+    [((3, 3, 20), "f32", Q.F16), ((8, 8, 64), "f16", Q.F32), ((4, 2, 32), "q8_0", Q.F16), ((1, 1, 128), "f16", Q.F16)],
+    BOTH_ADAPTERS,
+)
+def test_attention_to_parts_of_a_cache(bench: Bench, heads: tuple[int, int, int], kv_type: str, type: Q) -> None:
+    """A decoder's two attentions: to its encoder's rows, and with T5's biases to its own. Other rows are poisoned."""
+    n_head, n_kv, dim = heads
+    for places in ((), DECODED[:1], DECODED):
+        for part in ("encoder", "decoder"):
+            ops = bench.begin(
+                Setup(batch=MAX_SMALL_BATCH if places else 1, n=1, pos=150, n_ctx=192, seq=3, places=places)
+            )
+            words = bench.data["state"][TABLES // 4 + shift_index(192, ops.plan.page) :]
+            for seq, rows in ENCODED.items():
+                words[seq] = -rows % (1 << 32)
+            q = ops.rows("q", n_head * dim)
+            bench.fill(q)
+            cache = bench.cache(n_kv * dim, kv_type)
+            for seq in {seq for _, seq in places or [(150, 3)]} if kv_type != "q8_0" else ():
+                last = max(pos for pos, other in places or [(150, 3)] if other == seq)
+                unread = range(ENCODED[seq]) if part == "decoder" else range(ENCODED[seq], last + 1)
+                for b in (cache.k, cache.v):
+                    bench.data[b.name][bench.cache_rows([*unread, *range(last + 1, 192)], seq)] = np.nan
+            relative = relative_bias(ops, bench.weight("relative", type, 32, n_head), causal=True)
+            name = relative.buckets.name
+            bench.data[name] = np.frombuffer(ops.plan.constants[name], np.uint32).reshape(relative.buckets.shape)
+            biases = relative if part == "decoder" else None
+            options = AttentionOptions(1.0, relative=biases, part=part_of(ops.plan, part))
+            y = ops.attention(q, cache, heads, options)
+            gpu, host = bench.run(ops)
+            n = len(places) or 1
+            check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
 @in_pairs(("pos, kv_type", [(0, "f16"), (1, "f32"), (9, "f16"), (30, "f16")]))

@@ -132,9 +132,9 @@ class Counting(Runner):
         super()._run(lists)
 
 
-def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int = PAGE) -> Engine:
+def engine(n_ctx: int = 256, parallel: int = 4, draft: bool = False, page: int = PAGE, path: Path = MODEL) -> Engine:
     """An engine that never drafts, or always drafts (`draft`), whatever drafts cost."""
-    plain = make(n_ctx, page=page)
+    plain = make(n_ctx, page=page, path=path)
     runner = Counting(plain.plan)
     runner._cpu = plain.runner._cpu  # type: ignore[attr-defined]
     runner.step_ms = lambda rows, *, drafting=False, **_: 1.0 if drafting == draft else 100.0  # type: ignore[method-assign]

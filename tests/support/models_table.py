@@ -39,7 +39,7 @@ def claims(item: pytest.Item) -> list[tuple[str, str, str]]:
     if file == "test_goldens.py" and "path" in params:
         path = params["path"]
         return _of_file(f"{path.parent.name}/{path.stem}", NUMPY)
-    if file == "test_parity.py" and name == "test_logits_and_greedy_ids":
+    if file == "test_parity.py" and name in ("test_logits_and_greedy_ids", "test_answers"):
         return _of_file(params["model"], WAYS[params["way"]])
     if file == "test_parity.py" and name in ("test_embeddings", "test_diffusion"):
         return _of_file(params["model"], F16)

@@ -15,7 +15,7 @@ from py_engine.generate.media import PromptMedia
 from py_engine.plan.lists import DECODE, EMBED, PREFILL_END
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
-from tests.support import cpu_engines, diffusion_cases, wasm_engines
+from tests.support import answer_cases, cpu_engines, diffusion_cases, wasm_engines
 from tests.support.cpu_engines import SHAPED, RandomConstraint, collect
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
@@ -23,7 +23,7 @@ from tools.goldens import GOLDEN, golden_models
 
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
-MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS)]
+MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS, *answer_cases.MODELS)]
 LLAMA = GOLDEN / "llama" / "llama.F32.gguf"
 KINDS = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "F16"]
 EVERY = Sampling(
@@ -81,6 +81,17 @@ async def test_diffusion(path: Path, variant: str) -> None:
     assert_close(want["logits_ref"], logits, "f32")
     for run in diffusion_cases.runs(path):
         assert await collect(engine, run.prompt, run.sampling, len(run.ids)) == run.ids
+
+
+@pytest.mark.parametrize("variant", ["pairs", "simd"])
+@pytest.mark.parametrize("path", answer_cases.MODELS, ids=lambda p: p.stem)
+async def test_answers(path: Path, variant: str) -> None:
+    """An encoder-decoder model: logits with floats, and greedy ids, whose inputs are rounded."""
+    want, about = golden(path)
+    engine = await wasm_engines.load(path, answer_cases.N_CTX, variant=variant, threads=2)
+    await answer_cases.assert_logits(path, engine)
+    ids = await collect(engine, want["prompt"].tolist(), Sampling(temperature=0), len(want["greedy"]))
+    same_ids(want["greedy"], ids, about["greedy_margin"], 1.5 * about["llama_cpp_vs_reference"]["max_abs"] + 2e-3)
 
 
 @pytest.mark.parametrize("path", EMBEDDING, ids=lambda p: p.stem)

@@ -14,14 +14,14 @@ from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, GREEDY, PACKED, PREF
 from py_engine.plan.packing import packed_batches
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
-from tests.support import cpu_engines, diffusion_cases
+from tests.support import answer_cases, cpu_engines, diffusion_cases
 from tests.support.cpu_models import evaluate, load
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
 from tools.goldens import GOLDEN, golden_models
 
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
-MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS)]
+MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS, *answer_cases.MODELS)]
 
 
 def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
@@ -88,6 +88,23 @@ async def test_diffusion(path: Path) -> None:
     assert_close(golden["logits_ref"], logits, "f32")
     for run in diffusion_cases.runs(path):
         assert await cpu_engines.collect(engine, run.prompt, run.sampling, len(run.ids)) == run.ids
+
+
+@pytest.mark.parametrize("path", answer_cases.MODELS, ids=lambda p: p.stem)
+async def test_answers(path: Path) -> None:
+    """Logits of answers in small batches and token by token, and greedy ids."""
+    golden, about = answer_cases.golden(path)
+    engine = cpu_engines.make(answer_cases.N_CTX, path=path)
+    await answer_cases.assert_logits(path, engine)
+    prompt = golden["prompt"].tolist()
+    ids = await cpu_engines.collect(engine, prompt, Sampling(temperature=0), len(golden["greedy"]))
+    same_ids(golden["greedy"], ids, about["greedy_margin"], about["llama_cpp_vs_reference"]["max_abs"] + 2e-3)
+    model = load(path, answer_cases.N_CTX)
+    model.set_media(0, -len(prompt), None)
+    model.feed(0, prompt, [PREFILL])
+    for i, token in enumerate([about["start"], *golden["answer"].tolist()]):
+        model.feed(len(prompt) + i, [token], [DECODE])
+        np.testing.assert_allclose(model.buffers["logits"], golden["logits_ref"][i], atol=2e-3)
 
 
 def test_another_continuation() -> None:

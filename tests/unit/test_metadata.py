@@ -39,7 +39,22 @@ def plan(found: Header) -> None:
     planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
 
 
+def test_an_index_limits_the_context() -> None:
+    """In a context of as many positions as it chooses, a token attends to all. Scaled rotations have no golden."""
+    assert config("latent/glm-dsa.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/glm-dsa.F16", **{"context_length": 100}).context_length == 100
+    with pytest.raises(WispError) as error:
+        config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
+    assert error.value.code == "missing_metadata"
+    with pytest.raises(WispError) as error:
+        config("latent/glm-dsa.F16", **YARN)
+    assert error.value.code == "unsupported_architecture"
+
+
 COUNTS = [
+    ("latent/glm-dsa.F16", "expert_gating_func", 1, True),
+    ("latent/glm-dsa.F16", "expert_weights_scale", 1.6, True),
+    ("latent/glm-dsa.F16", "attention.temperature_scale", 0.3, False),
     ("llama/llama-yarn.F16", "rope.scaling.yarn_beta_slow", 2.0, False),
     ("llama/llama-yarn.F16", "rope.scaling.yarn_log_multiplier", 0.1, False),
     ("dense/mistral3.F16", "rope.scaling.yarn_beta_slow", 2.0, True),

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, Sampling
-from tests.support.cpu_engines import PROMPT, SHAPED, WARM, RandomConstraint, Runner, collect, make
+from tests.support import answer_cases
+from tests.support.cpu_engines import MODEL, PROMPT, SHAPED, WARM, RandomConstraint, Runner, collect, make
 
 GREEDY = Sampling(temperature=0)
 KINDS: list[tuple[Sampling, float | None]] = [(GREEDY, None), (WARM, None), (SHAPED, None), (GREEDY, 0.8), (WARM, 0.5)]
@@ -68,21 +70,21 @@ class FragileRunner(Runner):
         self._work.clear()
 
 
-def fragile(calls: int = 1 << 30) -> Engine:
+def fragile(calls: int = 1 << 30, path: Path = MODEL) -> Engine:
     """An engine with such a runner."""
-    used = make()
+    used = make(path=path)
     runner = FragileRunner(used.plan)
     runner._cpu, runner.calls = used.runner._cpu, calls  # type: ignore[attr-defined]
     return Engine(used.plan, runner, "cpu")
 
 
-def recovering(calls: int, lives: list[int]) -> tuple[Engine, list[str]]:
+def recovering(calls: int, lives: list[int], path: Path = MODEL) -> tuple[Engine, list[str]]:
     """An engine whose devices are lost after so many results, one after the other, and what it tells the user."""
-    used, told = fragile(calls), list[str]()
+    used, told = fragile(calls, path), list[str]()
 
     async def reload(options: LoadOptions) -> Engine:
         await asyncio.sleep(0)
-        return fragile(lives.pop(0) if lives else 1 << 30)
+        return fragile(lives.pop(0) if lives else 1 << 30, path)
 
     used.reload_after_loss(LoadOptions(), reload, told.append)
     return used, told
@@ -101,6 +103,14 @@ async def test_the_answer_is_the_same(calls: int) -> None:
         assert await ask(used, i) == await ask(make(), i)
         assert len(told) == 1
         assert "the driver was reset" in told[0]
+
+
+@pytest.mark.parametrize("calls", [1, 2, 9])
+async def test_an_encoder_reads_the_prompt_again(calls: int) -> None:
+    for i in range(len(KINDS)):
+        used, told = recovering(calls, [], answer_cases.PATHS["t5"])
+        assert await ask(used, i) == await ask(make(path=answer_cases.PATHS["t5"]), i)
+        assert len(told) == 1
 
 
 @pytest.mark.slow

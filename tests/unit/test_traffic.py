@@ -92,7 +92,7 @@ def test_window_and_cache_in_bytes() -> None:
 def test_every_architecture_reads_its_weights(path: Path) -> None:
     """A token reads every matrix, except that it reads one row of the embeddings and only its experts' matrices.
 
-    A diffusion model's DECODE has no layers.
+    A diffusion model's DECODE has no layers. An encoder-decoder model's has the decoder's, and its PREFILL the others.
     """
     plan = plan_of(path, "f32")
     for name, n in ((DECODE, 1), (GREEDY, 1), (PREFILL, 40)):
@@ -101,6 +101,8 @@ def test_every_architecture_reads_its_weights(path: Path) -> None:
         moved = of_list(plan, name, DEVICE, n, 0)
         assert all(t.read > 0 and t.written > 0 for t in moved)
         whole = sum(moved, Traffic())
+        if plan.encodes_prompts and name != GREEDY:
+            whole += sum(of_list(plan, PREFILL if name == DECODE else DECODE, DEVICE, n, 0), Traffic())
         most = sum(w.nbytes for w in plan.weights.values())
         experts = any(op.kernel == "experts" for op in plan.lists[name])
         head = max(w.nbytes for w in plan.weights.values())

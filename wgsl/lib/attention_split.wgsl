@@ -1,14 +1,28 @@
 // Splits the positions of one key/value head among SPLIT workgroups.
+#param PART // of an encoder-decoder model: "encoder", the rows before the decoder's tokens, or "decoder", its own; else 0
+#if PART
+#param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
+#endif
 
-// Number of positions that the last of `length` tokens sees, itself included. They are the sequence's last ones.
-fn visible_positions(length: u32) -> u32 {
+// The first position that token m sees, and the one after the last. Without PART "encoder" that one is its own.
+fn visible_range(m: u32) -> vec2u {
+  let end = pos_of(m) + 1u;
+#if PART
+  let encoded = u32(-bitcast<i32>(state.tables[SHIFTS + seq_of(m)]));
+#if PART == "encoder"
+  return vec2u(0u, encoded);
+#else
+  return vec2u(min(encoded, end), end);
+#endif
+#else
 #if CHUNKED
-  return (length - 1u) % WINDOW + 1u;
+  return vec2u((end - 1u) / WINDOW * WINDOW, end);
 #else
 #if WINDOW
-  return min(length, WINDOW);
+  return vec2u(end - min(end, WINDOW), end);
 #else
-  return length;
+  return vec2u(0u, end);
+#endif
 #endif
 #endif
 }

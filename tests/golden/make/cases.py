@@ -19,6 +19,7 @@ from tests.golden.make import (
 )
 from tests.golden.make.adapters import adapter_cases
 from tests.golden.make.diffusion import record_diffusion
+from tests.golden.make.encoder_decoder import record_answers
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.presets import PRESETS
@@ -82,6 +83,8 @@ class ModelCase:
         path = min(target.glob(f"{self.name}-00001-of-*.gguf"), default=path)
         if PRESETS[self.preset].get("masked"):
             arrays, about = record_diffusion(library, path, self.n, self.seed, self.n_ctx)
+        elif PRESETS[self.preset]["arch"] == "t5":
+            arrays, about = record_answers(library, path, self.n, self.n_gen, self.seed, self.long, self.n_ctx)
         elif self.poolings:
             arrays, about = record_embeddings(library, path, self.n, self.seed, self.n_ctx, self.poolings)
         else:

@@ -128,6 +128,15 @@ class Model(Vocabulary):
         self.api.llama_batch_free(batch)
         return np.stack(rows).astype(np.float32)
 
+    def read(self, ids: Sequence[int]) -> None:
+        """Encode an encoder-decoder model's prompt, which the decoder then attends to; empty the decoder's cache."""
+        self.clear_cache()
+        batch = self.batch(ids, 0)
+        code = self.api.llama_encode(self.context, batch)
+        if code:
+            raise RuntimeError(f"llama_encode: {code}")
+        self.api.llama_batch_free(batch)
+
     def greedy(self, prompt: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(prompt logits, greedy ids, the logits they came from); the ids pass through the cache one by one."""
         self.clear_cache()

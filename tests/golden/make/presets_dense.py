@@ -68,5 +68,15 @@ ENCODERS: dict[str, dict[str, Any]] = {
         **{"arch": "t5encoder", **SMALL, "n_kv": 4, "head_dim": 24, "tok": "spm", "pooling": 1, "buckets": 32},
         "gated": True,
     },
+    # An encoder beside a decoder. `start`: the token that an answer begins with, else BOS. `loud`: the gain of the
+    # encoder's last network; trained models' hidden states exceed float16's range, too.
+    "t5": {
+        **{"arch": "t5", **SMALL, "n_kv": 4, "head_dim": 24, "tok": "spm", "buckets": 8},
+        **{"n_layer": 3, "decoder_layers": 2, "start": 7, "tied": True},
+    },
+    "flan-t5": {
+        **{"arch": "t5", **SMALL, "n_head": 3, "n_kv": 3, "head_dim": 20, "tok": "spm", "buckets": 32},
+        **{"gated": True, "own_biases": True, "loud": 6e4},
+    },
     "llama-embed": {"arch": "llama-embed", **SMALL, "rope_base": 500000.0, "pooling": 1, "tied": True},
 }

@@ -50,6 +50,25 @@ LATENT: dict[str, dict[str, Any]] = {
         },
         **{"gating": 2, "weights_scale": 2.4, "probs_bias": True, "n_ff_dense": 64},
     },
+    # `index`: heads, dimensions of a head and chosen positions of the index, which chooses all of a short context.
+    "glm-dsa": {
+        **LATENT_ATTENTION,
+        **{"arch": "glm-dsa", "q_rank": 44, "index": (3, 64, 256), "rope_base": 1e6},
+        **{"weights_norm": True, "weights_scale": 2.5, "probs_bias": True},
+    },
+    "glm-dsa-dense": {
+        **LATENT_ATTENTION,
+        **{
+            "arch": "glm-dsa",
+            "q_rank": 28,
+            "index": (2, 128, 256),
+            "n_layer": 3,
+            "lead": 2,
+            "n_head": 3,
+            "n_expert": 5,
+        },
+        **{"kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 20, "gating": 1},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

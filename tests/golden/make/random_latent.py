@@ -16,6 +16,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     if c["split"]:
         file.add("%s.attention.key_length_mla", key)
         file.add("%s.attention.value_length_mla", c["v_dim"])
+    for name, value in zip(("head_count", "key_length", "top_k"), c.get("index", ()), strict=False):
+        file.add(f"%s.attention.indexer.{name}", value)
     file.add("%s.rope.scaling.yarn_log_multiplier", c.get("yarn_log_multiplier"))
 
 
@@ -38,3 +40,9 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
     else:
         file.matrix(prefix + "attn_kv_b.weight", heads * (nope + v), rank)
     file.matrix(prefix + "attn_output.weight", width, heads * v)
+    if "index" in c:
+        count, size, _ = c["index"]
+        file.norm(prefix + "indexer.k_norm", size, bias=True)
+        file.matrix(prefix + "indexer.proj.weight", count, width)
+        file.matrix(prefix + "indexer.attn_k.weight", size, width)
+        file.matrix(prefix + "indexer.attn_q_b.weight", count * size, c["q_rank"])

@@ -56,7 +56,7 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     elif c["arch"] == "gemma3n":
         random_gemma3n.add_metadata(file, c)
         random_gemma3n.add_tensors(file, c)
-    elif c["arch"] == "t5encoder":
+    elif c["arch"] in ("t5", "t5encoder"):
         random_t5.add_metadata(file, c)
         random_t5.add_tensors(file, c)
     elif c["arch"] in random_rwkv.ARCHITECTURES:

@@ -24,7 +24,7 @@ NORMALIZED_EXPERTS |= {
     "kimi-linear",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"llama4", "mimo2", "step35"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:

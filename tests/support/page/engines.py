@@ -97,6 +97,18 @@ async def evaluate_and_fill_in(engine: Engine, prompt: list[int], runs: list[dic
     return {**found, "ids": ids, "proof": engine.stats()["proof"]}
 
 
+async def evaluate_answers(
+    engine: Engine, prompts: list[list[int]], answers: list[list[int]], count: int
+) -> dict[str, Any]:
+    """Logits of an encoder-decoder model's answers, what it generates for each prompt, and the proof of the kernels."""
+    evaluated = [await engine.evaluate(prompt, answer=answer) for prompt, answer in zip(prompts, answers, strict=True)]
+    alone = [await collect(engine, prompt, GREEDY, count) for prompt in prompts]
+    batched = await asyncio.gather(*(collect(engine, prompt, GREEDY, count) for prompt in prompts))
+    found = [{"logits": raw(logits), "shape": list(shape)} for logits, shape in evaluated]
+    stats = {"backend": engine.backend, "proof": engine.stats()["proof"]}
+    return {"evaluated": found, "alone": alone, "batched": list(batched), **stats}
+
+
 async def evaluate_long_too(engine: Engine, prompt: list[int], count: int, long: list[int]) -> dict[str, Any]:
     """The result of evaluate_and_generate, and the logits of a longer prompt if there is one."""
     found = await evaluate_and_generate(engine, prompt, count)

@@ -1,0 +1,36 @@
+"""GLM 5 (`glm-dsa`): DeepSeek's latent attention, with an index that chooses the positions that a token attends to.
+
+The index chooses `attention.indexer.top_k` positions. A context of at most so many has no others, so every token
+attends to all of it, and the index is not computed: longer contexts are not supported. Source: llama.cpp's `glm-dsa`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models import decoder, deepseek2
+from py_engine.models.common import count
+
+NEOX = False
+
+
+@dataclass(frozen=True)
+class Config(deepseek2.Config):
+    """The hyperparameters."""
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        base = super().from_gguf(header)
+        if base.ropes[0].scaling != "none":
+            raise WispError(
+                f"RoPE scaling of type {base.ropes[0].scaling!r} is not supported in glm-dsa models.",
+                "unsupported_architecture",
+            )
+        return replace(base, context_length=min(base.context_length, count(header, "attention.indexer.top_k")))
+
+
+build = decoder.build
+output = decoder.output
