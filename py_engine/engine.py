@@ -35,10 +35,11 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL, TOKEN_ROWS
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
-from py_engine.plan.sampling import Batch, Sampling
-from py_engine.plan.shared import MAX_BIASES, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.sampling import Batch
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.plan.traffic import MeasuredStep, profile
 from py_engine.recovery import Notify, Recovery, Reload
+from py_engine.request_checks import check_constrains, check_request, check_vocabulary
 from py_engine.runners import Runner
 from py_engine.tuning.read_rate import read_rates
 from py_engine.tuning.when_idle import MeasureWhenIdle
@@ -135,8 +136,7 @@ class Engine:
         ids, limits, begun = list(request.prompt), request.limits, request.begun
         self.check_ids(ids, request.media)
         self.check_generates()
-        self._check_sampling(request.sampling)
-        self._check_kind(request)
+        check_request(self.plan, request)
         if request.sampling.processor is not None:
             await self.add_processor(request.sampling.processor)
         given = request.sampling if begun is None else replace(request.sampling, seed=begun.seed)
@@ -148,7 +148,7 @@ class Engine:
         answer.stats.prompt_tokens, answer.stats.seed = len(ids), sampling.seed
         keep, start = limits.keep, self.plan.decoder_start
         if begun is not None:
-            self._check_vocabulary(begun.ids)
+            check_vocabulary(self.plan, begun.ids)
             answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)
         if start is not None:
             answer.start_decoder(start)
@@ -303,19 +303,7 @@ class Engine:
 
     def check_constrains(self, param: str) -> None:
         """Raise WispError unsupported_parameter, naming `param`, if the model's answers cannot have a constraint."""
-        if self.plan.diffusion is not None:
-            raise diffusion.unsupported(param)
-
-    def _check_kind(self, request: GenerationRequest) -> None:
-        """Raise WispError unsupported_parameter for what this kind of model does not do."""
-        if self.plan.diffusion is None:
-            diffusion.check_unused(request.sampling)
-            return
-        if request.constraint is not None:
-            self.check_constrains("response_format")
-        if request.media:
-            raise diffusion.unsupported("messages", "Pictures and sound are")
-        diffusion.check(request.sampling, self.plan.diffusion.shifted)
+        check_constrains(self.plan, param)
 
     @property
     def usual_tokens(self) -> int:
@@ -325,29 +313,14 @@ class Engine:
     def check_ids(self, ids: Sequence[int], media: PromptMedia = NO_MEDIA) -> None:
         if not ids:
             raise WispError("The list of token ids is empty. Give at least one.", "invalid_value")
-        self._check_vocabulary([i for i in ids if i not in media] if media else ids)
+        check_vocabulary(self.plan, [i for i in ids if i not in media] if media else ids)
         most = self.context_length - self.plan.encodes_prompts  # the decoder begins with a token of its own
         if len(ids) > most:
             raise WispError(f"{len(ids)} tokens do not fit the context of {most}.", "context_length_exceeded")
 
-    def _check_vocabulary(self, ids: Sequence[int]) -> None:
-        for bad in (min(ids, default=0), max(ids, default=0)):
-            if not 0 <= bad < self.plan.n_vocab:
-                raise WispError(f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value")
-
     async def add_processor(self, processor: Processor) -> None:
         """Compile a logits processor in WGSL. WispError with the compiler's message, or if this model has no GPU."""
         await self.runner.add_processor(processor)
-
-    def _check_sampling(self, sampling: Sampling) -> None:
-        most = MAX_BIASES - (self.plan.diffusion is not None)  # the mask has a bias, too
-        if len(sampling.logit_bias) > most:
-            raise WispError(f"logit_bias has more than {most} tokens.", "invalid_value", param="logit_bias")
-        for name, ids in (("logit_bias", [i for i, _ in sampling.logit_bias]), ("dry_breakers", sampling.dry_breakers)):
-            if bad := next((i for i in ids if not 0 <= i < self.plan.n_vocab), None):
-                raise WispError(
-                    f"Token id {bad} is outside the vocabulary of {self.plan.n_vocab}.", "invalid_value", param=name
-                )
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
         """GPU time of every dispatch of a step, and of the whole step: [{kernel, ns, bytes, flops, floor_ns}].

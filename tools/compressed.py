@@ -5,7 +5,6 @@ The user's cache holds what was compressed once, under the hash of its content.
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,4 +51,5 @@ def _compress(contents: Mapping[str, bytes], quality: int, cache: Path) -> None:
         run([node(), ROOT / "tools" / "compress.mjs"], "Cannot compress dist/", stdin=json.dumps(request))
         for path in paths:
             for encoding in ENCODINGS:  # the last one tells that both are there
-                shutil.move(f"{path}.{encoding}", cache)
+                made = path.with_name(f"{path.name}.{encoding}")
+                made.replace(cache / made.name)  # another process may have made it, too

@@ -1,4 +1,4 @@
-"""Convolutions of encoders with numpy, as the kernels of wgsl/ of the same names compute them."""
+"""Convolutions with numpy, as the kernels of wgsl/ of the same names compute them."""
 
 from __future__ import annotations
 
@@ -60,3 +60,20 @@ def _halved(x: Array, kernel: Array, bias: Array) -> Array:
         row, column = divmod(place, SIDE)
         total += padded[row::2, column::2][:rows, :columns] * kernel[:, place]
     return total
+
+
+def shortconv(c: Call) -> None:
+    cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
+    x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
+    bz = x[:, :cols] * x[:, 2 * cols : 3 * cols]
+    total = bz * weight[:, -1]
+    pos, seq, offsets = c.positions, c.sequences, c.offsets
+    in_batch = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, pos, strict=True))}
+    for back in range(1, size):
+        earlier = cache[c.rows_of(np.maximum(pos - back, 0), seq)].astype(np.float32)
+        for m in range(c.n):
+            if (other := in_batch.get((int(seq[m]), int(pos[m]) - back))) is not None:
+                earlier[m] = bz[other].astype(cache.dtype)
+        total += np.where((offsets >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
+    cache[c.rows_of(pos, seq)] = bz
+    c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total

@@ -24,9 +24,10 @@ from py_engine.cpu.attention import (
     scale_queries,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.convolutions import depthwise, subsample, unfold
+from py_engine.cpu.convolutions import depthwise, shortconv, subsample, unfold
+from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, rows_times, xielu
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, round_to_bytes, rows_times, xielu
 from py_engine.cpu.sampling import (
     advance,
     draft_rows,
@@ -137,15 +138,6 @@ def _matmul_of_experts(c: Call) -> None:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
                 at = c.consts["row0"] + i * rows
                 c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
-
-
-def round_to_bytes(x: Array) -> Array:
-    """Round x (n, cols) as quantize_x.wgsl: a scale per group of 32, 255 levels."""
-    groups = x.reshape(-1, 32)
-    largest = np.abs(groups).max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
-    return (levels * (largest / np.float32(127))).reshape(x.shape)
 
 
 def matvec(c: Call) -> None:
@@ -300,88 +292,6 @@ def normalize(c: Call) -> None:
     y = c["y"][: c.n, : c.params["COLS"]]
     length = np.sqrt(np.sum(y * y, axis=1, keepdims=True, dtype=np.float32))
     y *= np.divide(np.float32(1), length, out=np.zeros_like(length), where=length > 0)
-
-
-def shortconv(c: Call) -> None:
-    cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
-    x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
-    bz = x[:, :cols] * x[:, 2 * cols : 3 * cols]
-    total = bz * weight[:, -1]
-    pos, seq, offsets = c.positions, c.sequences, c.offsets
-    in_batch = {(int(s), int(p)): m for m, (s, p) in enumerate(zip(seq, pos, strict=True))}
-    for back in range(1, size):
-        earlier = cache[c.rows_of(np.maximum(pos - back, 0), seq)].astype(np.float32)
-        for m in range(c.n):
-            if (other := in_batch.get((int(seq[m]), int(pos[m]) - back))) is not None:
-                earlier[m] = bz[other].astype(cache.dtype)
-        total += np.where((offsets >= back)[:, None], earlier * weight[:, size - 1 - back], np.float32(0))
-    cache[c.rows_of(pos, seq)] = bz
-    c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
-
-
-def route(c: Call) -> None:
-    used = c.params["USED"]
-    logits = c["logits"][: c.n, : c.params["EXPERTS"]]
-    e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
-    groups = c.params.get("GROUPS", 0)
-    order = all_weights + c["bias"][0] if c.params["BIASED"] else all_weights if groups else logits
-    if groups:
-        grouped = order.reshape(c.n, groups, -1)
-        sums = np.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
-        ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
-        order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
-    chosen = np.argsort(-order, axis=1, kind="stable")[:, :used] // (c.params.get("SHARING", 0) or 1)
-    weights = np.take_along_axis(all_weights, chosen, 1)
-    if c.params["NORMALISED"]:
-        weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
-    c["chosen"][: c.n], c["weights"][: c.n] = chosen, weights * np.float32(c.consts["scale"])
-
-
-def group_experts(c: Call) -> None:
-    size = c.params["TM"]
-    chosen = c["chosen"][: c.n].reshape(-1)
-    c["slots"].reshape(-1)[: chosen.size] = np.argsort(chosen, kind="stable")
-    counts = np.bincount(chosen, minlength=c.params["EXPERTS"])
-    tiles, first = [], 0
-    for expert, count in enumerate(counts):
-        tiles += [(expert, first + at, min(size, count - at), 0) for at in range(0, count, size)]
-        first += count
-    c["tiles"][:] = 0
-    c["tiles"][: len(tiles)] = tiles
-
-
-def weighted_sum(c: Call) -> None:
-    x, weights = c["x"], c["weights"][: c.n, :, None]
-    c["y"][: c.n] += (weights * x[: c.n * weights.shape[1]].reshape(c.n, weights.shape[1], -1)).sum(axis=1)
-
-
-def experts(c: Call) -> None:
-    """The chosen experts' rows of every matrix of the stack, each token's in turn."""
-    cols, rows, stack, used = (c.params[name] for name in ("COLS", "ROWS", "STACK", "USED"))
-    x = c["x"][: c.n * (used if c.params["SUM"] else 1), :cols]
-    if c.params["NORM"]:
-        x = normed(x, c["norm"][0], c.consts["eps"])
-    if c.params["DOT8"]:
-        x = round_to_bytes(x)
-    w = c["w"].reshape(stack, -1, rows, cols)
-    for m in range(c.n):
-        outputs = []
-        for k, expert in enumerate(c["chosen"][m].astype(np.int64)):
-            y = (w[:, expert] @ x[m * used + k if c.params["SUM"] else m]).reshape(-1)
-            if c.params["BIAS"]:
-                y = y + c["bias"].reshape(stack, -1, rows)[:, expert].reshape(-1)
-            outputs.append(y)
-        at = slice(c.consts["row0"], c.consts["row0"] + stack * rows)
-        match c.params["EPILOGUE"]:
-            case "add":
-                c["y"][m, at] += c["weights"][m] @ np.array(outputs)
-            case "store":
-                c["y"][m * used : (m + 1) * used, at] = outputs
-            case "gated":
-                gate, up = np.array(outputs).reshape(used, 2, rows).swapaxes(0, 1)
-                act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
-                c["y"][m * used : (m + 1) * used, :rows] = gated(act, gate, up, limit)
 
 
 def read(c: Call) -> None:

@@ -100,3 +100,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 def rows_times(x: Array, w: Array) -> Array:
     """x W^T, a row at a time: products of several rows at once may add in another order than those of one."""
     return np.concatenate([x[m : m + 1] @ w.T for m in range(len(x))])
+
+
+def round_to_bytes(x: Array) -> Array:
+    """Round x (n, cols) as quantize_x.wgsl: a scale per group of 32, 255 levels."""
+    groups = x.reshape(-1, 32)
+    largest = np.abs(groups).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
+    return (levels * (largest / np.float32(127))).reshape(x.shape)

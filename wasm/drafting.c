@@ -1,0 +1,82 @@
+// Drafts by prompt lookup: a small batch verifies them, and the next ones are found. wgsl/advance.wgsl, draft_rows.wgsl and
+// draft_states.wgsl are the same on the GPU.
+#include "ops.h"
+
+// The number of equal tokens, backwards from i and from j.
+static u32 match_length(const u32 *tokens, u32 i, u32 j) {
+  u32 length = 0;
+  while (length < MAX_MATCH && length <= i && tokens[i - length] == tokens[j - length]) length++;
+  return length;
+}
+
+// The Drafting of a sequence (drafting.wgsl).
+typedef struct {
+  u32 end, length, newest, count;
+} Drafting;
+#define DRAFTING(r, seq) (AT(Drafting, (r)->drafting) + (seq))
+
+// How many consecutive rows of a small batch, from row `first` on, are of the same sequence.
+static u32 rows_of_sequence(const State *s, u32 first) {
+  u32 end = first + 1;
+  while (end < s->n && s[end].seq == s[first].seq) end++;
+  return end - first;
+}
+
+// Verifies the draft of `drafts` tokens after the token of a State, and finds the next one.
+static void advance_sequence(const advance_call *r, const State *s, u32 drafts, const u32 *chosen) {
+  u32 *tokens = AT(u32, r->tokens) + s->seq * r->tokens_stride, accepted = 0;
+  Drafting *d = DRAFTING(r, s->seq);
+  while (accepted < drafts && tokens[s->pos + 1 + accepted] == chosen[accepted]) accepted++;
+  const u32 last = s->pos + 1 + accepted;
+  tokens[last] = chosen[accepted];
+  if (drafts) d->length = accepted == drafts ? 2 * drafts : accepted + 1;
+  u32 best = 0, match = 0;
+  for (u32 i = 0; i < last; i++) {
+    const u32 length = match_length(tokens, i, last);
+    if (length && length >= best) best = length, match = i;
+  }
+  d->newest = last, d->count = 0;
+  if (best < r->min_match) return;
+  const u32 room = d->end > last + 1 ? d->end - last - 1 : 0;
+  d->count = MIN(MIN(MAX(d->length, 1), r->drafts), room);
+  for (u32 i = 1; i <= d->count; i++) tokens[last + i] = tokens[match + i];
+}
+
+u32 advance_chunks(const advance_call *r) { return 1; }
+
+void advance_work(const advance_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const State *s = states(r->state);
+  for (u32 first = 0, n; first < s->n; first += n) {
+    n = rows_of_sequence(s, first);
+    advance_sequence(r, s + first, n - 1, AT(u32, r->chosen) + first);
+  }
+}
+
+u32 draft_rows_chunks(const draft_rows_call *r) { return 1; }
+
+void draft_rows_work(const draft_rows_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  State *s = states(r->state);
+  u32 sequences[MAX_SMALL_BATCH], given[MAX_SMALL_BATCH], count = 0, rows = 0;
+  for (u32 first = 0; first < s->n; first += rows_of_sequence(s, first)) sequences[count] = s[first].seq, given[count++] = 0;
+  u32 left = MAX_SMALL_BATCH - count;
+  for (u32 turn = 0; turn < MAX_SMALL_BATCH; turn++)
+    for (u32 i = 0; i < count && left; i++)
+      if (DRAFTING(r, sequences[i])->count > turn) given[i]++, left--;
+  for (u32 i = 0; i < count; i++)
+    for (u32 m = 0; m <= given[i]; m++, rows++)
+      s[rows].pos = DRAFTING(r, sequences[i])->newest + m, s[rows].seq = sequences[i];
+  s->n = rows;
+}
+
+u32 draft_states_chunks(const draft_states_call *r) { return 1; }
+
+void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  State *s = states(r->state);
+  const u32 pos = s->pos, seq = s->seq;
+  u32 *newest = &DRAFTING(r, seq)->newest;
+  if (!r->verify) *newest = pos;
+  const u32 n = r->verify ? MIN(pos - *newest + 1, MAX_SMALL_BATCH) : MIN(pos + 1, 2);
+  const u32 first = r->verify ? *newest : pos + 1 - n;
+  for (u32 i = 0; i < n; i++) s[i].pos = first + i, s[i].seq = seq;
+  s->n = n;
+}
