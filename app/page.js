@@ -141,7 +141,11 @@ const attachments = startAttachments(engine, {
   usesTools: () => offeredIn(chat.conversation.info).length > 0,
 });
 const composer = startComposer({
-  send: (text) => chat.send(text, attachments.take()),
+  async send(text) {
+    const media = attachments.take();
+    await chat.shown.catch(() => {}); // the question is for the chat that was chosen before it
+    chat.send(text, media);
+  },
   stop: () => chat.stop(),
   hasMedia: () => attachments.size > 0,
 });

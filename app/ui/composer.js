@@ -3,7 +3,7 @@ import { byId } from "./dom.js";
 import { isKey } from "./shortcuts.js";
 
 /**
- * @param {{ send: (text: string) => void, stop: () => void, hasMedia: () => boolean }} actions `hasMedia`: a question may
+ * @param {{ send: (text: string) => unknown, stop: () => void, hasMedia: () => boolean }} actions `hasMedia`: a question may
  *   have no text
  */
 export function startComposer({ send, stop, hasMedia }) {

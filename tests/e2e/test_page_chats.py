@@ -78,6 +78,27 @@ def test_chats_of_version_1_are_there(talk: Page) -> None:
     assert sorted(titles(talk)) == ["The x chat", "The y chat", "The z chat"]
 
 
+def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> None:
+    """Also if it is sent before that chat is shown."""
+    page = talk
+    shown = page.locator("#thread > .user")
+    row = page.locator("#chat-list .chat-open", has_text="The z chat")
+    row.evaluate(
+        """(row, text) => {
+            row.click();
+            const field = document.querySelector("#prompt");
+            field.value = text;
+            document.querySelector("#composer").requestSubmit();
+        }""",
+        "What is the capital of Norway?",
+    )
+    wait_answer(page)
+    expect(row).to_have_attribute("aria-current", "page")
+    expect(shown).to_have_count(2)
+    page.locator("#chat-list .chat-open", has_text="The x chat").click()
+    expect(shown).to_have_count(1)
+
+
 def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
     page = talk
     new_chat(page)

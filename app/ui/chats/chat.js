@@ -53,6 +53,7 @@ export class Chat {
   /** @type {AbortController | null} of the answer in progress */
   #answering = null;
   #opening = 0;
+  shown = Promise.resolve(); // once the chat that was opened last is shown
   #paired = false; // two answers are shown side by side
 
   /** @param {Parts} parts */
@@ -115,7 +116,7 @@ export class Chat {
   /** @param {string} id */
   async open(id) {
     const info = this.all.find((other) => other.id === id);
-    if (info && info !== this.conversation.info) await this.#show(info);
+    if (info && info !== this.conversation.info) await (this.shown = this.#show(info));
   }
 
   /** @param {ChatInfo} info */
