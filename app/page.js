@@ -216,7 +216,7 @@ const mcp = startMcp({
     take: takeFiles,
     write(text) {
       document.querySelectorAll("dialog[open]").forEach((dialog) => /** @type {HTMLDialogElement} */ (dialog).close());
-      composer.fill(text);
+      composer.add(text);
     },
   },
 });

@@ -5,7 +5,8 @@
 // draft_rows.wgsl gives its rows. The sampling noise depends on the position alone, so the text is the same as without
 // drafts.
 // The next draft copies the tokens after the longest earlier match of the sequence's last tokens (the latest match, if
-// several are as long), and goes on with its own tokens where these end. Its length adapts: accepted tokens + 1, or twice the draft's length if all of it was accepted.
+// several are as long), and goes on with its own tokens where these end. Its length adapts: accepted tokens + 1, or twice
+// the draft's length if all of it was accepted.
 // Grid (1, rows): the workgroup of a sequence's first row does it.
 #param DRAFTS // tokens of a draft at most
 #param TOKENS // capacity of a sequence in `tokens`

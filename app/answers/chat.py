@@ -50,7 +50,9 @@ class Exchange:
 
 async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Load) -> Result:
     """Answer a chat request. Returns the completion, or None after emitting its chunks."""
-    model.engine_or_error()
+    engine = model.engine_or_error()
+    if request.continued:
+        engine.check_continues("continue_final_message")
     identity = exchange.journal.identity
     dialect = dialect_of(model.template, request.tools)
     rules = dialect.rules(request.format)
@@ -62,7 +64,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
     if rules is not None:
-        run.compiled, run.begun = await compiled(model, rules(prompt.text), run.shown, load), request.continued
+        asked = prompt.text.removesuffix(request.continued)
+        run.compiled, run.begun = await compiled(model, rules(asked), run.shown, load), request.continued
         (await run.compiled.matcher(run.begun)).close()  # an error comes before the first chunk
     return await run.all_choices([prompt])
 

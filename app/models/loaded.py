@@ -56,7 +56,7 @@ class Loaded:
     def ended(self, prompt: list[int]) -> list[int]:
         """A prompt's ids. One that an encoder reads ends with EOS, if the model uses it."""
         eos = self.tokenizer.eos_id if self.tokenizer.add_eos else None
-        if eos is None or prompt[-1:] == [eos] or not self.engine_or_error().plan.encodes_prompts:
+        if eos is None or prompt[-1:] == [eos] or self.engine is None or not self.engine.plan.encodes_prompts:
             return prompt
         return [*prompt, eos]
 

@@ -19,7 +19,7 @@ import {
   samplingOf,
 } from "./prompt_options.js";
 import { streamed, tokensOf } from "./prompt_requests.js";
-import { contentOfCall, run, toolsOf } from "./prompt_tools.js";
+import { contentOfCalls, run, toolsOf } from "./prompt_tools.js";
 
 export { LanguageModelToolCall, LanguageModelToolError, LanguageModelToolSuccess } from "./prompt_tools.js";
 
@@ -141,7 +141,8 @@ export function languageModel(wisp, request = {}) {
         if (state.usage >= state.window) throw tooLarge(state.usage, state.window);
         signal?.throwIfAborted();
         const session = new LanguageModel(state);
-        signal?.addEventListener("abort", () => session.#ended.abort(signal.reason), { once: true });
+        const end = () => session.#ended.abort(signal?.reason);
+        signal?.addEventListener("abort", end, { signal: session.#ended.signal });
         return session;
       } finally {
         creating--;
@@ -318,7 +319,7 @@ export function languageModel(wisp, request = {}) {
           else added.push(message);
           if (!message.tool_calls?.length) break;
           if (callsAreReturned(state.options)) {
-            message.tool_calls.forEach((/** @type {any} */ call) => push(contentOfCall(call)));
+            contentOfCalls(message).forEach(push);
             break;
           }
           added.push(
@@ -333,18 +334,21 @@ export function languageModel(wisp, request = {}) {
     }
 
     /**
-     * The turns without the oldest that do not fit beside messages and `reserve` tokens.
+     * The turns without the oldest that do not fit beside messages and `reserve` tokens. Messages that begin with a tool's
+     * response belong to the turn with the question and the call.
      * @param {Message[]} messages @param {number} reserve
      */
     async #fitting(messages, reserve) {
       const state = this.#state;
-      const least = await tokensOf(state, [...state.initial, ...messages]);
+      const begun = messages[0]?.role === "tool" ? state.turns.findLastIndex(({ role }) => role === "user") : -1;
+      const needed = begun < 0 ? [] : state.turns.slice(begun);
+      const least = await tokensOf(state, [...state.initial, ...needed, ...messages]);
       if (least >= state.window) throw tooLarge(least, state.window);
       const most = Math.max(least, state.window - Math.max(1, reserve));
       let turns = state.turns;
       while ((await tokensOf(state, [...state.initial, ...turns, ...messages])) > most) {
         const next = turns.findIndex((message, i) => i > 0 && message.role === "user");
-        turns = next < 0 ? [] : turns.slice(next);
+        turns = next < 0 ? needed : turns.slice(next);
       }
       if (turns.length < state.turns.length) OVERFLOWS.forEach((name) => this.dispatchEvent(new Event(name)));
       return turns;

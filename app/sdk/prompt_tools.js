@@ -95,12 +95,19 @@ export async function run(tools, { id, function: { name, arguments: given } }) {
 /** @param {unknown} message */
 const errorText = (message) => `Error: ${message}`;
 
-/** A call of OpenAI's API as content of an answer. @param {any} call @returns {Content} */
-export function contentOfCall({ id, function: { name, arguments: given } }) {
-  return {
-    type: "tool-call",
-    value: new LanguageModelToolCall({ callID: id, name, arguments: JSON.parse(given || "{}") }),
-  };
+/**
+ * The calls of OpenAI's message as content of an answer; none of one that was cut off in the middle.
+ * @param {Message} message @returns {Content[]}
+ */
+export function contentOfCalls({ tool_calls: calls = [] }) {
+  return calls.flatMap((/** @type {any} */ { id, function: { name, arguments: given } }) => {
+    try {
+      const value = new LanguageModelToolCall({ callID: id, name, arguments: JSON.parse(given || "{}") });
+      return { type: "tool-call", value };
+    } catch {
+      return [];
+    }
+  });
 }
 
 /** OpenAI's call of a message's content. @param {any} value @returns {Message} */

@@ -46,6 +46,10 @@ export function startComposer({ send, stop, hasMedia }) {
     /** Looks again whether there is something to send. */
     check: fit,
     focus: () => field.focus(),
+    /** Adds a text after what is there. @param {string} text */
+    add(text) {
+      this.fill(field.value.trim() ? `${field.value}\n\n${text}` : text);
+    },
     /** @param {string} text */
     fill(text) {
       field.value = text;

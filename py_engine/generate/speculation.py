@@ -62,7 +62,10 @@ def drafts_pay(fractions: Sequence[float], plain_ms: float, drafting_ms: float, 
 
 
 def _tokens(fractions: Sequence[float]) -> float:
-    """The tokens that a step with drafts yields, if the likeliest draft tokens get the rows that the batch has left."""
+    """The tokens that a step with drafts yields at most: as if the likeliest draft tokens got the rows that are left.
+
+    draft_rows.wgsl gives the rows in turn, which is less where one sequence's drafts are much better than another's.
+    """
     found, chances = float(len(fractions)), list(fractions)
     for _ in range(MAX_SMALL_BATCH - len(fractions)):
         best = max(range(len(chances)), key=chances.__getitem__)

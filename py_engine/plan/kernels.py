@@ -37,7 +37,7 @@ from py_engine.plan import shared
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
 OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which cannot have it
-NAME = re.compile(r"[a-z][a-z0-9_]*")  # of a kernel
+NAME = re.compile(r"my_[a-z0-9_]+")  # of a registered kernel: Wisp's own never begin so
 _registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, by file name
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 
@@ -103,6 +103,11 @@ class Shader:
         """The kernel's name."""
         return re.split("[ @]", self.label, maxsplit=1)[0]
 
+    @property
+    def registered(self) -> bool:
+        """Whether the kernel is a user's."""
+        return "@" in self.label.partition(" ")[0]
+
     def pack(self, consts: Mapping[str, int | float]) -> bytes:
         """The bytes of the Params struct, padded to a multiple of 16."""
         if set(consts) != set(self.fields):
@@ -126,7 +131,7 @@ def register(kernel: str, text: str) -> None:
     """Add a kernel that is not in wgsl/. WispError invalid_value for a name that a file there has."""
     if not NAME.fullmatch(kernel) or (WGSL / f"{kernel}.wgsl").exists():
         what = f"A kernel cannot be called {kernel!r}: take a new name of lower-case letters, digits and underscores."
-        raise WispError(what, "invalid_value")
+        raise WispError(f"{what} It must begin with my_.", "invalid_value")
     _registered[f"{kernel}.wgsl"] = text
     for cached in (_source, _source_lines, has_param, _expanded):
         cached.cache_clear()

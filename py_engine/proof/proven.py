@@ -29,6 +29,7 @@ class Proven:
 
     def __init__(self, key: str, known: dict[str, str]) -> None:
         self._key, self._known = key, known
+        self._of_load: dict[str, str] = {}  # of registered kernels, whose numpy functions may change
 
     @classmethod
     async def of(cls, adapter: Any) -> Proven:
@@ -41,20 +42,22 @@ class Proven:
 
     def knows(self, shader: Shader) -> bool:
         """Whether the kernel has been run here."""
-        return _hash(shader) in self._known
+        return _hash(shader) in self._known or _hash(shader) in self._of_load
 
     def fault(self, shader: Shader) -> str:
         """Why the kernel is known to be wrong; "" if it is not."""
-        return self._known.get(_hash(shader), "")
+        return self._known.get(_hash(shader), "") or self._of_load.get(_hash(shader), "")
 
     @property
     def has_faults(self) -> bool:
         """Whether any kernel is known to be wrong."""
-        return any(self._known.values())
+        return any(self._known.values()) or any(self._of_load.values())
 
     async def add(self, found: Iterable[tuple[Shader, str]]) -> None:
-        """Remember findings: "", or why the kernel is wrong."""
-        new = {_hash(shader): fault for shader, fault in found}
+        """Remember findings: "", or why the kernel is wrong. Those of registered kernels are of one load."""
+        found = list(found)
+        self._of_load |= {_hash(shader): fault for shader, fault in found if shader.registered}
+        new = {_hash(shader): fault for shader, fault in found if not shader.registered}
         _found[self._key] |= new
         self._known |= new
         with suppress(JsException):  # no storage: the worker remembers it

@@ -57,6 +57,8 @@ SCRIPT = """async ({ backend, prompt, answer }) => {
         chat: { usage, text: choices[0].message.content, prompt: plain.length },
         refusals: {
             too_long: await refused(() => engine.completions.create({ ...ask, prompt: Array(600).fill(9) })),
+            continued: await refused(() => engine.chat.completions.create({
+                messages: [...chat.messages, { role: "assistant", content: "Well" }], continue_final_message: true })),
             embeddings: await refused(() => engine.embeddings.create({ input: "Hello" })),
             quality: await refused(() => engine.quality.perplexity(words, { contextLength: 8 })),
             draft: await refused(() => engine.load({ model, draft: model, backend })),

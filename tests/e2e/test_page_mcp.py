@@ -96,18 +96,23 @@ def test_prompts_are_written_and_resources_added(page: Page) -> None:
     offer = offers.filter(has_text="offer")
     offer.get_by_role("button", name="Write with offer").click()  # its field is required
     expect(page.locator("#mcp-dialog")).to_be_visible()
+    page.locator("#prompt").evaluate("(field) => { field.value = 'Dear team,'; }")
     offer.get_by_role("textbox", name="article").fill("a lamp")
     offer.get_by_role("button", name="Write with offer").click()
-    expect(page.locator("#prompt")).to_have_value("Write an offer for a lamp.")
+    expect(page.locator("#prompt")).to_have_value("Dear team,\n\nWrite an offer for a lamp.")
     expect(page.locator("#mcp-dialog")).to_be_hidden()
     page.fill("#prompt", "")
     page.click("#documents-button")
     names = page.locator("#document-list > li")
-    expect(names.filter(has_text="hours.txt")).to_have_count(1)
-    expect(names.filter(has_text="red lamp.txt")).to_have_count(1)
+    expect(names.filter(has_text="shop - hours.txt")).to_have_count(1)
+    expect(names.filter(has_text="shop - article - red lamp.txt")).to_have_count(1)
     page.keyboard.press("Escape")
     page.click("#settings-button")
     page.click("#mcp-button")
+    log = found.locator("details", has=page.locator("summary", has_text="3 calls went there"))
+    log.locator("summary").click()
+    expect(log).to_contain_text('offer {"article":"a lamp"}')
+    expect(page.locator("#privacy")).to_contain_text("shop")
 
 
 def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:

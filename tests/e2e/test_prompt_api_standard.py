@@ -254,6 +254,25 @@ def test_a_history_of_calls_can_be_given(page: Page) -> None:
     assert usages[0] > 0
 
 
+def test_a_response_is_not_parted_from_its_question(page: Page) -> None:
+    """Where a quarter of the context is not left for the answer."""
+    overflows, usage, window = run(
+        page,
+        """const session = await Small.create({ ...returned, tools: [] });
+        let overflows = 0;
+        session.oncontextoverflow = () => overflows++;
+        await session.append([{ role: "user", content: "What is the weather in Paris?" },
+                              { role: "assistant", content: callWith({ city: "Paris" }) }]);
+        let value = "sunny", content;
+        const fill = () => [{ role: "user", content: respond([{ type: "text", value }]) }];
+        while (session.contextUsage + (await session.measureContextUsage(fill())) < 200) value += " and sunny";
+        await session.prompt(fill(), { responseConstraint: /ok/ });
+        return [overflows, session.contextUsage, session.contextWindow];""",
+    )
+    assert window == 256
+    assert (overflows, usage > 3 / 4 * window) == (0, True)
+
+
 def test_wrong_calls_and_responses(page: Page) -> None:
     results, unexpected = run(
         page,

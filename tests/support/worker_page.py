@@ -51,6 +51,9 @@ class Engine:
     def check_constrains(self, param: str) -> None:
         """Answers may have constraints."""
 
+    def check_continues(self, param: str) -> None:
+        """Prompts may have an answer's beginning."""
+
     async def generate(self, request: GenerationRequest, stats: Any = None) -> AsyncGenerator[Batch, None]:
         begun = request.begun
         assert not (self.running and self.one_at_a_time), "two requests at once"

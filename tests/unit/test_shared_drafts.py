@@ -189,7 +189,7 @@ async def test_the_cpu_engine_drafts_for_several() -> None:
 # -- whether they pay
 
 
-def test_rows_go_to_the_likeliest_drafts() -> None:
+def test_the_gain_of_drafts_is_that_of_the_likeliest_ones() -> None:
     """A sequence whose text repeats itself makes drafts pay for one whose text does not, as long as a row is left."""
     assert drafts_pay([0.9, 0.0], 1.0, 2.5, on=False), "6.2 tokens for 2 of plain steps"
     assert not drafts_pay([0.9, 0.0], 1.0, 3.2, on=True)

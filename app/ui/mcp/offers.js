@@ -1,8 +1,10 @@
-/** What a server of the Model Context Protocol offers to the user: prompts to write with, and resources to add. */
+/**
+ * What a server of the Model Context Protocol offers to the user: prompts to write with, and resources to add. Each use of
+ * one is a call, which servers.js tells and logs.
+ */
 import { t } from "../../language/phrase.js";
 import { bytesOf } from "../../sdk/base64.js";
 import { h } from "../dom.js";
-import { announce } from "../notices.js";
 
 /**
  * @typedef {import("../../sdk/types.d.ts").McpServer} McpServer
@@ -10,8 +12,14 @@ import { announce } from "../notices.js";
  * @typedef {import("../../sdk/types.d.ts").McpResource} McpResource
  *
  * @typedef {object} Uses
- * @property {(text: string) => void} write puts a text into the message field, and shows it
+ * @property {(text: string) => void} write adds a text to the message field, and shows it
  * @property {(files: File[]) => File[]} take adds files to the documents or to the next question; returns the others
+ *
+ * @typedef {object} Server a server, as the sheet has it
+ * @property {string} name
+ * @property {() => Promise<McpServer>} opened the connected server
+ * @property {McpServer["prompt"]} prompt
+ * @property {McpServer["read"]} read
  *
  * @typedef {object} Offer
  * @property {string} name
@@ -27,21 +35,22 @@ const EXTENSION = /\.\w{1,5}$/;
 
 /**
  * The list of a server's prompts and resources. They are asked for when the user opens it.
- * @param {string} name of the server @param {() => Promise<McpServer>} opened the connected server @param {Uses} uses
+ * @param {Server} server @param {Uses} uses
  */
-export function offersList(name, opened, uses) {
+export function offersList(server, uses) {
+  const { name } = server;
   const list = h("ul", { "aria-label": t("Prompts and resources of {name}", { name }) });
   const attempt = async (/** @type {() => Promise<void>} */ work) => {
     details.querySelector(".form-error")?.remove();
     await work().catch((error) => list.before(h("p", { class: "form-error", role: "alert" }, error.message)));
   };
   const load = async () => {
-    const server = await opened();
-    const [prompts, resources] = await Promise.all([server.prompts(), server.resources()]);
+    const opened = await server.opened();
+    const [prompts, resources] = await Promise.all([opened.prompts(), opened.resources()]);
     const usable = resources.filter(({ uri }) => expressionsOf(uri).every((expression) => VALUE.test(expression)));
     const offers = [
-      ...prompts.map((prompt) => promptOffer(prompt, opened, uses)),
-      ...usable.map((resource) => resourceOffer(resource, opened, uses)),
+      ...prompts.map((prompt) => promptOffer(prompt, server, uses)),
+      ...usable.map((resource) => resourceOffer(resource, server, uses)),
     ];
     const items = offers.map((offer) => item(offer, attempt));
     list.replaceChildren(...(items.length ? items : [h("li", {}, t("This server offers none."))]));
@@ -63,8 +72,8 @@ function item({ name, description, fields, label, use }, attempt) {
   );
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const given = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
-    void attempt(() => use(given));
+    const given = [...new FormData(form)].filter(([, value]) => value !== ""); // the rest is left out
+    void attempt(() => use(/** @type {Record<string, string>} */ (Object.fromEntries(given))));
   };
   const form = /** @type {HTMLFormElement} */ (
     h("form", { on: { submit } }, ...inputs, h("button", { class: "button" }, label))
@@ -72,17 +81,19 @@ function item({ name, description, fields, label, use }, attempt) {
   return h("li", {}, h("code", {}, name), " ", h("small", { dir: "auto" }, description ?? ""), form);
 }
 
-/** @param {McpPrompt} prompt @param {() => Promise<McpServer>} opened @param {Uses} uses @returns {Offer} */
-function promptOffer({ name, description, arguments: known = [] }, opened, { write }) {
+/** @param {McpPrompt} prompt @param {Server} server @param {Uses} uses @returns {Offer} */
+function promptOffer({ name, description, arguments: known = [] }, server, { write }) {
   return {
     name,
     description,
     fields: known.map(({ name, description, required }) => ({ name, hint: description, required: required === true })),
     label: t("Write with {name}", { name }),
     async use(given) {
-      const messages = await (await opened()).prompt(name, given);
+      const messages = await server.prompt(name, given);
       const texts = messages.flatMap(({ content }) => (typeof content === "string" ? content : content.map(textOf)));
-      write(texts.filter((text) => text).join("\n\n"));
+      const text = texts.filter((text) => text).join("\n\n");
+      if (!text) throw new Error(`${t("This prompt has no text.")}`);
+      write(text);
     },
   };
 }
@@ -90,8 +101,8 @@ function promptOffer({ name, description, arguments: known = [] }, opened, { wri
 /** The text of a message's part; a picture has none. @param {{ type: string, text?: string }} part */
 const textOf = ({ text }) => text ?? "";
 
-/** @param {McpResource} resource @param {() => Promise<McpServer>} opened @param {Uses} uses @returns {Offer} */
-function resourceOffer({ name, uri, description }, opened, { take }) {
+/** @param {McpResource} resource @param {Server} server @param {Uses} uses @returns {Offer} */
+function resourceOffer({ name, uri, description }, server, { take }) {
   return {
     name,
     description: description ?? uri,
@@ -99,11 +110,10 @@ function resourceOffer({ name, uri, description }, opened, { take }) {
     label: t("Add {name}", { name }),
     async use(given) {
       const address = uri.replace(EXPRESSION, (_, variable) => encodeURIComponent(given[variable]));
-      const files = (await (await opened()).read(address)).map(fileOf);
+      const files = (await server.read(address)).map((content) => fileOf(content, server.name));
       const [refused] = take(files);
       if (refused)
         throw new Error(`${t("{name} is neither a document nor a picture or a sound.", { name: refused.name })}`);
-      files.forEach(({ name }) => announce(t("{name} is added.", { name })));
     },
   };
 }
@@ -111,10 +121,23 @@ function resourceOffer({ name, uri, description }, opened, { take }) {
 /** @param {string} uri */
 const expressionsOf = (uri) => [...uri.matchAll(EXPRESSION)].map(([, expression]) => expression);
 
-/** A resource's content as a file. @param {{ uri: string, mimeType?: string, text?: string, blob?: string }} content */
-function fileOf({ uri, mimeType = "", text, blob }) {
-  const last = decodeURIComponent(uri.split(/[/?#]/).findLast((part) => part) ?? uri);
-  const isText = text !== undefined;
-  const name = isText && !EXTENSION.test(last) ? `${last}${mimeType === "text/markdown" ? ".md" : ".txt"}` : last;
-  return new File([isText ? text : bytesOf(blob ?? "")], name, { type: mimeType || (isText ? "text/plain" : "") });
+/**
+ * A resource's content as a file. Its name has the server and the whole path: a document replaces one of its name.
+ * @param {{ uri: string, mimeType?: string, text?: string, blob?: string }} content @param {string} server
+ */
+function fileOf({ uri, mimeType = "", text, blob }, server) {
+  const path = uri.replace(/[?#].*$/, "").replace(/^[a-z][a-z0-9+.-]*:\/*/i, "");
+  const name = [server, ...decoded(path).split(/[/\\]+/)].filter((part) => part).join(" - ");
+  if (text === undefined) return new File([bytesOf(blob ?? "")], name, { type: mimeType });
+  const ending = EXTENSION.test(name) ? "" : mimeType === "text/markdown" ? ".md" : ".txt";
+  return new File([text], name + ending, { type: mimeType.startsWith("text/") ? mimeType : "text/plain" });
+}
+
+/** @param {string} path */
+function decoded(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
 }

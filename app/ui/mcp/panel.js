@@ -115,7 +115,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
       on: { change: () => void servers.turn(entry, use.checked) },
     });
     const where = relayed ? t("relayed by the terminal") : url;
-    const offered = offers.get(entry) ?? offersList(name, () => servers.opened(entry), uses);
+    const offered = offers.get(entry) ?? offersList(servers.server(entry), uses);
     offers.set(entry, offered);
     return h(
       "li",

@@ -161,7 +161,7 @@ export class McpServers {
         id: `mcp-${digest(entry.relayed ? `relayed ${entry.name}` : `${entry.name} ${entry.url}`)}`,
         name: entry.name,
         tools: entry.tools.filter(({ unusable }) => !unusable).map((tool) => this.#sourceTool(entry, tool)),
-        prepare: async () => void (await this.opened(entry)),
+        prepare: async () => void (await this.#opened(entry)),
       }));
   }
 
@@ -170,20 +170,40 @@ export class McpServers {
     return { name, description, parameters, run: (given, options) => this.#run(entry, own, given, options) };
   }
 
+  /** A server for its list of prompts and resources. @param {Entry} entry @returns {import("./offers.js").Server} */
+  server(entry) {
+    return {
+      name: entry.name,
+      opened: () => this.#opened(entry),
+      prompt: (name, given = {}) => this.#called(entry, name, given, (server) => server.prompt(name, given)),
+      read: (uri) => this.#called(entry, uri, {}, (server) => server.read(uri)),
+    };
+  }
+
   /** @param {Entry} entry @param {string} tool @param {Record<string, any>} given @param {RunOptions} options */
-  async #run(entry, tool, given, { signal, onProgress }) {
-    /** @type {Call} */
-    const call = { time: Date.now(), tool, given, failed: null };
-    entry.calls = [...entry.calls, call].slice(-MOST_CALLS);
-    this.#parts.called(entry.name);
-    this.#parts.changed();
-    try {
-      const server = await this.opened(entry);
+  #run(entry, tool, given, { signal, onProgress }) {
+    return this.#called(entry, tool, given, async (server, call) => {
       const tell = (/** @type {any} */ { message, progress, total }) =>
         onProgress?.(message ?? `${progress}${total ? ` / ${total}` : ""}`);
       const { text, media, failed } = await server.call(tool, given, { signal, onProgress: tell });
       if (failed) call.failed = text;
       return { text, files: media.map(fileOf), failed };
+    });
+  }
+
+  /**
+   * Does what goes to a server, and logs it. `what`: a tool, a prompt, or a resource's address
+   * @template T @param {Entry} entry @param {string} what @param {Record<string, any>} given
+   * @param {(server: McpServer, call: Call) => Promise<T>} work @returns {Promise<T>}
+   */
+  async #called(entry, what, given, work) {
+    /** @type {Call} */
+    const call = { time: Date.now(), tool: what, given, failed: null };
+    entry.calls = [...entry.calls, call].slice(-MOST_CALLS);
+    this.#parts.called(entry.name);
+    this.#parts.changed();
+    try {
+      return await work(await this.#opened(entry), call);
     } catch (/** @type {any} */ error) {
       call.failed = `${error?.message ?? error}`;
       throw error;
@@ -191,7 +211,7 @@ export class McpServers {
   }
 
   /** The connected server. @param {Entry} entry */
-  opened(entry) {
+  #opened(entry) {
     return (entry.opening ??= this.#connect(entry, signInInSettings));
   }
 
