@@ -122,6 +122,7 @@ def test_an_abort(found: Any) -> None:
 def test_refusals(found: Any) -> None:
     assert found["refusals"] == {
         "too_long": "context_length_exceeded",
+        "continued": "unsupported_parameter",
         "embeddings": "invalid_value",
         "quality": "invalid_value",
         "draft": "unsupported_parameter",
