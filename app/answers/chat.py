@@ -66,7 +66,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     if rules is not None:
         asked = prompt.text.removesuffix(request.continued)
         run.compiled, run.begun = await compiled(model, rules(asked), run.shown, load), request.continued
-        (await run.compiled.matcher(run.begun)).close()  # an error comes before the first chunk
+        if run.begun:
+            (await run.compiled.matcher(run.begun)).close()  # an error comes before the first chunk
     return await run.all_choices([prompt])
 
 

@@ -22,7 +22,7 @@ const TAKEN = /** @type {Record<Kind, string[]>} */ ({ image: SHOWN, audio: ["Au
 const DAMAGED = /** @type {Record<Kind, string>} */ ({ image: "InvalidStateError", audio: "DataError" });
 
 /** The name of a platform's class, also of an object from a frame. @param {unknown} value */
-const classOf = (value) => Object.prototype.toString.call(value).slice(8, -1);
+export const classOf = (value) => Object.prototype.toString.call(value).slice(8, -1);
 
 /** Throws for a value that is no picture or sound. @param {Kind} kind @param {unknown} value */
 export function checkMedium(kind, value) {

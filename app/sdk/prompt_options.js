@@ -8,7 +8,6 @@ import { checkTools } from "./prompt_tools.js";
  */
 const KINDS = /** @type {const} */ (["image", "audio"]);
 export const TYPES = ["text", ...KINDS, "tool-call", "tool-response"];
-const INPUTS = TYPES;
 const OUTPUTS = ["text", "tool-call"];
 
 /** What sessions use that name nothing, and the limits. */
@@ -37,9 +36,7 @@ export function checkOptions(options) {
   if (samplingMode !== undefined && (temperature ?? topK) !== undefined)
     throw new TypeError("Give samplingMode, or temperature and topK.");
   checkTools(tools, callsAreReturned(options));
-  const unsupported =
-    expectedInputs.find(({ type }) => !INPUTS.includes(type)) ??
-    expectedOutputs.find(({ type }) => !OUTPUTS.includes(type));
+  const unsupported = expectedOutputs.find(({ type }) => !OUTPUTS.includes(type));
   if (unsupported) throw new DOMException(`Content of type ${unsupported.type} is not supported.`, "NotSupportedError");
 }
 

@@ -3,12 +3,14 @@
  * the calls: the page runs them and prompts with their responses.
  */
 
+import { classOf } from "./prompt_media.js";
+
 /**
  * @typedef {import("./language_model.d.ts").LanguageModelTool} Tool
  * @typedef {import("./prompt_messages.js").Message} Message
  * @typedef {import("./prompt_messages.js").Content} Content
  */
-const NAMED = /^\[object (Object|Array)\]$/;
+const PLAIN = ["Object", "Array"]; // classes of objects that JSON has
 
 /** @param {string} message */
 const damaged = (message) => new DOMException(message, "DataError");
@@ -114,7 +116,7 @@ export function contentOfCalls({ tool_calls: calls = [] }) {
 export function callOf(value) {
   checkIds(value);
   const given = value.arguments ?? {};
-  if (!isDictionary(given)) throw damaged("The arguments of a tool call must be an object.");
+  if (classOf(given) !== "Object") throw damaged("The arguments of a tool call must be an object.");
   return { id: value.callID, type: "function", function: { name: value.name, arguments: jsonOf(given) } };
 }
 
@@ -138,15 +140,12 @@ function textOf({ type, value }) {
   throw new DOMException(`A tool's result cannot have content of type ${type}.`, "NotSupportedError");
 }
 
-/** @param {unknown} value */
-const isDictionary = (value) => Object.prototype.toString.call(value) === "[object Object]";
-
 /** JSON of plain data. @param {unknown} value @returns {string} */
 function jsonOf(value) {
   let text;
   try {
     text = JSON.stringify(value, (_, inner) => {
-      if (typeof inner === "object" && inner && !NAMED.test(Object.prototype.toString.call(inner)))
+      if (typeof inner === "object" && inner && !PLAIN.includes(classOf(inner)))
         throw damaged("it has an object of the platform");
       return inner;
     });
