@@ -149,13 +149,15 @@ class KvCache:
         following = [(0, root) for root in self._roots]
         while following:
             depth, key = following.pop()
+            keys = {}  # each once: requests that ran side by side, or again, leave equal blocks
             for block in self._after.get(key, ()):
                 readable = all(
                     page is not None or window for page, window in zip(block.pages, self.windows, strict=True)
                 )
                 if block.key and readable and not block.private:
                     yield depth, block
-                    following.append((depth + 1, block.key))
+                    keys[block.key] = None
+            following += [(depth + 1, key) for key in keys]
 
     def truncate(self, block: Block, n: int) -> None:
         """Keep the first `n` tokens of a block, fewer than a page."""
@@ -208,19 +210,22 @@ class KvCache:
 
     def _prune(self, block: Block) -> None:
         """Drop a block without pages, users and known continuations; then likewise those before it."""
-        if block.users or _pages(block) or (block.key and self._after.get(block.key)):
-            return
-        following = self._after.get(block.before_key, [])
-        if block in following:
-            following.remove(block)
-        if not following:
+        waiting = [block]
+        while waiting:
+            block = waiting.pop()
+            if block.users or _pages(block) or (block.key and self._after.get(block.key)):
+                continue
+            following = self._after.get(block.before_key, [])
+            if block in following:
+                following.remove(block)
+            if following:
+                continue
             self._after.pop(block.before_key, None)
             if block.before is None:
                 self._roots.pop(block.before_key, None)
-            if block.before is not None:
+            else:
                 equal = self._after.get(block.before.before_key, [])
-                for before in [b for b in equal if b.key == block.before_key]:
-                    self._prune(before)
+                waiting += [before for before in equal if before.key == block.before_key]
 
 
 def key_after(before: bytes, tokens: list[int]) -> bytes:

@@ -81,7 +81,7 @@ class PrefixStore:
         known = known[: n // cache.page]
         wanted = _following(ids, known, cache.page, stored, exact, root)
         wanted = wanted[: _readable(known, [entry for _, entry in wanted], cache)]
-        if wanted and self._pays(range(len(cache.pools)), cache.page, device):
+        if wanted and self._pays(range(len(cache.pools)), cache.page * device.prompt_token_ms()):
             with _held(cache, known):
                 used = await self._read(wanted, ids, known, cache, device, root)
             self.read_tokens += cache.page * len(used)
@@ -151,15 +151,18 @@ class PrefixStore:
 
     async def _write(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
         await asyncio.sleep(IDLE_S)
+        if not idle():  # the end of what runs now begins this again
+            return
         stored, before = await self.blocks(), self.written_tokens
         self._note_removals(cache)
+        block_ms = cache.page * device.prompt_token_ms()
         for depth, block in list(cache.full_blocks()):
             if block.key in self._unwanted or block.before_key in self._unwanted:
                 self._unwanted.add(block.key)
                 continue
             groups = [group for group, page in enumerate(block.pages) if page is not None]
             entry, key = StoredBlock(depth, block.prompted, sum(1 << g for g in groups)), block.key.hex()
-            if (key in stored and stored[key].covers(entry)) or not self._pays(groups, cache.page, device):
+            if (key in stored and stored[key].covers(entry)) or not self._pays(groups, block_ms):
                 continue
             if not idle():
                 break
@@ -181,9 +184,8 @@ class PrefixStore:
             await self._store.tidy()
             self._stored = None
 
-    def _pays(self, groups: Sequence[int], page: int, device: BlockDevice) -> bool:
-        """Whether a block is read sooner than computed."""
-        ms = page * device.prompt_token_ms()
+    def _pays(self, groups: Sequence[int], ms: float) -> bool:
+        """Whether a block is read sooner than computed. `ms`: that it takes to compute one; 0: not known."""
         return not ms or sum(self._page_bytes[group] for group in groups) < READ_RATE * ms / 1000
 
 

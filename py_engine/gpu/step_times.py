@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
+MOST = 3.0  # times the estimate, that a step counts: a single delay must not look like slow steps
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
 MORE = 1.3  # how many times longer than the smallest batch of a prompt a larger one may take
 PROMPT = "prompt"
@@ -45,13 +46,21 @@ class StepTimes:
         if queued:  # the first one takes the place of what waited
             known = before if kind in self._queued else None
             self._queued.add(kind)
-            self._times[kind] = ms if known is None else (1 - SMOOTHING) * known + SMOOTHING * ms
+            if known is not None:
+                # Not of prompts: where a result came with the one before, their estimate must soon be right again.
+                newest = ms if _of_prompt(kind) else min(ms, MOST * known)
+                ms = (1 - SMOOTHING) * known + SMOOTHING * newest
+            self._times[kind] = ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
 
-    def ms(self, kind: Hashable) -> float:
-        """Estimated milliseconds of a step; 0: not measured yet."""
-        return self._times.get(kind, 0.0)
+    def ms(self, kind: Hashable, longer: Hashable = None) -> float:
+        """Estimated milliseconds of a step; 0: not measured yet. `longer`: a kind that takes at least as long.
+
+        While all steps are of that kind, this one's time may be out of date, and is not measured again.
+        """
+        found = self._times.get(kind, 0.0)
+        return min(found, self._times.get(longer, found))
 
     def shortest(self, kind: Hashable) -> float:
         """Milliseconds that a step takes at least; 0: not measured yet.

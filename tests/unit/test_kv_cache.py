@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -148,6 +149,29 @@ def test_eviction_takes_the_ends_of_old_answers_first() -> None:
     assert found == {100: 1, 200: 3, 300: 2}
     cache.clear()
     check(cache, [])
+    assert cache._after == {}
+
+
+def test_equal_answers_are_each_listed_once() -> None:
+    """What follows a block that is there twice is not listed twice, and so on: 40 blocks would take 2^40 visits."""
+    cache, device = make(pages=200, window_pages=200)
+    ids = [*range(40 * PAGE)]
+    running = [new(cache, device, number) for number in (0, 1)]
+    for sequence in running:
+        device.compute(sequence, ids, generated=True)
+    depths = [depth for depth, _ in islice(cache.full_blocks(), 1000)]
+    assert sorted(depths) == sorted([*range(40), *range(40)])
+
+
+def test_a_long_text_behind_a_window_is_dropped_at_once() -> None:
+    """Only its last pages are left, so that all of its blocks go together: more than Python's calls may nest."""
+    cache = KvCache([PageGroup(FULL, WIDTH, 20, 20)], PAGE)
+    one = new(cache, Pages())
+    for at in range(0, 1500 * PAGE, PAGE):
+        assert one.reserve(at + PAGE) >= at + PAGE
+        one.append([at + i for i in range(PAGE)], False)
+    one.release()
+    cache.clear()
     assert cache._after == {}
 
 
