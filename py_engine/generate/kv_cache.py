@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.page_pool import PagePool
@@ -84,14 +84,14 @@ class KvCache:
 
     def usable(self, blocks: list[Block], n: int) -> tuple[list[Block], int]:
         """The blocks of the longest prefix of at most `n` tokens whose last window has pages; and its length."""
+        runs = [runs_of(block.pages[group] is not None for block in blocks) for group in range(len(self.windows))]
         complete = False
         while not complete:
             complete = True
-            for group in range(len(self.windows)):
-                for i in range(-(-n // self.page) - 1, self.first_block(group, n) - 1, -1):
-                    if blocks[i].pages[group] is None:
-                        n, complete = i * self.page, False
-                        break
+            for group, run in enumerate(runs):
+                end = pages_for(n, self.page)
+                if end - run[end] > self.first_block(group, n):
+                    n, complete = (end - run[end] - 1) * self.page, False
         return blocks[: pages_for(n, self.page)], n
 
     def first_block(self, group: int, n: int) -> int:
@@ -149,7 +149,7 @@ class KvCache:
         following = [(0, root) for root in self._roots]
         while following:
             depth, key = following.pop()
-            keys = {}  # each once: requests that ran side by side, or again, leave equal blocks
+            keys: dict[bytes, None] = {}  # each once: equal blocks of several requests share what follows them
             for block in self._after.get(key, ()):
                 readable = all(
                     page is not None or window for page, window in zip(block.pages, self.windows, strict=True)
@@ -231,6 +231,14 @@ class KvCache:
 def key_after(before: bytes, tokens: list[int]) -> bytes:
     """The key of a full block with these tokens, after a block with the key `before`."""
     return hashlib.blake2b(before + array("I", tokens).tobytes(), digest_size=16).digest()
+
+
+def runs_of(present: Iterable[bool]) -> list[int]:
+    """How many of the blocks just before each end (0, 1, ... all of them) are present without a gap."""
+    runs = [0]
+    for there in present:
+        runs.append(runs[-1] + 1 if there else 0)
+    return runs
 
 
 def _pages(block: Block) -> int:

@@ -67,6 +67,7 @@ class PromptMedia:
     def __init__(self, media: Sequence[Media] = (), encode: Encode | None = None) -> None:
         self._encode = encode
         self._tokens = {token: (m, index) for m in media for index, token in enumerate(m.ids)}
+        self._spans: dict[int, tuple[Sequence[int], list[Span]]] = {}  # by length of the prompt: ids, and its spans
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
@@ -85,16 +86,27 @@ class PromptMedia:
         """Where media are in a prompt."""
         if not self._tokens:
             return []
+        known, spans = self._spans.get(len(ids), ((), []))
+        if known != ids:  # every part of a prompt asks
+            spans = self._find(ids)
+            self._spans[len(ids)] = ids[:], spans
+        return spans
+
+    def _find(self, ids: Sequence[int]) -> list[Span]:
         found: list[Span] = []
+        first = end = begin = 0  # of the span under way: tokens first to end, of the media from token `begin` on
+        media: Media | None = None
         for at, token in enumerate(ids):
             if token < FIRST_MEDIA_ID:
                 continue
-            media, index = self._tokens[token]
-            last = found[-1] if found else None
-            if last is not None and (last.end, last.media, last.index + at - last.first) == (at, media, index):
-                found[-1] = Span(last.first, at + 1, media, last.index)
-            else:
-                found.append(Span(at, at + 1, media, index))
+            of, index = self._tokens[token]
+            if media is None or (at, of, index) != (end, media, begin + at - first):
+                if media is not None:
+                    found.append(Span(first, end, media, begin))
+                first, media, begin = at, of, index
+            end = at + 1
+        if media is not None:
+            found.append(Span(first, end, media, begin))
         return found
 
     def part(self, ids: Sequence[int], at: int, most: int) -> int:

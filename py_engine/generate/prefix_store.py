@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from py_engine.errors import WispError
 from py_engine.files.stored_blocks import BlockStore, StoredBlock
-from py_engine.generate.kv_cache import START, Block, KvCache, key_after
+from py_engine.generate.kv_cache import START, Block, KvCache, key_after, runs_of
 from py_engine.plan.plan import Plan
 
 VERSION = 1  # of the layout; another one where blocks are computed or stored differently
@@ -116,6 +116,7 @@ class PrefixStore:
                 for group in groups:
                     cache.release(group, block)
                 before = block
+                await asyncio.sleep(0)  # what was read ahead does not hold up the streams
         finally:
             for read in reads:
                 read.cancel()
@@ -151,21 +152,25 @@ class PrefixStore:
 
     async def _write(self, cache: KvCache, device: BlockDevice, idle: Callable[[], bool]) -> None:
         await asyncio.sleep(IDLE_S)
-        if not idle():  # the end of what runs now begins this again
+        if not idle():  # the end of the answer that runs now begins this again
             return
         stored, before = await self.blocks(), self.written_tokens
         self._note_removals(cache)
         block_ms = cache.page * device.prompt_token_ms()
+        read: list[Block] = []
         for depth, block in list(cache.full_blocks()):
             if block.key in self._unwanted or block.before_key in self._unwanted:
                 self._unwanted.add(block.key)
                 continue
+            if any(page is None and not window for page, window in zip(block.pages, cache.windows, strict=True)):
+                continue  # evicted since it was listed
             groups = [group for group, page in enumerate(block.pages) if page is not None]
             entry, key = StoredBlock(depth, block.prompted, sum(1 << g for g in groups)), block.key.hex()
             if (key in stored and stored[key].covers(entry)) or not self._pays(groups, block_ms):
                 continue
             if not idle():
                 break
+            read.append(block)
             with _held(cache, [block]):
                 try:
                     data = await device.read_pages([(group, block.pages[group] or 0) for group in groups])
@@ -180,12 +185,15 @@ class PrefixStore:
                 break
             stored[key] = entry
             self.written_tokens += cache.page
+        with _held(cache, read):  # which makes the first blocks the last ones to be evicted again
+            pass
         if self.written_tokens > before:
             await self._store.tidy()
             self._stored = None
+            await self.blocks()
 
     def _pays(self, groups: Sequence[int], ms: float) -> bool:
-        """Whether a block is read sooner than computed. `ms`: that it takes to compute one; 0: not known."""
+        """Whether a block is read sooner than computed. `ms`: time to compute one; 0: not known."""
         return not ms or sum(self._page_bytes[group] for group in groups) < READ_RATE * ms / 1000
 
 
@@ -219,18 +227,16 @@ def _following(
 
 def _readable(known: list[Block], entries: list[StoredBlock], cache: KvCache) -> int:
     """How many of the entries to read: their last windows are known or stored, and there are pages for them."""
-    first = len(known)
-    for count in range(len(entries), 0, -1):
-        n = first + count
-        spans = [range(cache.first_block(group, n * cache.page), n) for group in range(len(cache.pools))]
-        whole = all(
-            known[i].pages[group] is not None if i < first else entries[i - first].has(group)
-            for group, span in enumerate(spans)
-            for i in span
-        )
-        lacking = any(
-            sum(i >= first for i in span) > pool.available for span, pool in zip(spans, cache.pools, strict=True)
-        )
-        if whole and not lacking:
-            return count
+    first, n = len(known), len(known) + len(entries)
+    runs = [
+        runs_of([*(block.pages[group] is not None for block in known), *(entry.has(group) for entry in entries)])
+        for group in range(len(cache.pools))
+    ]
+    available = [pool.available for pool in cache.pools]
+    while n > first:
+        begins = [cache.first_block(group, n * cache.page) for group in range(len(runs))]
+        whole = all(n - run[n] <= begin for run, begin in zip(runs, begins, strict=True))
+        if whole and all(n - max(begin, first) <= free for begin, free in zip(begins, available, strict=True)):
+            return n - first
+        n -= 1
     return 0

@@ -170,12 +170,14 @@ class SequenceCache:
 
     def append(self, ids: list[int], generated: bool = False) -> None:
         """Record tokens whose keys and values are computed."""
-        while ids:
-            i = len(self.tokens) // self._cache.page
+        at, page = 0, self._cache.page
+        while at < len(ids):
+            i = len(self.tokens) // page
             before = self._blocks[i - 1] if i else None
-            count = self._cache.fill(self._blocks[i], before, ids, generated, self.root)
-            self.tokens += ids[:count]
-            ids = ids[count:]
+            part = ids[at : at + page]
+            count = self._cache.fill(self._blocks[i], before, part, generated, self.root)
+            self.tokens += part[:count]
+            at += count
 
     def release(self) -> None:
         """Hold nothing. What was computed stays cached until its pages are needed."""

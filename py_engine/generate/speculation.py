@@ -15,6 +15,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 
 DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
 MARGIN = 1.15  # gain over the cost at which drafting is switched on
+MOST_PROMPT = 1 << 15  # a prompt's last tokens that predict: these take 25 ms beside the other answers
 UNKNOWN_ROW_COST = 1 / 14  # steps that each more row of a small batch is assumed to cost before a step was timed
 
 
@@ -33,7 +34,7 @@ class Predictions:
         self._next: dict[tuple[int, ...], int] = {}
         self._last: tuple[int, ...] = ()
         self.fraction = 0.0  # of the last tokens
-        self.add(ids)
+        self.add(ids[-MOST_PROMPT:])
         self.fraction = 0.0  # the prompt does not count
 
     def add(self, ids: Sequence[int]) -> None:

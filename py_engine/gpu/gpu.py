@@ -105,18 +105,17 @@ class Gpu(Memory):
         self._reported.set()
 
     async def reserve_pages(self, pages: Sequence[int]) -> None:
-        """Enlarge the caches and record every list again. WispError out_of_memory, with nothing changed.
+        """Enlarge the caches and bind them again. WispError out_of_memory, with nothing changed.
 
-        If there is no memory even to record the lists, the device is given up: WispError device_lost.
+        If there is no memory even for that, the device is given up: WispError device_lost.
         """
-        await self.enlarge_caches(pages)
-        names, self.recorded = self.recorded, set()
-        self.replay.lists.clear()
-        try:
-            await self.compile(names=names)
-        except WispError as error:
-            self.give_up(error.message)
-            raise device_lost(error.message) from None
+        async with self._recording:
+            moved = await self.enlarge_caches(pages)
+            try:
+                await self.guarded(lambda: self._bind_again(moved))
+            except WispError as error:
+                self.give_up(error.message)
+                raise device_lost(error.message) from None
 
     async def upload_start(self) -> Upload:
         """Begin the upload of the weights."""
@@ -151,12 +150,7 @@ class Gpu(Memory):
             self.compiling.subtract(names)
 
     async def _compile(self, ops: dict[str, list[Op]], on_progress: Any) -> None:
-        shaders = {
-            id(op): kernels.expand(op.kernel, op.params, self.variant)
-            for ops_of_list in ops.values()
-            for op in ops_of_list
-        }
-        unique = list({s.label: s for s in shaders.values()}.values())
+        unique = list({s.label: s for ops_of_list in ops.values() for s in map(self._shader, ops_of_list)}.values())
         done = 0
 
         async def one(shader: kernels.Shader) -> None:
@@ -174,7 +168,7 @@ class Gpu(Memory):
                 return
             rest = {name: ops_of_list for name, ops_of_list in ops.items() if name not in self.recorded}
             try:
-                await self.guarded(lambda: self._record(rest, shaders))
+                await self.guarded(lambda: self._record(rest))
             except BaseException:
                 for name in rest:  # else the next attempt would add each command once more
                     if self.replay is not None:
@@ -186,38 +180,55 @@ class Gpu(Memory):
         """Drop lists that nothing runs, and the pipelines of their own kernels."""
         for name in names:
             for op in self.plan.lists.pop(name):
-                self.pipelines.forget(kernels.expand(op.kernel, op.params, self.variant))
+                self.pipelines.forget(self._shader(op))
             self.plan.lazy.discard(name)
             self.recorded.discard(name)
             if self.replay is not None:
                 self.replay.lists.delete(name)
 
-    def _record(self, lists: dict[str, list[Op]], shaders: dict[int, kernels.Shader]) -> None:
-        params = self._params(
-            {
-                id(op): shaders[id(op)].pack(op.consts)
-                for ops in lists.values()
-                for op in ops
-                if "p" in shaders[id(op)].bindings
-            }
-        )
+    def _record(self, lists: dict[str, list[Op]]) -> None:
         if self.replay is None:
             names = ("tokens", "state", "logprobs", "drafting")
             buffers = {name: self.places[name][0] for name in names if name in self.places}
             shared = obj(**REPLAY_SHARED, probeMs=0 if self.variant.software else PROBE_MS)
             self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, shared)
+        groups = self._groups([op for ops in lists.values() for op in ops])
         for name, ops in lists.items():
             for op in ops:
-                shader = shaders[id(op)]
-                bound = self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {})
                 tile, axis = 0, 0
                 for i, g in enumerate(op.grid):
                     if isinstance(g, PerToken):
                         tile, axis = g.tile, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
                 grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
-                command = obj(pipeline=self.pipelines[shader], group=self._group(shader, bound), **grid)
+                command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid)
                 self.replay.add(name, command)
+
+    def _bind_again(self, moved: set[str]) -> None:
+        """Replace the bind groups of recorded dispatches that bind one of these buffers: most do not."""
+        places = [
+            (name, i, op)
+            for name in self.recorded
+            for i, op in enumerate(self.plan.lists[name])
+            if any(isinstance(b, Buffer) and b.name in moved for b in op.bindings.values())
+        ]
+        groups = self._groups([op for _, _, op in places])
+        for name, i, op in places:
+            self.replay.bind(name, i, groups[id(op)])
+
+    def _shader(self, op: Op) -> kernels.Shader:
+        return kernels.expand(op.kernel, op.params, self.variant)
+
+    def _groups(self, ops: list[Op]) -> dict[int, Any]:
+        """Write the parameters of ops and create their bind groups, by id(op)."""
+        shaders = {id(op): self._shader(op) for op in ops}
+        params = self._params(
+            {id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings}
+        )
+        return {
+            id(op): self._group(shaders[id(op)], self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {}))
+            for op in ops
+        }
 
     def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
         """Write Params structs to one uniform buffer, each distinct one once: key -> (buffer, offset, bytes)."""

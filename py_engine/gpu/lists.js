@@ -28,6 +28,12 @@ export class Lists {
     this.lists.get(list)?.push(command);
   }
 
+  /** Replaces a command's bind group. @param {string} list @param {number} index @param {GPUBindGroup} group */
+  bind(list, index, group) {
+    const command = this.lists.get(list)?.[index];
+    if (command) command.group = group;
+  }
+
   /** Encodes a list for a batch of n tokens. @param {GPUComputePassEncoder} pass @param {string} list @param {number} n */
   encode(pass, list, n) {
     const commands = this.lists.get(list) ?? [];

@@ -159,8 +159,8 @@ class Memory:
             self._pages = js.wispPages.new(self.device, to_js(groups))
         return self._pages
 
-    async def enlarge_caches(self, pages: Sequence[int]) -> None:
-        """Replace the caches by ones with so many pages, by group, and copy the contents.
+    async def enlarge_caches(self, pages: Sequence[int]) -> set[str]:
+        """Replace the caches by ones with so many pages, by group, and copy the contents. Returns their names.
 
         Old bind groups become invalid. WispError out_of_memory, with nothing changed.
         """
@@ -195,3 +195,4 @@ class Memory:
         self._pages = None
         for group in wanted:
             self.plan.set_pages(group, pages[group.index])
+        return set(larger)

@@ -10,9 +10,10 @@ from collections.abc import Hashable
 from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
-MOST = 3.0  # times the estimate, that a step counts: a single delay must not look like slow steps
+MOST = 3.0  # times the estimate: what a longer step counts as, the first time, as one delay does not make steps slow
+DRAFTS = 1.1  # times a plain step: what a step with drafts takes at least
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
-MORE = 1.3  # how many times longer than the smallest batch of a prompt a larger one may take
+MORE = 1.4  # how many times longer than the smallest batch of a prompt a larger one may take
 PROMPT = "prompt"
 
 
@@ -32,6 +33,7 @@ class StepTimes:
         self._times: dict[Hashable, float] = {}
         self._shortest: dict[Hashable, float] = {}
         self._queued: set[Hashable] = set()  # kinds that were measured without waiting
+        self._delayed: set[Hashable] = set()  # kinds whose newest step took more than MOST times the estimate
 
     def add(self, kind: Hashable, ms: float, queued: bool) -> None:
         """Add the measured milliseconds of a step. `queued`: the device went on to it from the submit before.
@@ -47,20 +49,35 @@ class StepTimes:
             known = before if kind in self._queued else None
             self._queued.add(kind)
             if known is not None:
-                # Not of prompts: where a result came with the one before, their estimate must soon be right again.
-                newest = ms if _of_prompt(kind) else min(ms, MOST * known)
+                newest = self._without_delay(kind, ms, known)
                 ms = (1 - SMOOTHING) * known + SMOOTHING * newest
             self._times[kind] = ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
 
-    def ms(self, kind: Hashable, longer: Hashable = None) -> float:
-        """Estimated milliseconds of a step; 0: not measured yet. `longer`: a kind that takes at least as long.
+    def _without_delay(self, kind: Hashable, ms: float, known: float) -> float:
+        """A newest time, or the most that it counts if it is the first one after the estimate `known` to be so long.
 
-        While all steps are of that kind, this one's time may be out of date, and is not measured again.
+        Not of prompts: where a result came with the one before, their estimate must soon be right again.
         """
-        found = self._times.get(kind, 0.0)
-        return min(found, self._times.get(longer, found))
+        if ms <= MOST * known or kind in self._delayed or _of_prompt(kind):
+            self._delayed.discard(kind)
+            return ms
+        self._delayed.add(kind)
+        return MOST * known
+
+    def ms(self, kind: Hashable) -> float:
+        """Estimated milliseconds of a step; 0: not measured yet."""
+        return self._times.get(kind, 0.0)
+
+    def plain_ms(self, kind: Hashable, drafting: Hashable) -> float:
+        """ms() of a plain step, given the kind that has drafts as well.
+
+        While all steps have drafts, a plain one's time may be out of date, and is not measured again. If it is longer
+        than a step with drafts, it is.
+        """
+        plain, longer = self.ms(kind), self.ms(drafting)
+        return min(plain, longer / DRAFTS) if longer else plain
 
     def shortest(self, kind: Hashable) -> float:
         """Milliseconds that a step takes at least; 0: not measured yet.

@@ -194,6 +194,16 @@ async def test_a_better_block_replaces_a_stored_one() -> None:
     assert later.stats()["prefixes"]["read_tokens"] == 48
 
 
+async def test_storing_does_not_make_first_blocks_the_next_to_be_evicted() -> None:
+    """Without its first block, nothing of a chat is of use."""
+    used = await engine(Memory())
+    await ask(used, PROMPT)
+    await stored(used)
+    cache = used._generation.sequences.cache
+    first, last = ({id(block): depth for depth, block in cache.full_blocks()}[id(cache.pools[0].evict())] for _ in "ab")
+    assert first > last > 0
+
+
 async def test_private_requests_leave_nothing() -> None:
     store = Memory()
     used = await engine(store)

@@ -25,7 +25,7 @@ def test_times_are_smoothed() -> None:
 def test_a_shorter_time_counts_even_with_waiting() -> None:
     """After slow steps, one submit is as much work as the scheduler sends ahead: none is queued any more."""
     times = StepTimes()
-    for ms in (2.5, *[300.0] * 12):
+    for ms in (2.5, *[300.0] * 3):
         times.add(KIND, ms, queued=True)
     assert times.steps_in(KIND, 8, 64) == 1
     times.add(KIND, 6.0, queued=False)
@@ -35,24 +35,31 @@ def test_a_shorter_time_counts_even_with_waiting() -> None:
 
 
 def test_one_delay_does_not_look_like_slow_steps() -> None:
-    """A stream waited 400 ms once. For a second after it, steps were submitted singly, each with a wait for the host."""
+    """A stream waited 400 ms once. After it, steps were submitted singly, each with a wait for the host."""
     times = StepTimes()
-    for ms in (1.0, 400.0):
+    for ms in (1.0, 400.0, 1.6):
         times.add(KIND, ms, queued=True)
     assert times.ms(KIND) == pytest.approx(1.6)
-    for _ in range(15):  # it lasts
-        times.add(KIND, 400.0, queued=True)
-    assert times.ms(KIND) > 350
 
 
-def test_a_plain_step_takes_no_longer_than_one_with_drafts() -> None:
+def test_steps_that_stay_slow_count_in_full() -> None:
+    """The first result may have come with another one, as if it took no time."""
+    times = StepTimes()
+    for ms in (0.02, 10.0, 10.0, 10.0):
+        times.add(KIND, ms, queued=True)
+    assert times.ms(KIND) > 4
+
+
+def test_a_plain_step_is_shorter_than_one_with_drafts() -> None:
     """Else steps with drafts would go on where none is accepted, and the time of a plain one not be measured again."""
     times, drafting = StepTimes(), (1, True)
     times.add(KIND, 4.0, queued=True)
-    assert times.ms(KIND, longer=drafting) == 4.0
+    assert times.plain_ms(KIND, drafting) == 4.0
     times.add(drafting, 1.4, queued=True)
-    assert times.ms(KIND, longer=drafting) == times.ms(drafting, longer=drafting) == 1.4
-    assert times.ms((2, False), longer=(2, True)) == 0
+    assert times.plain_ms(KIND, drafting) == pytest.approx(1.4 / 1.1)
+    assert times.plain_ms((2, False), (2, True)) == 0
+    times.add(KIND, 0.7, queued=False)
+    assert times.plain_ms(KIND, drafting) == 0.7
 
 
 @pytest.mark.parametrize(("ms", "steps"), [(0.05, 64), (0.5, 16), (3.0, 2), (6.0, 2), (15.0, 2), (17.0, 1), (400.0, 1)])
@@ -120,7 +127,7 @@ def test_a_larger_batch_is_tried_until_its_time_is_known() -> None:
     """The first prompt waited for kernels. Parts of the next one, beside a stream, grow all the same."""
     times = prompts((512, 700))
     assert times.prompt_tokens_in(36, 64, 2048) == 64
-    for n, ms, then in ((64, 30, 128), (128, 31, 256), (256, 34, 512), (512, 56, 256)):
+    for n, ms, then in ((64, 30, 128), (128, 31, 256), (256, 34, 512), (512, 56, 320)):
         times.add(prompt_kind(n), ms / n, queued=True)
         assert times.prompt_tokens_in(36, 64, 2048) == then
 

@@ -70,6 +70,10 @@ class FixedTimes(StepTimes):
         """Milliseconds of a step."""
         return STEP_MS / self._steps
 
+    def plain_ms(self, kind: Hashable, drafting: Hashable) -> float:
+        """Milliseconds of a step."""
+        return self.ms(kind)
+
     def steps_in(self, kind: Hashable, ms: float, most: int) -> int:
         """As many as were set."""
         return min(self._steps, most)
