@@ -17,16 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 
-from bench.headless import READY_MS, launched
+from bench.headless import add_common, evaluated
 from py_engine.files.gguf_header import parse
 from tests.golden.make.adapters import write_adapter
-from tools import dist
-from tools.catalog import MODELS
-from tools.serve import Server
 
-DEFAULT = MODELS / "wisp-mini-q4_0.gguf"
 HEADER = 64 << 20  # bytes of a file in which its header ends
 MEASURE = """async ({ model, adapters, requests, tokens, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
@@ -50,6 +45,7 @@ MEASURE = """async ({ model, adapters, requests, tokens, runs, options }) => {
     return median(found);
   };
   const result = { requests };
+  adapters = adapters.map((path) => new URL(path, location.href).href);
   const shared = { model, parallel: Math.max(4, requests), speculation: false, ...options };
   const count = adapters.length;
   for (const [when, lora, ways] of [
@@ -76,37 +72,20 @@ MEASURE = """async ({ model, adapters, requests, tokens, runs, options }) => {
 def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.adapters", description="Measure adapters.")
-    parser.add_argument("--model", type=Path, default=DEFAULT, help="a .gguf file (default: Wisp Mini)")
     parser.add_argument("--count", type=int, default=4, help="adapters, and requests side by side (default: 4)")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=128, help="of each answer (default: 128)")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
-    parser.add_argument(
-        "--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU (default: the machine's)"
-    )
-    parser.add_argument("--context-length", type=int, default=1024)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    add_common(parser, runs=5, context_length=1024)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         adapters = write_adapters(options.model, Path(folder), options.count, options.rank)
-        mounts = {"model/": options.model.resolve().parent, "adapters/": Path(folder)}
-        server = Server(dist.build(quiet=True), 0, mounts=mounts).start()
-        try:
-            with sync_playwright() as playwright, launched(playwright, options.adapter) as browser:
-                page = browser.new_page()
-                page.set_default_timeout(READY_MS)
-                page.goto(f"{server.url}notices.html")
-                asked = {
-                    "model": f"{server.url}model/{options.model.name}",
-                    "adapters": [f"{server.url}adapters/{path.name}" for path in adapters],
-                    **{name: getattr(options, name) for name in ("tokens", "runs")},
-                    "requests": options.count,
-                    "options": {"backend": options.backend, "contextLength": options.context_length},
-                }
-                found: dict[str, Any] = page.evaluate(MEASURE, asked)
-        finally:
-            server.shutdown()
+        asked = {
+            "adapters": [f"/adapters/{path.name}" for path in adapters],
+            **{name: getattr(options, name) for name in ("tokens", "runs")},
+            "requests": options.count,
+            "options": {"backend": options.backend, "contextLength": options.context_length},
+        }
+        found = evaluated(MEASURE, options.model, asked, options.adapter, {"adapters/": Path(folder)})
     print(table(found))
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

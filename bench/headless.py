@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from playwright.sync_api import Browser, Page, Playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
+from tools import dist
 from tools.browser import launch_options
 from tools.catalog import MODELS, entries
 from tools.failure import Failure
@@ -22,6 +23,7 @@ PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
 CPU_BACKENDS = ("wasm", "wasm threads")
 PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
 READY_MS = 120_000
+DEFAULT = MODELS / "wisp-mini-q4_0.gguf"
 
 RUN = """async () => {
   try {
@@ -52,6 +54,38 @@ def launched(playwright: Playwright, adapter: str | None) -> Iterator[Browser]:
         yield browser
     finally:
         browser.close()
+
+
+def add_common(parser: argparse.ArgumentParser, *, runs: int, context_length: int) -> None:
+    """The options that all measurements of one model by evaluated() have."""
+    parser.add_argument("--model", type=Path, default=DEFAULT, help="a .gguf file (default: Wisp Mini)")
+    parser.add_argument("--runs", type=int, default=runs)
+    parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
+    parser.add_argument(
+        "--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU (default: the machine's)"
+    )
+    parser.add_argument("--context-length", type=int, default=context_length)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+
+
+def evaluated(
+    script: str, model: Path, asked: dict[str, Any], adapter: str | None, mounts: dict[str, Path] | None = None
+) -> dict[str, Any]:
+    """What a function of JavaScript returns in a page of a new copy of dist/, for `asked` and the model's address.
+
+    `mounts`: further folders by the beginning of their addresses, which the page has as well.
+    """
+    folders = {"model/": model.resolve().parent, **(mounts or {})}
+    server = Server(dist.build(quiet=True), 0, mounts=folders).start()
+    try:
+        with sync_playwright() as playwright, launched(playwright, adapter) as browser:
+            page = browser.new_page()
+            page.set_default_timeout(READY_MS)
+            page.goto(f"{server.url}notices.html")
+            found: dict[str, Any] = page.evaluate(script, {"model": f"{server.url}model/{model.name}", **asked})
+            return found
+    finally:
+        server.shutdown()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bench import report
+from bench import report, side_by_side
 from tests.support.browser import new_profile, watch
 from tests.support.page_looks import faults
 from tools.paths import ROOT
@@ -70,6 +70,26 @@ def test_stop_ends_a_measurement(bench_page: Page) -> None:
     page.click("#stop")
     expect(page.locator("#status")).to_have_text("Stopped.")
     expect(page.locator("#start")).to_be_visible()
+
+
+def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}notices.html")
+    asked = {
+        "model": f"{server.url}repo/static/models/wisp-mini-q4_0.gguf",
+        **{"counts": [1, 2], "tokens": 8, "prompt": 40, "runs": 1},
+        "options": {"backend": "cpu", "contextLength": 256},
+    }
+    found = page.evaluate(side_by_side.MEASURE, asked)
+    context.close()
+    assert all(speed > 0 for way in ("drafts", "plain") for kind in found[way].values() for speed in kind)
+    head, counts, repeating, sampled, first, gap = side_by_side.table(found).splitlines()
+    assert head.startswith("cpu;")
+    assert counts.split() == ["1", "2"]
+    assert [len(line.split("/")) for line in (repeating, sampled)] == [3, 3]
+    assert first.startswith("first token of a long prompt: ")
+    assert gap.startswith("longest gap")
 
 
 @pytest.mark.browser

@@ -1,0 +1,118 @@
+"""What requests cost each other: drafts when several share their steps, and a long prompt beside streams.
+
+.venv/bin/python -m bench.side_by_side [--model FILE] [--tokens 256] [--prompt 8192] [--runs 3] [--json FILE]
+
+Tokens a second in sum, medians, with drafts by prompt lookup and without:
+    repeating   greedy, of a text that repeats one token
+    sampled     temperature 0.8, top_p 0.95, a seed each; in random models no draft is right
+Then the milliseconds until the first token of a long prompt, alone and beside four sampled streams; and the longest
+time that one of those was without a token, before and beside it.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from bench.headless import add_common, evaluated
+
+MEASURE = """async ({ model, counts, tokens, prompt, runs, options }) => {
+  const { Wisp } = await import("/wisp.js");
+  const engine = await Wisp.create({ shared: false });
+  const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
+  const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
+  const answer = async (ids, max_tokens, more) => {
+    const begun = performance.now(), made = { first: 0, tokens: 0, gaps: [] };
+    let last = 0;
+    const stream = await engine.completions.create({
+      prompt: ids, max_tokens, temperature: 0, ignore_eos: true, stream: true,
+      stream_options: { include_usage: true }, ...more,
+    });
+    for await (const chunk of stream) {
+      made.tokens = chunk.usage?.completion_tokens ?? made.tokens;
+      if (!chunk.choices.length) continue;
+      const now = performance.now();
+      if (last) made.gaps.push([now, now - last]);
+      made.first ||= now - begun;
+      last = now;
+    }
+    return made;
+  };
+  const sampled = (seed) => ({ temperature: 0.8, top_p: 0.95, seed });
+  const kinds = { repeating: () => ({ logit_bias: { 77: 100 } }), sampled };
+  const result = { counts };
+  for (const speculation of [true, false]) {
+    await engine.unload();
+    const stats = await engine.load({ model, parallel: Math.max(5, ...counts), speculation, ...options });
+    result.backend = stats.backend;
+    await answer(random(64), 64);
+    const found = (result[speculation ? "drafts" : "plain"] = {});
+    for (const [kind, how] of Object.entries(kinds)) {
+      found[kind] = [];
+      for (const count of counts) {
+        const totals = [];
+        for (let run = 0; run <= runs; run++) { // the first run compiles kernels
+          const begun = performance.now();
+          const all = await Promise.all(Array.from({ length: count }, (_, i) => answer(random(128), tokens, how(i))));
+          const made = all.reduce((sum, one) => sum + one.tokens, 0);
+          if (run) totals.push((1000 * made) / (performance.now() - begun));
+        }
+        found[kind].push(median(totals));
+      }
+    }
+  }
+  const rows = [];
+  for (let run = 0; run <= runs; run++) {
+    const alone = (await answer(random(prompt), 2)).first;
+    const streams = [1, 2, 3, 4].map((i) => answer(random(128), 4 * tokens, sampled(i)));
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    const begun = performance.now();
+    const beside = (await answer(random(prompt), 2)).first;
+    const gaps = (await Promise.all(streams)).flatMap((one) => one.gaps);
+    const longest = (list) => Math.max(0, ...list.map(([, ms]) => ms));
+    rows.push([alone, beside, longest(gaps.filter(([at]) => at < begun)),
+      longest(gaps.filter(([at, ms]) => at >= begun && at - ms < begun + beside))]);
+  }
+  const names = ["alone", "beside", "gap before", "gap beside"];
+  result.long = Object.fromEntries(names.map((name, i) => [name, median(rows.slice(1).map((row) => row[i]))]));
+  result.long.first_run = rows[0];
+  return result;
+}"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.side_by_side", description="Measure requests side by side.")
+    parser.add_argument("--counts", default="1,2,4,6,8", help="requests at once (default: 1,2,4,6,8)")
+    parser.add_argument("--tokens", type=int, default=256, help="of each answer (default: 256)")
+    parser.add_argument("--prompt", type=int, default=8192, help="tokens of the long prompt (default: 8192)")
+    add_common(parser, runs=3, context_length=9216)
+    options = parser.parse_args(arguments)
+    asked = {
+        "counts": [int(count) for count in options.counts.split(",")],
+        **{name: getattr(options, name) for name in ("tokens", "prompt", "runs")},
+        "options": {"backend": options.backend, "contextLength": options.context_length},
+    }
+    found = evaluated(MEASURE, options.model, asked, options.adapter)
+    print(table(found))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def table(found: dict[str, Any]) -> str:
+    """The figures as text."""
+    lines = [f"{found['backend']}; tokens/s with drafts / without, by requests at once"]
+    lines.append(" " * 10 + "".join(f"{count:>22}" for count in found["counts"]))
+    for kind in ("repeating", "sampled"):
+        pairs = zip(found["drafts"][kind], found["plain"][kind], strict=True)
+        cells = [f"{drafts:.0f} / {plain:.0f} ({drafts / plain:.2f})" for drafts, plain in pairs]
+        lines.append(f"{kind:10}" + "".join(f"{cell:>22}" for cell in cells))
+    long = found["long"]
+    lines.append(f"first token of a long prompt: {long['alone']:.0f} ms alone, {long['beside']:.0f} ms beside streams")
+    lines.append(f"longest gap of a stream: {long['gap before']:.0f} ms before, {long['gap beside']:.0f} ms beside it")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
