@@ -175,10 +175,11 @@ function startSettings(changed) {
   const details = /** @type {HTMLDetailsElement} */ (byId("hub-settings"));
   const field = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
   const error = byId("hub-settings-error");
+  let typed = false; // an address that is not saved yet, which nothing may replace
+  field("baseURL").addEventListener("input", () => (typed = true));
   details.addEventListener("toggle", async () => {
-    const { value } = field("baseURL");
     const hub = await Hub.open();
-    if (field("baseURL").value === value) field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL; // not typed yet
+    if (!typed) field("baseURL").value = hub.baseURL === HUB ? "" : hub.baseURL;
     put(field("token"), "placeholder", hub.hasToken ? t("stored; enter another to replace it") : t("none"));
     byId("hub-forget").hidden = !hub.hasToken;
   });
@@ -192,6 +193,7 @@ function startSettings(changed) {
       return;
     }
     field("token").value = "";
+    typed = false;
     details.open = false;
     changed();
   };

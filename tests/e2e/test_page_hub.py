@@ -194,6 +194,31 @@ def test_a_gated_model_needs_the_token_which_no_other_host_gets(page: Page, hub:
     page.evaluate("async (url) => (await import('/wisp.js')).Hub.configure({ baseURL: url })", hub.url)
 
 
+def test_an_address_typed_before_the_settings_are_read_stays(page: Page) -> None:
+    """Reading them takes a while; it once replaced what was typed at once."""
+    search(page)
+    typed = page.evaluate(
+        """async () => {
+            const details = document.getElementById("hub-settings");
+            const field = document.querySelector("#hub-settings-form [name=baseURL]");
+            const { Hub } = await import("/wisp.js");
+            const toggled = () => new Promise((resolve) => details.addEventListener("toggle", resolve, { once: true }));
+            if (details.open) {
+                details.open = false;
+                await toggled();
+            }
+            const opened = toggled();
+            details.open = true;
+            field.value = "https://mirror.example";
+            field.dispatchEvent(new Event("input", { bubbles: true }));
+            await opened;
+            for (let i = 0; i < 3; i += 1) await Hub.open(); // after the page's own reading of them
+            return field.value;
+        }"""
+    )
+    assert typed == "https://mirror.example"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["phone", "desktop"])
 def test_nothing_overflows_and_everything_has_a_name(
