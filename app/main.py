@@ -201,7 +201,7 @@ class Browser(ModelPlatform):
     ) -> dict[str, Any]:
         from py_engine.inspection import Capacity, inspect
 
-        return await inspect(source, header, options, Capacity(capacity, estimated), js.wispLoadPackage)
+        return await inspect(source, header, options, Capacity(capacity, estimated))
 
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a Blob."""

@@ -240,7 +240,7 @@ export class Wisp extends Endpoints {
   }
 
   /**
-   * GPU time of every dispatch of a step (one token, or a prefill batch of `n`, at `position`), and of the whole "step".
+   * Time of every dispatch of a step (one token, or a prefill batch of `n`, at `position`), and of the whole "step".
    * `floor_ns` is the time in which this device reads as many bytes.
    * @param {number} position @param {number} [n] @param {Which} [which]
    * @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}

@@ -1,5 +1,5 @@
 /**
- * Measures a model through the SDK: load, prefill by prompt length, decode by context, GPU time per kernel.
+ * Measures a model through the SDK: load, prefill by prompt length, decode by context, time per kernel.
  * Each figure is the median of several runs. Every prompt is new random ids, so the KV cache cannot be reused.
  */
 import { loadAgain } from "./upload.js";
@@ -181,8 +181,6 @@ export async function bench(engine, options, onRow = () => {}) {
     result.constrained = await compare(context, "a JSON schema", { response_format: ENDLESS });
   }
   result.memory = (await engine.stats()).memory;
-  if (first.backend !== "webgpu") return result;
-
   const profile = async (
     /** @type {string} */ name,
     /** @type {number} */ at,
@@ -201,7 +199,7 @@ export async function bench(engine, options, onRow = () => {}) {
       ...{ wall_us: measured ? 1000 * measured.ms : null, floor_us: whole.floor_ns / 1000 },
       ...{ bytes: whole.bytes, flops: whole.flops, dispatches: dispatches.length },
     };
-    report(`GPU time, ${name}`, whole.ns / 1000, "us");
+    report(`kernels, ${name}`, whole.ns / 1000, "us");
   };
   for (const at of profileAt) {
     const row = result.decode.find((/** @type {any} */ { context }) => context === at);
@@ -212,7 +210,8 @@ export async function bench(engine, options, onRow = () => {}) {
     const row = result.prefill.find((/** @type {any} */ { prompt }) => prompt === n);
     if (n < limit) await profile(`prefill ${n}`, 0, n, row);
   }
-  result.read_rates = (await engine.stats()).read_rates;
+  const { read_rates, multiply_rates } = await engine.stats();
+  Object.assign(result, { read_rates, multiply_rates });
   return result;
 }
 

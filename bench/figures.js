@@ -159,7 +159,7 @@ function kernels(result) {
         "Floor",
         "Of the floor",
       ];
-      const body = table(`GPU time, ${name}: ${micro(total)}`, heads, rows);
+      const body = table(`Kernels, ${name}: ${micro(total)}`, heads, rows);
       const title = body.querySelector("h3")?.textContent ?? name;
       body.querySelector("h3")?.remove();
       const step = result.steps?.[name];
@@ -171,8 +171,8 @@ function kernels(result) {
 function whole({ us, kernels_us, wall_us, floor_us, bytes: size, dispatches }) {
   const apart = `${dispatches} dispatches, each by itself ${micro(kernels_us)}, one after the other ${micro(us)}`;
   const clock = wall_us === null ? "" : `; by the clock ${micro(wall_us)}`;
-  const floor = `The floor (reading ${bytes(size)} and starting every dispatch) is ${micro(floor_us)}`;
-  return h("p", { class: "note" }, `${apart}${clock}. ${floor}: the GPU takes ${fold(us / floor_us)} as long.`);
+  const floor = `The floor (the least that this device needs for ${bytes(size)}) is ${micro(floor_us)}`;
+  return h("p", { class: "note" }, `${apart}${clock}. ${floor}: the step takes ${fold(us / floor_us)} as long.`);
 }
 
 /** @param {number} amount @param {number} us @param {string} unit */

@@ -62,7 +62,7 @@ async function run(onRow) {
   if (!options) throw new Error("The marked field needs another value.");
   const { prompts = [], contexts = [], profilePrompts = [] } = options;
   const rows =
-    1 + prompts.length + contexts.length + (options.backend === "cpu" ? 0 : contexts.length + profilePrompts.length);
+    1 + prompts.length + contexts.length + contexts.length + profilePrompts.length;
   let count = 0;
   running = new AbortController();
   lock(true);

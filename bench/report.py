@@ -109,10 +109,13 @@ def _kernels(result: dict[str, Any]) -> list[str]:
                     f"{time['us'] / time['floor_us']:.2f}" if time["floor_us"] else "",
                 ]
             )
-        parts.append(f"GPU time, {name}: {total:.0f} us\n{table(rows)}\n{_step(result, name)}".rstrip())
+        parts.append(f"Kernels, {name}: {total:.0f} us\n{table(rows)}\n{_step(result, name)}".rstrip())
     if rates := result.get("read_rates"):
         measured = ", ".join(f"{_size(size)} {ns / 1000:.1f} us ({size / ns:.0f} GB/s)" for size, ns in rates)
         parts.append(f"One dispatch that only reads (the floor): {measured}")
+    if multiplied := result.get("multiply_rates"):
+        measured = ", ".join(f"{rate:.1f} of {kind}" for kind, rate in multiplied.items())
+        parts.append(f"Billions of multiply-adds a second, with nothing else to do (the floor, too): {measured}")
     return parts
 
 
@@ -128,7 +131,7 @@ def _step(result: dict[str, Any], name: str) -> str:
     ]
     if step["wall_us"] is not None:
         beside = step["wall_us"] - step["us"]
-        parts.append(f"by the host's clock {step['wall_us']:.0f} us, besides the GPU {beside:+.0f}")
+        parts.append(f"by the host's clock {step['wall_us']:.0f} us, besides the kernels {beside:+.0f}")
     times = step["us"] / step["floor_us"]
     parts.append(f"floor {step['floor_us']:.0f} us for {step['bytes'] / 1e6:.4g} MB, {times:.2f} times that")
     return "Step: " + "; ".join(parts)

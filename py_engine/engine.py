@@ -32,16 +32,17 @@ from py_engine.plan import budget, diffusion, encoded
 from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import ALL_LOGITS, BATCH_STEP, DECODE_STEP, PREFILL, TOKEN_ROWS
+from py_engine.plan.lists import ALL_LOGITS, DECODE_STEP, PREFILL, TOKEN_ROWS
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
-from py_engine.plan.traffic import MeasuredStep, profile
+from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.traffic import Limits
+from py_engine.profiling import profile_step, timed
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.request_checks import check_constrains, check_request, check_vocabulary
 from py_engine.runners import Runner
-from py_engine.tuning.read_rate import read_rates
+from py_engine.tuning.limits import measure
 from py_engine.tuning.when_idle import MeasureWhenIdle
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Engine:
         self.timings: dict[str, float] = {}
         self.kernels: dict[str, Any] | None = None
         self.proof: dict[str, Any] | None = None  # of the kernels; None if they were not proven
-        self.read_rates: list[tuple[int, float]] = []  # of the device, once it was profiled
+        self.limits: Limits | None = None  # of the device, once it was profiled
         self.last = GenerationStats()
         self.content: str | None = None  # identifies the model's bytes
         self._device: Device | None = None  # the kernel variants; None on the CPU
@@ -328,36 +329,25 @@ class Engine:
         await self.runner.add_processor(processor)
 
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
-        """GPU time of every dispatch of a step, and of the whole step: [{kernel, ns, bytes, flops, floor_ns}].
+        """The time of every dispatch of a step, and of the whole step: [{kernel, ns, bytes, flops, floor_ns}].
 
         The step is on n tokens at `position`: a decode step of n sequences up to MAX_SMALL_BATCH, else prefill.
-        Each dispatch is repeated by itself. `floor_ns`: the time in which this device reads as many bytes.
+        Each dispatch is repeated by itself. `floor_ns`: the least time that this device needs for as many bytes and
+        operations.
         """
-        if self.backend != "webgpu":
-            raise WispError(
-                'Only WebGPU kernels can be profiled, and this model runs on the CPU. Load it with backend "webgpu".',
-                "unsupported_parameter",
-            )
+        runner = timed(self.runner)
         if not 0 <= position < self.context_length - 64 or not 1 <= n <= self.plan.batch:
             raise WispError(
                 f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
             )
         self.check_generates()
-        runner: Any = self.runner
-        names = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
+        on_gpu: Any = runner
+        device = None if runner.threads else on_gpu.gpu.variant
+        self.limits = self.limits or await measure(device, runner.threads)
         async with self._generation.sequences.acquire() as sequence:
             self._generation.set_scales(sequence, self.scales)
-            names = runner.lists_for(names, sequence.number, n)
             sequence.reserve(position + n + 1)
-            if self.plan.encodes_prompts:  # for the decoder to read
-                half = max(1, position // 2)
-                await runner.prepare([PREFILL], [sequence.number])
-                runner.feed(0, [0] * half, [PREFILL], sequence.number, shift=-half)
-            times = {name: await runner.profile(position, n, name, sequence.number) for name in names}
-            step = await runner.time_lists(position, n, names, sequence.number)
-        device = runner.gpu.variant
-        self.read_rates = self.read_rates or await read_rates(device)
-        return profile(self.plan, device, self.read_rates, MeasuredStep(n, position, times, step))
+            return await profile_step(runner, device, self.limits, sequence.number, position, n)
 
     # -- state ------------------------------------------------------------------------------------------------------
 
@@ -378,7 +368,8 @@ class Engine:
             "timings": self.timings,
             "kernels": self.kernels,
             "proof": self.proof,
-            "read_rates": self.read_rates,
+            "read_rates": self.limits.rates if self.limits else [],
+            "multiply_rates": self.limits.multiply_rates if self.limits else {},
             "last": asdict(self.last),
             "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
             "submits_per_token": self.last.submits / steps,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
-from py_engine.load_plan import adapter_for, default_context, plan_for
-from py_engine.loader import LoadPackage, fits_on_cpu
+from py_engine.load_plan import CPU, adapter_for, default_context, plan_for
+from py_engine.loader import fits_on_cpu
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE_STEP
 from py_engine.plan.plan import Plan
-from py_engine.plan.traffic import decode_bytes, decode_bytes_on_cpu, step_floor_ns
+from py_engine.plan.traffic import of_step
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -56,13 +57,12 @@ async def inspect(
     header: Header | list[Header],
     options: LoadOptions,
     capacity: Capacity,
-    load_package: LoadPackage | None = None,
 ) -> dict[str, Any]:
     """Plain JSON; docs/sdk.md describes it. Reads the header and RoPE's factors only."""
     parts = Parts.of(source, header)
     facts = _facts(parts.header)
     try:
-        return facts | await _fit(parts, options, capacity, load_package)
+        return facts | await _fit(parts, options, capacity)
     except WispError as error:
         if error.code not in UNSUPPORTED:
             raise
@@ -88,9 +88,7 @@ def _facts(header: Header) -> dict[str, Any]:
     }
 
 
-async def _fit(
-    parts: Parts, options: LoadOptions, capacity: Capacity, load_package: LoadPackage | None
-) -> dict[str, Any]:
+async def _fit(parts: Parts, options: LoadOptions, capacity: Capacity) -> dict[str, Any]:
     adapter, device = await adapter_for(options)
     chosen = _candidate(await plan_for(parts, device, options), device)
     while not _fits(chosen, capacity) and (shorter := _shorter(chosen, options, parts.header, capacity)):
@@ -106,7 +104,7 @@ async def _fit(
         "context_length": chosen.plan.n_ctx,
         "verdict": verdict,
         "advice": _advice(chosen, capacity, verdict),
-        **await _speed(chosen.plan, adapter, device, load_package),
+        **await _speed(chosen.plan, adapter, device),
     }
 
 
@@ -140,16 +138,16 @@ def _advice(candidate: Candidate, capacity: Capacity, verdict: str) -> str | Non
     return None
 
 
-async def _speed(plan: Plan, adapter: Any, device: Device | None, load_package: LoadPackage | None) -> dict[str, Any]:
-    """The bytes that a decode step reads, and the tokens a second that the device's read rate allows at most."""
+async def _speed(plan: Plan, adapter: Any, device: Device | None) -> dict[str, Any]:
+    """The bytes that a decode step reads, and the tokens a second that the device's limits allow at most."""
     if not plan.causal:
         return {"bytes_per_token": None, "tokens_per_second": None}
-    from py_engine.tuning.known_rates import known_rates
+    from py_engine.tuning.known_limits import known_limits
 
     position = min(POSITION, plan.n_ctx // 2)
-    size, dispatches = decode_bytes_on_cpu(plan, position) if device is None else decode_bytes(plan, device, position)
-    rates = await known_rates(adapter, device, load_package)
+    step = of_step(plan, DECODE_STEP, device or CPU, 1, position, panelled=device is None)
+    limits = await known_limits(adapter, device)
     return {
-        "bytes_per_token": size,
-        "tokens_per_second": 1e9 / step_floor_ns(rates, size, dispatches) if rates else None,
+        "bytes_per_token": sum(moved.bytes for _, moved in step),
+        "tokens_per_second": 1e9 / limits.step_ns(step) if limits else None,
     }

@@ -65,6 +65,8 @@ export interface Stats {
   proof?: Record<string, any> | null;
   /** [bytes, nanoseconds] of the device's memory, once `profile()` has measured them */
   read_rates?: [number, number][];
+  /** on the CPU, multiply-adds in a nanosecond, by their operands: what `profile()` has measured */
+  multiply_rates?: { bytes?: number; floats?: number };
   /** on WebGPU */
   dispatches_per_token?: number;
   submits_per_token?: number;

@@ -95,6 +95,8 @@ FIELDS: dict[str, list[str]] = {
         "draft_rows": "state drafting",
         "draft_states": "state drafting verify",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
+        "read": "x bytes y",
+        "multiply": "floats times x y",
     }.items()
 }
 NUMBERS = {name: i for i, name in enumerate(FIELDS)}

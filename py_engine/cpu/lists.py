@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import accumulate
 
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.lowering import lower
@@ -15,7 +16,7 @@ class Lists:
 
     def __init__(self, device: Device, memory: Memory) -> None:
         self._device, self._memory = device, memory
-        self._known: dict[tuple[str, bool], tuple[int, int]] = {}
+        self._known: dict[tuple[str, bool], tuple[int, list[int]]] = {}  # the address, and the calls of each op
         self._next = memory.calls
 
     def forget(self) -> None:
@@ -25,10 +26,17 @@ class Lists:
 
     def of(self, names: Iterable[str], *, exact: bool = False) -> list[tuple[int, int]]:
         """The addresses of the lists, and how many calls each has. `exact`: products with floats (lowering.py)."""
-        return [self._known.get((name, exact)) or self._lower(name, exact) for name in names]
+        found = [self._known.get((name, exact)) or self._lower(name, exact) for name in names]
+        return [(start, sum(counts)) for start, counts in found]
 
-    def _lower(self, name: str, exact: bool) -> tuple[int, int]:
-        calls, start = lower(self._memory.plan.lists[name], self._memory, exact), self._next
+    def ops_of(self, name: str) -> list[tuple[int, int]]:
+        """The same of each op of a list."""
+        start, counts = self._known.get((name, False)) or self._lower(name, False)
+        return [(start + 4 * before, count) for before, count in zip(accumulate([0, *counts]), counts, strict=False)]
+
+    def _lower(self, name: str, exact: bool) -> tuple[int, list[int]]:
+        by_op, start = lower(self._memory.plan.lists[name], self._memory, exact), self._next
+        calls = [call for of_op in by_op for call in of_op]
         addresses, at = array("I"), start + 4 * len(calls)
         for call in calls:
             addresses.append(at)
@@ -36,5 +44,5 @@ class Lists:
         data = addresses.tobytes() + b"".join(calls)
         self._device.write(data, [Copy(start, 0, len(data))])
         self._next = at
-        self._known[name, exact] = start, len(calls)
+        self._known[name, exact] = start, [len(of_op) for of_op in by_op]
         return self._known[name, exact]

@@ -7,6 +7,7 @@ product, and an activation or a rotation follows it. Products that follow each o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from py_engine.cpu import (
     adapter_calls,
@@ -35,13 +36,14 @@ def supports(plan: Plan) -> bool:
     return not plan.encoders and kernels <= LOWERED.keys() | set(SKIPPED)
 
 
-def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[bytes]:
-    """The calls of a list. `exact`: products with floats, not with x rounded to bytes."""
-    calls = Calls(memory, exact)
+def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[list[bytes]]:
+    """The calls of each op of a list. `exact`: products with floats, not with x rounded to bytes."""
+    calls, begins = Calls(memory, exact), [0]
     for op in ops:
         if op.kernel not in SKIPPED:
             LOWERED[op.kernel](calls, op)
         if op.kernel not in PRODUCTS:
             for name in ("x", "y", "scaled", "y0", "y1", "y2"):
                 calls.drop_prepared(calls.address(op, name))
-    return calls.calls
+        begins.append(len(calls.calls))
+    return [calls.calls[begin:end] for begin, end in pairwise(begins)]

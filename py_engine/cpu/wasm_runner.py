@@ -13,6 +13,7 @@ from typing import Any
 from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
+from py_engine.cpu.op_times import op_times, time_of
 from py_engine.cpu.token_reader import TokenReader
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
@@ -373,6 +374,22 @@ class WasmRunner:
 
     async def finish(self) -> None:
         await self.stop()
+
+    # -- measurements
+
+    def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
+        """The lists that run in place of these: with adapters if the sequence has any."""
+        return self._adapted.lists(names, [seq])
+
+    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
+        """Time each op of a list on n tokens at `position`, in nanoseconds."""
+        self._check()
+        return await op_times(self._device, self._lists.ops_of(name), lambda: self.feed(position, [0] * n, [], seq))
+
+    async def time_lists(self, position: int, n: int, names: Sequence[str], seq: int = 0) -> float:
+        """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
+        self._check()
+        return await time_of(self._device, self._lists.of(names), lambda: self.feed(position, [0] * n, [], seq))
 
     # -- rows
 

@@ -329,10 +329,9 @@ class Gpu(Memory):
         """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds."""
         return float(await self.replay.timeLists(to_js(names), n, repeats))
 
-    async def profile(self, name: str, n: int, repeats: int) -> list[dict[str, Any]]:
-        """Time each dispatch of a list on a batch of n tokens, run `repeats` times: [{kernel, ns}]."""
-        times = await self.replay.profile(name, n, repeats)
-        return [{"kernel": label_of(op), "ns": ns} for op, ns in zip(self.plan.lists[name], times.to_py(), strict=True)]
+    async def profile(self, name: str, n: int, repeats: int) -> list[float]:
+        """Time each dispatch of a list on a batch of n tokens, run `repeats` times, in nanoseconds."""
+        return [float(ns) for ns in (await self.replay.profile(name, n, repeats)).to_py()]
 
     def close(self) -> None:
         """Free every buffer and destroy the device."""
@@ -349,12 +348,6 @@ class Gpu(Memory):
 def device_lost(reason: str) -> WispError:
     """The error of work on a lost device."""
     return WispError(f"The GPU was lost ({reason}). Load the model again.", "device_lost", SERVER_ERROR)
-
-
-def label_of(op: Op) -> str:
-    """An op's name in tables: kernel, type, columns, epilogue, rows."""
-    shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
-    return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
 
 
 def concatenate(parts: list[Any]) -> Any:

@@ -373,14 +373,14 @@ class GpuRunner:
         """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""
         return batch_sizes.lists_for(self.plan, self._adapted.lists(names, [seq]), n)
 
-    async def time_lists(self, position: int, n: int, names: list[str], seq: int = 0) -> float:
+    async def time_lists(self, position: int, n: int, names: Sequence[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
         self.feed(position, [0] * n, [], seq)
-        return await self.gpu.time_lists(names, n, 1 if self.gpu.variant.software else 10)
+        return await self.gpu.time_lists(list(names), n, 1 if self.gpu.variant.software else 10)
 
-    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[dict[str, Any]]:
-        """Time each dispatch of a list on n tokens at `position`."""
+    async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
+        """Time each dispatch of a list on n tokens at `position`, in nanoseconds."""
         if not self.gpu.device.features.has("timestamp-query"):
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])

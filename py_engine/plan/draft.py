@@ -52,7 +52,7 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
     `n_ctx`: positions that the draft model was trained for. WispError draft_mismatch.
     """
     check_size(plan.n_vocab, draft.n_vocab)
-    cost = decode_bytes(draft, device, 0)[0] / decode_bytes(plan, device, 0)[0]
+    cost = decode_bytes(draft, device, 0) / decode_bytes(plan, device, 0)
     for name in LISTS:
         plan.lists[DRAFT + name] = [_renamed(op, plan) for op in draft.lists[name]]
         plan.lazy.add(DRAFT + name)

@@ -6,15 +6,15 @@ once, however often a kernel loads it. The time of a kernel beyond `floor_ns` of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from py_engine.plan import kernels, panels
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, DECODE_STEP, EMBED, PREFILL
+from py_engine.plan.lists import DECODE_STEP, EMBED, PREFILL
 from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
@@ -54,13 +54,19 @@ class Traffic:
         return Traffic(self.read + other.read, self.written + other.written, self.flops + other.flops)
 
 
-def traffic(op: Op, device: Device, n: int, position: int, batch: int) -> Traffic:
-    """The traffic of one dispatch on `n` tokens at `position`. `batch`: the most tokens of its list."""
+def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panelled: bool = False) -> Traffic:
+    """The traffic of one dispatch on `n` tokens at `position`. `batch`: the most tokens of its list.
+
+    `panelled`: matrices are stored as the CPU engine has them (panels.py), not as a GPU.
+    """
     access = kernels.expand(op.kernel, op.params, device).bindings
     read = written = 0
     for name, bound in op.bindings.items():
         if isinstance(bound, Weight):
-            read += _weight_bytes(op, name, bound, n)
+            size = _weight_bytes(op, name, bound, n)
+            if panelled and name == "w":
+                size = size * panels.weight_bytes(bound.type, bound.rows, bound.cols) // bound.nbytes
+            read += size
             continue
         if name == "v_cache" and bound == op.bindings.get("k_cache"):  # latents serve as keys and as values
             continue
@@ -76,29 +82,32 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int) -> Traffi
     return Traffic(read, written, _flops(op, n, position))
 
 
-def of_list(plan: Plan, name: str, device: Device, n: int, position: int) -> list[Traffic]:
+def of_list(plan: Plan, name: str, device: Device, n: int, position: int, *, panelled: bool = False) -> list[Traffic]:
     """The traffic of every dispatch of a list, in order."""
     batch = plan.batch if name in (PREFILL, EMBED) else 1
-    return [traffic(op, device, n, position, batch) for op in plan.lists[name]]
+    return [traffic(op, device, n, position, batch, panelled=panelled) for op in plan.lists[name]]
 
 
-def decode_bytes(plan: Plan, device: Device, position: int) -> tuple[int, int]:
-    """Bytes that one decode step reads and writes, and its dispatches."""
-    moved = [one for name in DECODE_STEP for one in of_list(plan, name, device, 1, position)]
-    return sum(one.bytes for one in moved), len(moved)
+def of_step(
+    plan: Plan, names: Iterable[str], device: Device, n: int, position: int, *, panelled: bool = False
+) -> list[tuple[Op, Traffic]]:
+    """Every op of a step's lists, with its traffic."""
+    return [
+        pair
+        for name in names
+        for pair in zip(plan.lists[name], of_list(plan, name, device, n, position, panelled=panelled), strict=True)
+    ]
 
 
-def decode_bytes_on_cpu(plan: Plan, position: int) -> tuple[int, int]:
-    """The same for the CPU engine, which stores weights in its own layout: weights and caches, which are nearly all."""
-    size = 0
-    for op in plan.lists[DECODE]:
-        for name, bound in op.bindings.items():
-            if isinstance(bound, Buffer):
-                size += _buffer_bytes(op, name, bound, 1, position, 1) if bound.pool == "kv" else 0
-            elif name == "w":
-                stored = panels.weight_bytes(bound.type, bound.rows, bound.cols)
-                size += stored * _weight_bytes(op, name, bound, 1) // bound.nbytes
-    return size, len(plan.lists[DECODE])
+def decode_bytes(plan: Plan, device: Device, position: int) -> int:
+    """Bytes that one decode step reads and writes."""
+    return sum(moved.bytes for _, moved in of_step(plan, DECODE_STEP, device, 1, position))
+
+
+def label_of(op: Op) -> str:
+    """An op's name in tables: kernel, type, columns, epilogue, rows."""
+    shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
+    return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
 
 
 def _reads_output(op: Op) -> bool:
@@ -190,25 +199,53 @@ def step_floor_ns(rates: Rates, size: int, dispatches: int) -> float:
     return floor_ns(rates, size) + max(0, dispatches - 1) * rates[0][1]
 
 
+class Limits(Protocol):
+    """What a device can do at most."""
+
+    @property
+    def rates(self) -> Rates:
+        """How fast it reads."""
+
+    @property
+    def multiply_rates(self) -> dict[str, float]:
+        """Multiply-adds in a nanosecond, by the kind of their operands; of kinds that were measured."""
+
+    def op_ns(self, op: Op, moved: Traffic) -> float:
+        """The nanoseconds that a dispatch takes at least."""
+
+    def step_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
+        """The nanoseconds that all ops of a step take at least."""
+
+
 @dataclass(frozen=True)
-class MeasuredStep:
-    """Measured times of a step of `n` tokens at `position`."""
+class ReadLimits:
+    """Limits of a GPU, by the rates at which it reads."""
 
-    n: int
-    position: int
-    dispatches: dict[str, list[dict[str, Any]]]  # list -> {kernel, ns} of every dispatch
-    step_ns: float
+    rates: Rates
+
+    @property
+    def multiply_rates(self) -> dict[str, float]:
+        return {}
+
+    def op_ns(self, op: Op, moved: Traffic) -> float:
+        return floor_ns(self.rates, moved.bytes)
+
+    def step_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
+        return step_floor_ns(self.rates, sum(moved.bytes for _, moved in ops), len(ops))
 
 
-def profile(plan: Plan, device: Device, rates: Rates, times: MeasuredStep) -> list[dict[str, Any]]:
-    """The result of Engine.profile(): every dispatch as {kernel, ns, bytes, flops, floor_ns}, then the whole "step"."""
-    entries, whole = [], Traffic()
-    for name, dispatches in times.dispatches.items():
-        moved_by_each = of_list(plan, name, device, times.n, times.position)
-        for dispatch, moved in zip(dispatches, moved_by_each, strict=True):
-            whole += moved
-            floor = floor_ns(rates, moved.bytes)
-            entries.append({**dispatch, "bytes": moved.bytes, "flops": moved.flops, "floor_ns": floor})
-    floor = step_floor_ns(rates, whole.bytes, len(entries))
-    step = {"kernel": "step", "ns": times.step_ns, "bytes": whole.bytes, "flops": whole.flops, "floor_ns": floor}
-    return [*entries, step]
+def profile(
+    ops: Sequence[tuple[Op, Traffic]], limits: Limits, times: Sequence[float], step_ns: float
+) -> list[dict[str, Any]]:
+    """The result of Engine.profile(): every dispatch as {kernel, ns, bytes, flops, floor_ns}, then the whole "step".
+
+    `times`: nanoseconds of each dispatch; `step_ns`: of all, one after the other.
+    """
+    entries = [
+        _entry(label_of(op), ns, moved, limits.op_ns(op, moved)) for ns, (op, moved) in zip(times, ops, strict=True)
+    ]
+    return [*entries, _entry("step", step_ns, sum((moved for _, moved in ops), Traffic()), limits.step_ns(ops))]
+
+
+def _entry(kernel: str, ns: float, moved: Traffic, floor: float) -> dict[str, Any]:
+    return {"kernel": kernel, "ns": ns, "bytes": moved.bytes, "flops": moved.flops, "floor_ns": floor}

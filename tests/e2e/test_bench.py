@@ -154,5 +154,5 @@ def test_report_compares_with_the_peer() -> None:
     kernel = next(line for line in text.splitlines() if line.startswith("mul"))
     assert kernel.split() == ["mul", "4", "2.0", "8.0", "100%", "3", "1500", "4000", "1.6", "1.25"]
     assert "4 dispatches one after the other 9 us; each by itself 8 us, a difference of +1 us" in text
-    assert "besides the GPU +3; floor 6 us for 12 MB, 1.50 times that" in text
+    assert "besides the kernels +3; floor 6 us for 12 MB, 1.50 times that" in text
     assert "64 KiB 1.2 us (55 GB/s), 1 MiB 1.6 us (655 GB/s)" in text

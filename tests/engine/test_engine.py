@@ -79,13 +79,16 @@ def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | N
     assert out == ["device_lost"]
 
 
-def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[[str | None], Page]) -> None:
+@pytest.mark.parametrize("backend", ["webgpu", "cpu"])
+def test_profile_compares_every_dispatch_with_the_device(
+    engine_pages: Callable[[str | None], Page], backend: str
+) -> None:
     """The profile of a token and of a batch: time, bytes, and the lower bound of the time."""
     out = run(
-        engine_pages("lavapipe"),
+        engine_pages("lavapipe" if backend == "webgpu" else None),
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
         "engines.profile",
-        backend="webgpu",
+        backend=backend,
         context_length=256,
     )
     assert len(out["decode"]) == out["count"] + 1
@@ -96,3 +99,5 @@ def test_profile_compares_every_dispatch_with_the_device(engine_pages: Callable[
     assert list(sizes) == sorted(sizes)
     assert max(sizes) >= 1 << 20
     assert times[-1] > times[0] > 0
+    assert set(out["multiply_rates"]) == ({"bytes", "floats"} if backend == "cpu" else set())
+    assert all(rate > 0 for rate in out["multiply_rates"].values())

@@ -8,7 +8,7 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, GREEDY, PREFILL, SMALL_BATCH
 from py_engine.plan.plan import Buffer, Plan, Weight
-from py_engine.plan.traffic import MeasuredStep, Traffic, floor_ns, of_list, profile, step_floor_ns
+from py_engine.plan.traffic import ReadLimits, Traffic, floor_ns, of_list, of_step, profile, step_floor_ns
 from py_engine.planner import PlanOptions, make_plan
 from tools.goldens import GOLDEN, golden_models
 
@@ -116,8 +116,8 @@ def test_floors() -> None:
 
 
 def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
-    times = {name: [{"kernel": "k", "ns": 30.0}] * len(llama.lists[name]) for name in (DECODE, GREEDY)}
-    entries = profile(llama, DEVICE, RATES, MeasuredStep(1, 7, times, 999.0))
+    ops = of_step(llama, (DECODE, GREEDY), DEVICE, 1, 7)
+    entries = profile(ops, ReadLimits(RATES), [30.0] * len(ops), 999.0)
     *each, step = entries
     assert step["kernel"] == "step"
     assert step["ns"] == 999

@@ -1,4 +1,4 @@
-/** GPU time of a decode step by kernel, measured when the user asks for it. */
+/** Time of a decode step by kernel, measured when the user asks for it. */
 import { number, t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { percent } from "../format.js";

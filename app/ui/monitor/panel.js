@@ -104,7 +104,7 @@ export class Panel {
         this.#sequences,
         h("h3", {}, t("Memory of this model")),
         this.#pools,
-        h("h3", {}, t("GPU time by kernel")),
+        h("h3", {}, t("Time by kernel")),
         kernels(parts.wisp),
         h("h3", {}, t("What the engine did by itself")),
         this.#reactions,

@@ -13,9 +13,9 @@ from py_engine.encode.arrange import batches
 from py_engine.encode.batch import EncoderBatch
 from py_engine.encoder import Encoder
 from py_engine.errors import WispError
-from py_engine.gpu.gpu import label_of
 from py_engine.options import LoadOptions
 from py_engine.plan.plan import Op, PerToken, Weight
+from py_engine.plan.traffic import label_of
 from tests.support.page.engines import open_model, raw
 
 Given = dict[str, Any]  # {"modality", "dtype", "shape", "data": base64}
@@ -74,13 +74,9 @@ async def measure(
                 found["gpu_ms"] += await gpu.time_lists([stage.list], n, 3) / 1e6
                 ops = gpu.plan.lists[stage.list]
                 found["dispatches"] += len(ops)
-                for op, one in zip(ops, await gpu.profile(stage.list, n, 3) if kernels else [], strict=False):
-                    before = by_kernel.get(one["kernel"], (0, 0.0, 0))
-                    by_kernel[one["kernel"]] = (
-                        before[0] + 1,
-                        before[1] + one["ns"] / 1e6,
-                        before[2] + _flops(op, batch, n),
-                    )
+                for op, ns in zip(ops, await gpu.profile(stage.list, n, 3) if kernels else [], strict=False):
+                    before = by_kernel.get(label_of(op), (0, 0.0, 0))
+                    by_kernel[label_of(op)] = before[0] + 1, before[1] + ns / 1e6, before[2] + _flops(op, batch, n)
         found["kernels"] = sorted(((k, *v) for k, v in by_kernel.items()), key=lambda row: -row[2])
         return found
     finally:

@@ -311,5 +311,6 @@ async def profile(engine: Engine) -> dict[str, Any]:
         "decode": await engine.profile(5),
         "prefill": await engine.profile(0, 16),
         "rates": engine.stats()["read_rates"],
+        "multiply_rates": engine.stats()["multiply_rates"],
         "count": sum(len(engine.plan.lists[name]) for name in DECODE_STEP),
     }

@@ -1,0 +1,96 @@
+"""What the processor can do at most, measured by the module: how fast it reads memory, and how fast it multiplies.
+
+Beside them, the times of kernels say how good they are. Measured on a machine (device.py) of its own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from py_engine.cpu.call_layouts import pack
+from py_engine.cpu.device import Copy, Device
+from py_engine.cpu.memory import STACK_BYTES
+from py_engine.errors import WispError
+from py_engine.plan.panels import FORMATS
+from py_engine.plan.plan import Op, Weight
+from py_engine.plan.traffic import Rates, Traffic, floor_ns
+
+SIZES = (64 << 10, 1 << 20, 8 << 20, 64 << 20)  # bytes: within the caches and beyond
+READ_BYTES = 64 << 20  # of one measurement: smaller sizes are read several times
+TIMES = 400_000  # of a measurement of products
+PRODUCTS, MADDS = 8 * 16, 8 * 4  # multiply-adds each time, of bytes and of floats
+REPEATS = 4  # the fastest counts
+RESULT_BYTES = 16 * 4096  # more than chunks can write
+X_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes by the nanoseconds in which they are read; multiply-adds of bytes and of floats in a nanosecond."""
+
+    rates: Rates
+    products: float
+    madds: float
+
+    @property
+    def multiply_rates(self) -> dict[str, float]:
+        return {"bytes": self.products, "floats": self.madds}
+
+    def op_ns(self, op: Op, moved: Traffic) -> float:
+        """The nanoseconds that an op takes at least, where its operands may be in a cache."""
+        return max(floor_ns(self.rates, moved.bytes), self._multiply_ns(op, moved))
+
+    def step_ns(self, ops: Iterable[tuple[Op, Traffic]]) -> float:
+        """The same for all ops of a step, which read weights that are in no cache."""
+        largest, longest = self.rates[-1]
+        return sum(max(moved.bytes * longest / largest, self._multiply_ns(op, moved)) for op, moved in ops)
+
+    def _multiply_ns(self, op: Op, moved: Traffic) -> float:
+        weight = op.bindings.get("w")
+        rounded = isinstance(weight, Weight) and FORMATS[weight.type].kind != "FLOATS"
+        return moved.flops / 2 / (self.products if rounded else self.madds)
+
+
+async def measure(device: Device, threads: int) -> Limits:
+    """The limits of so many threads of a device, which must be new. Sizes for which there is no memory are left out."""
+    stacks = device.base
+    x = stacks + threads * STACK_BYTES
+    results = x + X_BYTES
+    calls = results + RESULT_BYTES
+    region = calls + X_BYTES
+    await device.grow(region)
+    device.start(threads, stacks, STACK_BYTES, results, 0)
+    rates: list[tuple[int, float]] = []
+    for size in SIZES:
+        try:
+            await device.grow(region + size)
+        except WispError:
+            if not rates:
+                raise
+            break
+        half = size // 2  # memory that was never written is the same page everywhere
+        device.copy([(region, region + half, half), (region + half, region, half)])
+        call = pack("read", {"x": region, "bytes": size, "y": results})
+        rates.append((size, await _nanoseconds(device, call, calls, READ_BYTES // size)))
+    for i in range(len(rates) - 1, 0, -1):  # fewer bytes cannot take longer
+        rates[i - 1] = rates[i - 1][0], min(rates[i - 1][1], rates[i][1])
+    found = []
+    for floats, each in ((0, PRODUCTS), (1, MADDS)):
+        call = pack("multiply", {"floats": floats, "times": TIMES, "x": x, "y": results})
+        found.append(TIMES * each / await _nanoseconds(device, call, calls))
+    return Limits(rates, *found)
+
+
+async def _nanoseconds(device: Device, call: bytes, at: int, times: int = 1) -> float:
+    """The time of a call: the fastest of some measurements of `times` calls."""
+    data = array("I", [at + 4]).tobytes() + call
+    device.write(data, [Copy(at, 0, len(data))])
+    device.run([(at, 1)])
+    await device.read([])
+    found = []
+    for _ in range(REPEATS):
+        device.run([(at, 1)], times)
+        found.append(1e6 * (await device.read([])).ms / times)
+    return max(1.0, min(found))
