@@ -49,7 +49,7 @@ u32 prepare_chunks(const prepare_call *r) {
 static void round_row(const f32 *x, u32 cols, u8 *to) {
   const u32 groups = cols / 32;
   f32 *d = (f32 *)to;
-  i32 *sums = (i32 *)(to + 4 * groups);
+  f32 *sums = (f32 *)(to + 4 * groups);
   u8 *q = to + 12 * groups;
   i16 *wide = (i16 *)(q + cols);
   for (u32 g = 0; g < groups; g++, x += 32, q += 32, wide += 32) {
@@ -58,6 +58,7 @@ static void round_row(const f32 *x, u32 cols, u8 *to) {
     const f32 largest = max4(top);
     const v128_t inverse = splat(largest > 0 ? 127.0f / largest : 0);
     d[g] = largest / 127.0f;
+    i32 levels[2];
     for (u32 h = 0; h < 2; h++) {
       v128_t w[4];
       for (u32 i = 0; i < 4; i++)
@@ -66,9 +67,10 @@ static void round_row(const f32 *x, u32 cols, u8 *to) {
       wasm_v128_store(wide + 16 * h, a), wasm_v128_store(wide + 16 * h + 8, b);
       wasm_v128_store(q + 16 * h, wasm_i8x16_narrow_i16x8(a, b));
       const v128_t all = wasm_i32x4_add(wasm_i32x4_add(w[0], w[1]), wasm_i32x4_add(w[2], w[3]));
-      sums[2 * g + h] = wasm_i32x4_extract_lane(all, 0) + wasm_i32x4_extract_lane(all, 1) +
-                        wasm_i32x4_extract_lane(all, 2) + wasm_i32x4_extract_lane(all, 3);
+      levels[h] = wasm_i32x4_extract_lane(all, 0) + wasm_i32x4_extract_lane(all, 1) +
+                  wasm_i32x4_extract_lane(all, 2) + wasm_i32x4_extract_lane(all, 3);
     }
+    sums[2 * g] = (f32)(levels[0] + levels[1]), sums[2 * g + 1] = (f32)levels[0];
   }
 }
 
@@ -141,7 +143,7 @@ static void multiply(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32
   }
 }
 
-#define LEAST_PRODUCTS 65536 // of a chunk
+#define LEAST_PRODUCTS 131072 // of a chunk
 
 u32 product_chunks(const product_call *r) {
   return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * rows_of_x(r->state, r->last, 1)));

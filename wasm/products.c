@@ -19,7 +19,7 @@ INLINE void dot_half(u32 kind, u32 parts, u32 T, const u8 *group, v128_t table, 
   for (u32 i = 0; i < 4; i++) {
     const u32 nibbles = kind <= SIGNED_CODES, c = column + 16 * h + 4 * i;
     v128_t w = wasm_v128_load(group + 16 * (nibbles ? i : 4 * h + i));
-    if (nibbles) w = h ? wasm_u8x16_shr(w, 4) : wasm_v128_and(w, wasm_i8x16_splat(15));
+    if (nibbles) w = wasm_v128_and(h ? wasm_u16x8_shr(w, 4) : w, wasm_i8x16_splat(15)); // x86 has no shift of bytes
     if (kind == CODES || kind == SIGNED_CODES) w = wasm_i8x16_swizzle(table, w);
 #pragma unroll
     for (u32 t = 0; t < T; t++) {
@@ -41,7 +41,7 @@ INLINE void rounded_product(u32 kind, u32 scales, u32 minimum, u32 T, const Form
   const u32 groups = scales >= LEVELS_32 ? 8 : 1, is_signed = kind == SIGNED_CODES || kind == SIGNED_BYTES;
   const u32 parts = scales == LEVELS_16 || scales == HALF_16 ? 2 : 1;
   const v128_t table = wasm_v128_load(f->table);
-  const i32 offset = f->offset;
+  const v128_t offset = splat(-(f32)f->offset);
   Rounded x[TILE];
   v128_t sum[TILE];
 #pragma unroll
@@ -65,12 +65,13 @@ INLINE void rounded_product(u32 kind, u32 scales, u32 minimum, u32 T, const Form
         const v128_t m = minimum ? minimum4(unit, scales, g, p) : d;
 #pragma unroll
         for (u32 t = 0; t < T; t++) {
-          const i32 levels = parts == 2 ? x[t].sums[2 * i + p] : x[t].sums[2 * i] + x[t].sums[2 * i + 1];
-          v128_t dot = by_row(s[t], is_signed);
-          if (!minimum && !is_signed) dot = wasm_i32x4_sub(dot, wasm_i32x4_splat(offset * levels));
+          v128_t levels = wasm_v128_load32_splat(x[t].sums + 2 * i + (parts == 2));
+          if (p) levels = wasm_f32x4_sub(wasm_v128_load32_splat(x[t].sums + 2 * i), levels);
+          v128_t dot = wasm_f32x4_convert_i32x4(by_row(s[t], is_signed));
+          if (!minimum && !is_signed) dot = madd(levels, offset, dot); // exact: all three are small integers
           const v128_t scale = wasm_v128_load32_splat(x[t].d + i);
-          sum[t] = madd(wasm_f32x4_convert_i32x4(dot), wasm_f32x4_mul(d, scale), sum[t]);
-          if (minimum) sum[t] = wasm_f32x4_sub(sum[t], wasm_f32x4_mul(m, splat(x[t].d[i] * (f32)levels)));
+          sum[t] = madd(dot, wasm_f32x4_mul(d, scale), sum[t]);
+          if (minimum) sum[t] = wasm_f32x4_sub(sum[t], wasm_f32x4_mul(m, wasm_f32x4_mul(scale, levels)));
         }
       }
     }
@@ -81,20 +82,22 @@ INLINE void rounded_product(u32 kind, u32 scales, u32 minimum, u32 T, const Form
 
 typedef void Kernel(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], v128_t to[TILE]);
 
-#define KERNELS(kind, scales, minimum)                                                                                 \
-  static void kind##_##scales##_##minimum##_1(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE],     \
-                                              v128_t to[TILE]) {                                                       \
-    rounded_product(kind, scales, minimum, 1, f, panel, cols, x, to);                                                  \
-  }                                                                                                                    \
-  static void kind##_##scales##_##minimum##_4(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE],     \
-                                              v128_t to[TILE]) {                                                       \
-    rounded_product(kind, scales, minimum, TILE, f, panel, cols, x, to);                                               \
+#define KERNEL(kind, scales, minimum, T)                                                                               \
+  static void kind##_##scales##_##minimum##_##T(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE],   \
+                                                v128_t to[TILE]) {                                                     \
+    rounded_product(kind, scales, minimum, T, f, panel, cols, x, to);                                                  \
   }
+#define KERNELS(kind, scales, minimum)                                                                                 \
+  KERNEL(kind, scales, minimum, 1)                                                                                     \
+  KERNEL(kind, scales, minimum, 2)                                                                                     \
+  KERNEL(kind, scales, minimum, 3)                                                                                     \
+  KERNEL(kind, scales, minimum, 4)
 EACH_KIND(KERNELS)
 
 #define KERNEL_ENTRY(kind, scales, minimum)                                                                            \
-  [kind][scales][minimum] = {kind##_##scales##_##minimum##_1, kind##_##scales##_##minimum##_4},
-static Kernel *const kernels[FLOATS][NO_SCALE][2][2] = {EACH_KIND(KERNEL_ENTRY)};
+  [kind][scales][minimum] = {kind##_##scales##_##minimum##_1, kind##_##scales##_##minimum##_2,                         \
+                             kind##_##scales##_##minimum##_3, kind##_##scales##_##minimum##_4},
+static Kernel *const kernels[FLOATS][NO_SCALE][2][TILE] = {EACH_KIND(KERNEL_ENTRY)};
 
 // Add w (cols, 4 rows) * T rows of x. Every fourth column has a sum of its own: one would wait for itself.
 INLINE void float_product(u32 T, const f32 *w, u32 cols, const f32 *const x[], v128_t to[]) {
@@ -134,12 +137,13 @@ static void exact_product(const Format *f, const u8 *unit, u32 cols, const u8 *c
     unit += size / f->values * f->bytes;
     for (u32 t = 0; t < TILE; t++) x[t] = (const f32 *)rows[t] + column;
     if (count == 1) float_product(1, w, size, x, to);
-    else float_product(2, w, size, x, to), float_product(2, w, size, x + 2, to + 2);
+    else float_product(2, w, size, x, to);
+    if (count > 2) float_product(2, w, size, x + 2, to + 2);
   }
 }
 
 void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, u32 exact,
                    v128_t to[TILE], f32 *scratch) {
   if (exact) exact_product(f, panel, cols, x, count, to, scratch);
-  else kernels[f->kind][f->scales][f->minimum][count > 1](f, panel, cols, x, to);
+  else kernels[f->kind][f->scales][f->minimum][count - 1](f, panel, cols, x, to);
 }

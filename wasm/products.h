@@ -5,10 +5,10 @@
 
 #define TILE 4 // tokens that share a panel's unpacked values
 
-// A row of x rounded to bytes: a scale per group of 32, the sums of its halves' levels, the levels as bytes and as i16.
+// A row of x rounded to bytes: a scale per group of 32, the sums of its levels, the levels as bytes and as i16.
 typedef struct {
   const f32 *d;    // (groups)
-  const i32 *sums; // (2 * groups)
+  const f32 *sums; // (groups, 2): of the group, and of its first half
   const i8 *q;     // (cols)
   const i16 *wide; // (cols)
 } Rounded;
@@ -17,7 +17,7 @@ INLINE size_t rounded_bytes(u32 cols) { return (size_t)cols / 32 * ROUNDED_GROUP
 INLINE Rounded rounded_row(const u8 *at, u32 cols) {
   const u32 groups = cols / 32;
   const u8 *q = at + 12 * groups;
-  return (Rounded){(const f32 *)at, (const i32 *)(at + 4 * groups), (const i8 *)q, (const i16 *)(q + cols)};
+  return (Rounded){(const f32 *)at, (const f32 *)(at + 4 * groups), (const i8 *)q, (const i16 *)(q + cols)};
 }
 
 // The sums of a group's products, by row. With relaxed SIMD, those of u7 values are in `a`; PAIRS, for x86, adds the

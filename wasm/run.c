@@ -5,7 +5,7 @@
 #include "module.h"
 #include "ops.h"
 
-#define SPINS 100000 // looks at the ticket before a thread sleeps
+#define SPINS 20000 // looks at the ticket before a thread sleeps
 
 #define MAX_CHUNKS 3840 // every idle thread may count one too many
 

@@ -8,11 +8,22 @@ typedef struct {
 #define LOGITS(r, m) ROW(r->logits, r->stride, m)
 #define MASK_BIT(words, i) (AT(u32, words)[(i) / 32] >> (i) % 32 & 1)
 
+// The index of the largest value, the first of equal ones.
 static u32 largest(const f32 *x, u32 size) {
-  u32 best = 0;
-  for (u32 i = 1; i < size; i++)
-    if (x[i] > x[best]) best = i;
-  return best;
+  v128_t top[4];
+  for (u32 j = 0; j < 4; j++) top[j] = splat(-__builtin_inff());
+  u32 i = 0;
+  for (; i + 16 <= size; i += 16)
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) top[j] = wasm_f32x4_pmax(top[j], wasm_v128_load(x + i + 4 * j));
+  f32 most = max4(wasm_f32x4_pmax(wasm_f32x4_pmax(top[0], top[1]), wasm_f32x4_pmax(top[2], top[3])));
+  for (; i < size; i++) most = MAX(most, x[i]);
+  const v128_t wanted = splat(most);
+  for (i = 0; i + 4 <= size; i += 4)
+    if (wasm_v128_any_true(wasm_f32x4_eq(wasm_v128_load(x + i), wanted))) break;
+  for (; i < size; i++)
+    if (x[i] == most) return i;
+  return 0; // none is a number
 }
 
 // -- the rows to sample from
