@@ -44,7 +44,14 @@ static void read_block(const Keys *c, u32 cache, u32 first, u32 size, f32 *to) {
     } else {
       const i8 *from = quantized_row(cache, row, c->page, c->cols) + c->head * dim;
       const f32 *scales = row_scales(cache, row, c->page, c->cols);
-      for (u32 k = 0; k < dim; k++) to[k] = from[k] * (scales[(c->head * dim + k) / 32] / 127.0f);
+      const u32 column = c->head * dim;
+      u32 k = 0;
+      for (; column % 4 == 0 && k + 4 <= dim; k += 4) { // which share a scale
+        const v128_t levels = wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(from + k)));
+        const v128_t scale = wasm_f32x4_div(wasm_v128_load32_splat(scales + (column + k) / 32), splat(127));
+        wasm_v128_store(to + k, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(levels), scale));
+      }
+      for (; k < dim; k++) to[k] = from[k] * (scales[(column + k) / 32] / 127.0f);
     }
   }
 }

@@ -1,6 +1,24 @@
 // The products of a panel: a function for each kind of values and scales that a tensor type has (FORMAT_TABLE).
 #include "products.h"
 
+// The sums of a group's products, by row. With relaxed SIMD, those of u7 values are in `a`; PAIRS, for x86, adds the
+// products of pairs of columns in the 16-bit lanes of `b` first. Else a and b have half the columns each.
+typedef struct {
+  v128_t a, b;
+} Sums;
+
+INLINE void dot_u7(Sums *s, v128_t w, const Rounded *x, u32 c) {
+#if defined PAIRS
+  // one instruction on x86, whose second operand is the one with a sign: it must be within 0..127 here
+  s->b = wasm_i16x8_add(s->b, wasm_i16x8_relaxed_dot_i8x16_i7x16(wasm_v128_load32_splat(x->q + c), w));
+#elif defined __wasm_relaxed_simd__
+  s->a = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x->q + c), w, s->a); // one on ARM
+#else
+  const v128_t v = wasm_v128_load64_splat(x->wide + c);
+  s->a = wasm_i32x4_add(s->a, wasm_i32x4_dot_i16x8(wasm_u16x8_extend_low_u8x16(w), v));
+  s->b = wasm_i32x4_add(s->b, wasm_i32x4_dot_i16x8(wasm_u16x8_extend_high_u8x16(w), v));
+#endif
+}
 INLINE void dot_i8(Sums *s, v128_t w, const Rounded *x, u32 c) {
   const v128_t v = wasm_v128_load64_splat(x->wide + c);
   s->a = wasm_i32x4_add(s->a, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(w), v));
