@@ -5,6 +5,7 @@
 
 #define BLOCK 32   // positions whose keys and values are converted at a time
 #define QUERIES 16 // rows of queries that share them
+#define TILE 2     // rows of queries that share a loaded key or value
 
 // One key/value head's part of a cache, for one sequence.
 typedef struct {
@@ -56,23 +57,55 @@ static void read_block(const Keys *c, u32 cache, u32 first, u32 size, f32 *to) {
   }
 }
 
-// The products of a query with four keys.
-INLINE v128_t dot_keys(const f32 *q, const f32 *keys, u32 dim) {
-  v128_t s[4] = {splat(0), splat(0), splat(0), splat(0)};
+// The products of T queries with four keys.
+INLINE void dot_keys(u32 T, const f32 *const *q, const f32 *keys, u32 dim, v128_t *to) {
+  v128_t s[TILE][4];
+#pragma unroll
+  for (u32 i = 0; i < 4 * T; i++) s[i / 4][i % 4] = splat(0);
   u32 k = 0;
   for (; k + 4 <= dim; k += 4) {
-    const v128_t x = wasm_v128_load(q + k);
+    v128_t x[TILE];
 #pragma unroll
-    for (u32 j = 0; j < 4; j++) s[j] = madd(x, wasm_v128_load(keys + j * dim + k), s[j]);
+    for (u32 t = 0; t < T; t++) x[t] = wasm_v128_load(q[t] + k);
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+      const v128_t key = wasm_v128_load(keys + j * dim + k);
+#pragma unroll
+      for (u32 t = 0; t < T; t++) s[t][j] = madd(x[t], key, s[t][j]);
+    }
   }
-  const v128_t ab = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 2, 6), wasm_i32x4_shuffle(s[0], s[1], 1, 5, 3, 7));
-  const v128_t cd = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 4, 2, 6), wasm_i32x4_shuffle(s[2], s[3], 1, 5, 3, 7));
-  v128_t sum = wasm_f32x4_add(wasm_i32x4_shuffle(ab, cd, 0, 1, 4, 5), wasm_i32x4_shuffle(ab, cd, 2, 3, 6, 7));
+#pragma unroll
+  for (u32 t = 0; t < T; t++) {
+    const v128_t *u = s[t];
+    const v128_t ab = wasm_f32x4_add(wasm_i32x4_shuffle(u[0], u[1], 0, 4, 2, 6), wasm_i32x4_shuffle(u[0], u[1], 1, 5, 3, 7));
+    const v128_t cd = wasm_f32x4_add(wasm_i32x4_shuffle(u[2], u[3], 0, 4, 2, 6), wasm_i32x4_shuffle(u[2], u[3], 1, 5, 3, 7));
+    to[t] = wasm_f32x4_add(wasm_i32x4_shuffle(ab, cd, 0, 1, 4, 5), wasm_i32x4_shuffle(ab, cd, 2, 3, 6, 7));
+  }
   for (; k < dim; k++) {
     const v128_t column = wasm_f32x4_make(keys[k], keys[dim + k], keys[2 * dim + k], keys[3 * dim + k]);
-    sum = madd(splat(q[k]), column, sum);
+    for (u32 t = 0; t < T; t++) to[t] = madd(splat(q[t][k]), column, to[t]);
   }
-  return sum;
+}
+
+// Add V vectors of values, from column k on, of positions lo..end to T queries' sums.
+INLINE void add_columns(u32 T, u32 V, f32 *const *acc, const f32 (*scores)[BLOCK + 4], const f32 *values, u32 dim, u32 k,
+                        u32 lo, u32 end) {
+  v128_t y[TILE][4];
+#pragma unroll
+  for (u32 i = 0; i < V * T; i++) y[i / V][i % V] = wasm_v128_load(acc[i / V] + k + 4 * (i % V));
+  for (u32 j = lo; j < end; j++) {
+    v128_t score[TILE];
+#pragma unroll
+    for (u32 t = 0; t < T; t++) score[t] = wasm_v128_load32_splat(&scores[t][j]);
+#pragma unroll
+    for (u32 c = 0; c < V; c++) {
+      const v128_t v = wasm_v128_load(values + j * dim + k + 4 * c);
+#pragma unroll
+      for (u32 t = 0; t < T; t++) y[t][c] = madd(score[t], v, y[t][c]);
+    }
+  }
+#pragma unroll
+  for (u32 i = 0; i < V * T; i++) wasm_v128_store(acc[i / V] + k + 4 * (i % V), y[i / V][i % V]);
 }
 
 // The bias of a head for keys so many positions after the query.
@@ -82,54 +115,68 @@ static f32 relative_bias(const Biases *b, u32 head, i32 distance) {
   return b->halves ? half(AT(u16, b->table)[at]) : AT(f32, b->table)[at];
 }
 
-// Add positions first..first + size of the cache to one query's softmax.
-static void attend_block(Queries *x, u32 i, u32 first, u32 size, const f32 *keys, const f32 *values, u32 dim, f32 scale,
-                         f32 cap) {
-  const u32 lo = MAX(first, x->begin[i]) - first, hi = MIN(first + size, x->end[i]);
-  if (hi <= first + lo) return;
-  const u32 end = hi - first, padded = lo + UP(end - lo, 4) * 4;
-  f32 scores[BLOCK + 4], top = x->top[i], *acc = x->acc + i * dim;
+// Add the positions first + lo to first + end of the cache to the softmax of T queries, from query i on.
+INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, const f32 *keys, const f32 *values, u32 dim,
+                        f32 scale, f32 cap) {
+  const u32 padded = lo + UP(end - lo, 4) * 4;
+  f32 scores[TILE][BLOCK + 4], *acc[TILE];
   for (u32 j = lo; j < end; j += 4) { // the keys after the last one are of this memory, too
-    v128_t s = wasm_f32x4_mul(dot_keys(x->q[i], keys + j * dim, dim), splat(scale));
-    if (cap > 0) s = wasm_f32x4_mul(splat(cap), tanh4(wasm_f32x4_div(s, splat(cap))));
-    if (x->slope[i] != 0) {
-      const i32 distance = (i32)(x->pos[i] - (first + j));
-      const v128_t distances = wasm_i32x4_sub(wasm_i32x4_splat(distance), wasm_i32x4_make(0, 1, 2, 3));
-      s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i]), wasm_f32x4_convert_i32x4(wasm_i32x4_abs(distances))));
+    v128_t products[TILE];
+    dot_keys(T, x->q + i, keys + j * dim, dim, products);
+#pragma unroll
+    for (u32 t = 0; t < T; t++) {
+      v128_t s = wasm_f32x4_mul(products[t], splat(scale));
+      if (cap > 0) s = wasm_f32x4_mul(splat(cap), tanh4(wasm_f32x4_div(s, splat(cap))));
+      if (x->slope[i + t] != 0) {
+        const i32 distance = (i32)(x->pos[i + t] - (first + j));
+        const v128_t distances = wasm_i32x4_sub(wasm_i32x4_splat(distance), wasm_i32x4_make(0, 1, 2, 3));
+        const v128_t far = wasm_f32x4_convert_i32x4(wasm_i32x4_abs(distances));
+        s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i + t]), far));
+      }
+      wasm_v128_store(&scores[t][j], s);
+      for (u32 k = 0; x->biases.table && k < 4; k++)
+        scores[t][j + k] +=
+            relative_bias(&x->biases, x->head + (i + t) % x->heads, (i32)(first + j + k - x->pos[i + t]));
     }
-    wasm_v128_store(scores + j, s);
-    for (u32 k = 0; x->biases.table && k < 4; k++)
-      scores[j + k] += relative_bias(&x->biases, x->head + i % x->heads, (i32)(first + j + k - x->pos[i]));
   }
-  for (u32 j = end; j < padded; j++) scores[j] = -__builtin_inff();
-  for (u32 j = lo; j < padded; j += 4) top = MAX(top, max4(wasm_v128_load(scores + j)));
-  if (top > x->top[i]) {
-    const f32 factor = exp1(x->top[i] - top);
-    for (u32 k = 0; k < dim; k++) acc[k] *= factor;
-    x->sum[i] *= factor, x->top[i] = top;
-  }
-  v128_t sum = splat(0);
-  for (u32 j = lo; j < padded; j += 4) {
-    const v128_t e = exp4(wasm_f32x4_sub(wasm_v128_load(scores + j), splat(top)));
-    wasm_v128_store(scores + j, e), sum = wasm_f32x4_add(sum, e);
-  }
-  x->sum[i] += sum4(sum);
-  u32 j = lo;
-  for (; j + 4 <= end; j += 4) {
-    const f32 *v = values + j * dim;
-    const v128_t a = splat(scores[j]), b = splat(scores[j + 1]), c = splat(scores[j + 2]), d = splat(scores[j + 3]);
-    u32 k = 0;
-    for (; k + 4 <= dim; k += 4) {
-      v128_t y = wasm_v128_load(acc + k);
-      y = madd(a, wasm_v128_load(v + k), y), y = madd(b, wasm_v128_load(v + dim + k), y);
-      y = madd(c, wasm_v128_load(v + 2 * dim + k), y), y = madd(d, wasm_v128_load(v + 3 * dim + k), y);
-      wasm_v128_store(acc + k, y);
+#pragma unroll
+  for (u32 t = 0; t < T; t++) {
+    f32 top = x->top[i + t], *row = scores[t];
+    acc[t] = x->acc + (i + t) * dim;
+    for (u32 j = end; j < padded; j++) row[j] = -__builtin_inff();
+    for (u32 j = lo; j < padded; j += 4) top = MAX(top, max4(wasm_v128_load(row + j)));
+    if (top > x->top[i + t]) {
+      const f32 factor = exp1(x->top[i + t] - top);
+      for (u32 k = 0; k < dim; k++) acc[t][k] *= factor;
+      x->sum[i + t] *= factor, x->top[i + t] = top;
     }
-    for (; k < dim; k++)
-      acc[k] += scores[j] * v[k] + scores[j + 1] * v[dim + k] + scores[j + 2] * v[2 * dim + k] + scores[j + 3] * v[3 * dim + k];
+    v128_t sum = splat(0);
+    for (u32 j = lo; j < padded; j += 4) {
+      const v128_t e = exp4(wasm_f32x4_sub(wasm_v128_load(row + j), splat(top)));
+      wasm_v128_store(row + j, e), sum = wasm_f32x4_add(sum, e);
+    }
+    x->sum[i + t] += sum4(sum);
   }
-  for (; j < end; j++)
-    for (u32 k = 0; k < dim; k++) acc[k] += scores[j] * values[j * dim + k];
+  u32 k = 0;
+  for (; k + 16 <= dim; k += 16) add_columns(T, 4, acc, scores, values, dim, k, lo, end);
+  for (; k + 4 <= dim; k += 4) add_columns(T, 1, acc, scores, values, dim, k, lo, end);
+  for (; k < dim; k++)
+    for (u32 t = 0; t < T; t++)
+      for (u32 j = lo; j < end; j++) acc[t][k] += scores[t][j] * values[j * dim + k];
+}
+
+// Add positions first..first + size of the cache to the softmax of every query, two at a time where they see the same.
+static void attend_block(Queries *x, u32 first, u32 size, const f32 *keys, const f32 *values, u32 dim, f32 scale, f32 cap) {
+  u32 lo[QUERIES], end[QUERIES];
+  for (u32 i = 0; i < x->n; i++) lo[i] = MAX(first, x->begin[i]) - first, end[i] = MIN(size, MAX(first, x->end[i]) - first);
+  for (u32 i = 0; i < x->n;) {
+    const u32 both = i + 1 < x->n && lo[i] == lo[i + 1] && end[i] == end[i + 1];
+    if (lo[i] < end[i]) {
+      if (both) attend_tile(2, x, i, first, lo[i], end[i], keys, values, dim, scale, cap);
+      else attend_tile(1, x, i, first, lo[i], end[i], keys, values, dim, scale, cap);
+    }
+    i += 1 + both;
+  }
 }
 
 // Start the softmax of every query.
@@ -147,7 +194,7 @@ static void attend(const Keys *c, Queries *x, u32 begin, u32 end, f32 scale, f32
     const u32 size = MIN(BLOCK, end - first);
     read_block(c, c->k, MAX(first, begin), first + size - MAX(first, begin), keys + (MAX(first, begin) - first) * dim);
     read_block(c, c->v, MAX(first, begin), first + size - MAX(first, begin), values + (MAX(first, begin) - first) * dim);
-    for (u32 i = 0; i < x->n; i++) attend_block(x, i, first, size, keys, values, dim, scale, cap);
+    attend_block(x, first, size, keys, values, dim, scale, cap);
   }
 }
 
