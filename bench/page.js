@@ -61,8 +61,7 @@ async function run(onRow) {
   const options = readForm();
   if (!options) throw new Error("The marked field needs another value.");
   const { prompts = [], contexts = [], profilePrompts = [] } = options;
-  const rows =
-    1 + prompts.length + contexts.length + contexts.length + profilePrompts.length;
+  const rows = 1 + prompts.length + contexts.length + contexts.length + profilePrompts.length;
   let count = 0;
   running = new AbortController();
   lock(true);

@@ -41,7 +41,7 @@ def timed(runner: Runner) -> TimedRunner:
 async def profile_step(
     runner: TimedRunner, device: Device | None, limits: Limits, seq: int, position: int, n: int
 ) -> list[dict[str, Any]]:
-    """The result of Engine.profile(), of a sequence that has room for these tokens. `device`: None on the CPU."""
+    """The result of Engine.profile() for a sequence that can take n tokens at `position`. `device`: None on the CPU."""
     plan = runner.plan
     step = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
     names = runner.lists_for(step, seq, n)
