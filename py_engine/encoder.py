@@ -117,7 +117,7 @@ class Encoder:
         rows, width, at = await running, self.width(modality), 0
         found: list[Embeddings] = []
         for count in tokens:
-            part = rows[at : at + count] if self.engine.backend == "cpu" else _slice(rows, at, count, width)
+            part = rows[at : at + count] if self.engine.runner.numpy else _slice(rows, at, count, width)
             found.append((part, (count, width)))
             at += count
         return found

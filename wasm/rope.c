@@ -20,7 +20,8 @@ static void sine_cosine(u32 turns, f32 *sine, f32 *cosine) {
 static void rotate(const f32 *x, f32 *y, u32 cols, u32 head_dim, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
   for (u32 head = 0; head < cols; head += head_dim, x += head_dim, y += head_dim) {
     for (u32 i = 0; i < dim / 2; i++) {
-      const u32 a = neox ? i : 2 * i, b = neox ? i + dim / 2 : 2 * i + 1;
+      // of NEOX 1, the block is all dimensions; of 2, a half of them
+      const u32 half = dim / 2 / MAX(neox, 1), a = neox ? i / half * 2 * half + i % half : 2 * i, b = a + (neox ? half : 1);
       const f32 first = x[a], second = x[b];
       y[a] = first * cosine[i] - second * sine[i];
       y[b] = first * sine[i] + second * cosine[i];
@@ -55,7 +56,7 @@ void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       // after its frequencies, the table has the axes of M-RoPE
       const u32 place = r->mrope && r->records ? media_record(r->state, r->records, m)->places[freqs[half_dim + i]]
                                                : offset + shift;
-      sine_cosine(place * freqs[i], sine + i, cosine + i);
+      sine_cosine(r->turns ? freqs[m * half_dim + i] : place * freqs[i], sine + i, cosine + i);
       sine[i] *= r->scale, cosine[i] *= r->scale;
     }
     const f32 *x = ROW(r->x, r->x_stride, m);

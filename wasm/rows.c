@@ -10,8 +10,8 @@ void norm_work(const norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   f32 *centred = (f32 *)scratch;
   EACH_ROW(m, batch_size(r->state)) {
     for (u32 g = 0; g < r->groups; g++) {
-      const f32 *x = ROW(r->x, r->x_stride, m) + g * r->cols;
-      f32 *y = ROW(r->y, r->y_stride, m) + g * r->cols;
+      const f32 *x = ROW(r->x, r->x_stride, m) + g * r->width;
+      f32 *y = ROW(r->y, r->y_stride, m) + g * r->width;
       if (r->mean) {
         f32 sum = 0;
         for (u32 k = 0; k < r->cols; k++) sum += x[k];
@@ -46,6 +46,22 @@ INLINE v128_t gelu4(v128_t x) {
   return wasm_f32x4_mul(wasm_f32x4_mul(splat(0.5f), x), wasm_f32x4_add(splat(1), t));
 }
 
+// By the error function: 1 - erf(z) within 1.5e-7 (Abramowitz and Stegun 7.1.26).
+INLINE v128_t gelu_erf4(v128_t x) {
+  const v128_t z = wasm_f32x4_mul(wasm_f32x4_abs(x), splat(0.7071067811865476f));
+  const v128_t t = wasm_f32x4_div(splat(1), madd(splat(0.3275911f), z, splat(1)));
+  v128_t series = splat(1.061405429f);
+  series = madd(series, t, splat(-1.453152027f)), series = madd(series, t, splat(1.421413741f));
+  series = madd(series, t, splat(-0.284496736f)), series = madd(series, t, splat(0.254829592f));
+  const v128_t e = exp4(wasm_f32x4_neg(wasm_f32x4_mul(z, z)));
+  const v128_t tail = wasm_f32x4_mul(wasm_f32x4_mul(splat(0.5f), wasm_f32x4_mul(series, t)), e);
+  return wasm_f32x4_mul(x, wasm_v128_bitselect(tail, wasm_f32x4_sub(splat(1), tail), wasm_f32x4_lt(x, splat(0))));
+}
+
+INLINE v128_t hard_sigmoid4(v128_t x) {
+  return wasm_f32x4_pmax(splat(0), wasm_f32x4_pmin(splat(1), wasm_f32x4_div(wasm_f32x4_add(x, splat(3)), splat(6))));
+}
+
 INLINE v128_t activate4(u32 activation, v128_t x) {
   switch (activation) {
   case SILU: return wasm_f32x4_mul(x, sigmoid4(x));
@@ -53,6 +69,10 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   case TANH: return tanh4(x);
   case SIGMOID: return sigmoid4(x);
   case RELU: return wasm_f32x4_pmax(splat(0), x);
+  case GELU_ERF: return gelu_erf4(x);
+  case GELU_QUICK: return wasm_f32x4_mul(x, sigmoid4(wasm_f32x4_mul(splat(1.702f), x)));
+  case HARD_SIGMOID: return hard_sigmoid4(x);
+  case HARD_SWISH: return wasm_f32x4_mul(x, hard_sigmoid4(x));
   default: { // squared ReLU
     const v128_t positive = wasm_f32x4_pmax(splat(0), x);
     return wasm_f32x4_mul(positive, positive);
@@ -130,7 +150,7 @@ void clamp_work(const clamp_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const f32 most = AT(f32, r->limits)[0], least = AT(f32, r->limits)[1];
   EACH_ROW(m, batch_size(r->state)) {
     const f32 *x = ROW(r->x, r->x_stride, m);
-    f32 *y = ROW(r->y, r->y_stride, m) + r->first;
+    f32 *y = ROW(r->y, r->y_stride, m);
     for (u32 k = 0; k < r->cols; k++) y[k] = MIN(MAX(x[k], least), most);
   }
 }

@@ -38,12 +38,12 @@ FIELDS: dict[str, list[str]] = {
         "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
         " y_stride",
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
-        "norm": "state cols groups mean add eps:f x x_stride norm bias y y_stride",
+        "norm": "state cols groups width mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
         "activate": "state repeat activation limit:f gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
         "scale_queries": "state per_token segments cols scale:f length first y y_stride",
-        "clamp": "state cols limits x x_stride first y y_stride",
+        "clamp": "state cols limits x x_stride y y_stride",
         "gate": "state activation cols span x x_stride x_first up up_stride first y y_stride",
         "add_scaled": "state scale:f stride x gate gate_stride y",
         "scale_by": "state stride x factor",
@@ -69,7 +69,7 @@ FIELDS: dict[str, list[str]] = {
         "wkv_output": "state cols heads norm bonus kind eps:f factors x x_stride rows row_stride receptance key value"
         " gate gate_stride y y_stride",
         "gated_norm": "state cols groups norms gate_first sigmoid eps:f norm x x_stride z z_stride first y y_stride",
-        "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox mrope records shifts"
+        "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox turns mrope records shifts"
         " scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
         " y y_stride",
@@ -95,6 +95,16 @@ FIELDS: dict[str, list[str]] = {
         "draft_rows": "state drafting",
         "draft_states": "state drafting verify",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
+        "patches": "state side pixels places values y y_stride",
+        "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",
+        "unfold": "state cols taps count x x_stride y y_stride",
+        "shift_scale": "state cols factor shift x x_stride",
+        "matmul_transposed": "state w type rows cols x x_stride y y_stride",
+        "depthwise": "state w type channels taps count terms terms_count x stride y",
+        "subsample": "state w type channels bins length biases x x_stride y y_stride part_stride",
+        "relative_attention": "state heads head_dim window soft_cap:f q_scale:f k_scale:f factor x x_stride relative"
+        " relative_stride y y_stride",
+        "relative_attention_all": "state heads head_dim scale:f biases x x_stride relative relative_stride y y_stride",
         "read": "x bytes y",
         "multiply": "floats times x y",
     }.items()
@@ -108,7 +118,8 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
-ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6,
+               "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10}  # fmt: skip
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output

@@ -12,6 +12,7 @@ from itertools import pairwise
 from py_engine.cpu import (
     adapter_calls,
     attention_calls,
+    encoder_calls,
     product_calls,
     recurrent_calls,
     row_calls,
@@ -23,17 +24,16 @@ from py_engine.plan.plan import Op, Plan
 
 SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions")  # other ops do their work
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
-LOWERED: dict[str, Callable[[Calls, Op], None]] = {
-    call.__name__: call
-    for module in (row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, wkv_calls, sampler_calls)
-    for call in module.CALLS
-}
+ROOMS = (
+    row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, wkv_calls, encoder_calls, sampler_calls,
+)  # fmt: skip
+LOWERED: dict[str, Callable[[Calls, Op], None]] = {call.__name__: call for module in ROOMS for call in module.CALLS}
 
 
 def supports(plan: Plan) -> bool:
-    """Whether the engine has all ops of a plan. numpy (runner.py) runs what it lacks: encoders of media."""
+    """Whether the engine has all ops of a plan. numpy (runner.py) runs what it lacks: kernels of users."""
     kernels = {op.kernel for ops in plan.lists.values() for op in ops}
-    return not plan.encoders and kernels <= LOWERED.keys() | set(SKIPPED)
+    return kernels <= LOWERED.keys() | set(SKIPPED)
 
 
 def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[list[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from py_engine.cpu import encoder_calls
 from py_engine.plan.pages import PageGroup
 from py_engine.plan.panels import ROWS, weight_bytes
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
@@ -127,5 +128,6 @@ def _scratch_bytes(plan: Plan) -> int:
     matrices = (4 * (int(op.params["ROWS"]) + 1) * int(op.params["COLS"]) for op in ops if op.kernel == "ssm_scan")
     scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
-    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices, *scans]
+    rows = (encoder_calls.scratch_bytes(op, UNIT_BYTES) for op in ops)
+    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices, *scans, *rows]
     return -(-max(sizes) // ALIGN) * ALIGN

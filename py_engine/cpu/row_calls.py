@@ -6,6 +6,7 @@ from typing import Any
 
 from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, MEDIA_ROWS, POOLINGS
 from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
+from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Op, PerToken
 
 
@@ -30,12 +31,13 @@ def add_media(m: Calls, op: Op) -> None:
 
 
 def norm(m: Calls, op: Op) -> None:
-    groups = op.grid[1]
+    groups, width = op.grid[1], pad(int(op.params["COLS"]))  # groups are beside each other, each padded
     assert isinstance(groups, int)
+    x_stride, y_stride = (stride_of(op, name) if groups == 1 else groups * width for name in ("x", "y"))
     m.add(
-        "norm", state=state_of(m, op), cols=op.params["COLS"], groups=groups, mean=op.params["MEAN"],
-        add=op.params["ADD"], eps=op.consts["eps"], x=m.address(op, "x"), x_stride=stride_of(op, "x"),
-        norm=m.address(op, "norm"), bias=m.address(op, "bias"), y=m.address(op, "y"), y_stride=stride_of(op, "y"),
+        "norm", state=state_of(m, op), cols=op.params["COLS"], groups=groups, width=width, mean=op.params["MEAN"],
+        add=op.params["ADD"], eps=op.consts["eps"], x=m.address(op, "x"), x_stride=x_stride,
+        norm=m.address(op, "norm"), bias=m.address(op, "bias"), y=m.address(op, "y"), y_stride=y_stride,
     )  # fmt: skip
 
 
@@ -61,10 +63,11 @@ def activate(m: Calls, op: Op) -> None:
 
 
 def clamp(m: Calls, op: Op) -> None:
-    x = "y" if op.params["IN_PLACE"] else "x"
+    y, stride = m.address(op, "y") + 4 * int(op.consts["first"]), stride_of(op, "y")
+    x, x_stride = (y, stride) if op.params["IN_PLACE"] else (m.address(op, "x"), stride_of(op, "x"))
     m.add(
-        "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=m.address(op, x),
-        x_stride=stride_of(op, x), first=op.consts["first"], y=m.address(op, "y"), y_stride=stride_of(op, "y"),
+        "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=x, x_stride=x_stride,
+        y=y, y_stride=stride,
     )  # fmt: skip
 
 

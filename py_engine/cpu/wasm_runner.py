@@ -397,7 +397,13 @@ class WasmRunner:
         return await self.rows("all_logits.logits", n, self.plan.n_vocab)
 
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
-        raise NotImplementedError("the plans of encoders run with numpy (lowering.supports)")
+        self._check()
+        for name, at, data in inputs.writes:
+            self._write(name, data, at)
+        for stage in encoder.stages:
+            self._set_states([Row(0, 0)], inputs.rows[stage.rows])
+            self._run([stage.list], exact=True)
+        return await self._floats(encoder.output, inputs.tokens, encoder.width)
 
     async def rows(self, name: str, n: int, width: int) -> Any:
         self._check()
