@@ -119,24 +119,53 @@ static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo,
   }
 }
 
+// The rows of x of a tile: the last one again where there are fewer than TILE.
+INLINE u32 tile_of(const Input *x, u32 m, u32 n, const u32 *x_rows, const u8 **rows) {
+  const u32 count = MIN(TILE, n - m);
+  for (u32 t = 0; t < TILE; t++) {
+    const u32 row = m + MIN(t, count - 1);
+    rows[t] = input_row(x, x_rows ? x_rows[row] : row);
+  }
+  return count;
+}
+
+// multiply() with rows of floats.
+static void multiply_floats(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32 begin, u32 end, const Input *x,
+                            u32 n, const u32 *x_rows, const u32 *y_rows, const Output *o, f32 *scratch) {
+  for (u32 first = begin, panels; first < end; first += panels) {
+    FloatPanels floats;
+    panels = float_panels(f, w + panel_bytes(f, cols) * first, cols, end - first, n, scratch, &floats);
+    for (u32 m = 0; m < n; m += TILE) {
+      const u8 *rows[TILE];
+      const u32 count = tile_of(x, m, n, x_rows, rows);
+      v128_t to[TILE][TILE];
+      float_products(&floats, panels, cols, rows, count, to);
+      for (u32 i = 0; i < panels * count; i++) {
+        const u32 p = i / count, t = i % count;
+        write_panel(o, to[p][t], y_rows ? y_rows[m + t] : m + t, 4 * (first + p), lo, hi);
+      }
+    }
+  }
+}
+
 #define PANELS 16 // that a tile of tokens is multiplied with while its rows are in the first cache
 
 // Multiply rows lo..hi of a matrix, of them the panels begin..end, with `n` rows of x. `x_rows` and `y_rows`: their
 // numbers, or 0 if they are 0, 1, ...
 static void multiply(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32 begin, u32 end, const Input *x, u32 n,
                      const u32 *x_rows, const u32 *y_rows, const Output *o, f32 *scratch) {
+  if (x->exact) {
+    multiply_floats(f, w, cols, lo, hi, begin, end, x, n, x_rows, y_rows, o, scratch);
+    return;
+  }
   const size_t size = panel_bytes(f, cols);
   for (u32 first = begin; first < end; first += PANELS) {
     for (u32 m = 0; m < n; m += TILE) {
       const u8 *rows[TILE];
-      const u32 count = MIN(TILE, n - m);
-      for (u32 t = 0; t < TILE; t++) {
-        const u32 row = m + MIN(t, count - 1);
-        rows[t] = input_row(x, x_rows ? x_rows[row] : row);
-      }
+      const u32 count = tile_of(x, m, n, x_rows, rows);
       for (u32 p = first; p < MIN(end, first + PANELS); p++) {
         v128_t to[TILE];
-        panel_product(f, w + size * p, cols, rows, count, x->exact, to, scratch);
+        panel_product(f, w + size * p, cols, rows, count, to);
         for (u32 t = 0; t < count; t++) write_panel(o, to[t], y_rows ? y_rows[m + t] : m + t, 4 * p, lo, hi);
       }
     }
@@ -227,9 +256,11 @@ void add_low_rank_work(const add_low_rank_call *r, u32 chunk, u32 chunks, u8 *sc
       if (scale == 0) continue;
       const u8 *x = (const u8 *)(ROW(r->h, r->h_stride, m) + e->h), *const rows[TILE] = {x, x, x, x};
       for (u32 p = lo / 4; p < UP(hi, 4); p++) {
-        v128_t sums[TILE];
-        panel_product(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, rows, 1, 1, sums, (f32 *)scratch);
-        write_panel(&o, wasm_f32x4_mul(sums[0], splat(scale)), m, 4 * p, lo, hi);
+        FloatPanels floats;
+        v128_t sums[1][TILE];
+        float_panels(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, 1, 1, (f32 *)scratch, &floats);
+        float_products(&floats, 1, r->cols, rows, 1, sums);
+        write_panel(&o, wasm_f32x4_mul(sums[0][0], splat(scale)), m, 4 * p, lo, hi);
       }
     }
   }

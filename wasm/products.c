@@ -117,51 +117,78 @@ EACH_KIND(KERNELS)
                              kind##_##scales##_##minimum##_3, kind##_##scales##_##minimum##_4},
 static Kernel *const kernels[FLOATS][NO_SCALE][2][TILE] = {EACH_KIND(KERNEL_ENTRY)};
 
-// Add w (cols, 4 rows) * T rows of x. Every fourth column has a sum of its own: one would wait for itself.
-INLINE void float_product(u32 T, const f32 *w, u32 cols, const f32 *const x[], v128_t to[]) {
-  v128_t sum[2][4];
+#define STEP 128 // columns whose products are added before they are added to the others: a result has the same bits in all tiles
+
+// to = P panels of floats or halves, `stride` bytes apart, times T rows of x.
+INLINE void float_tile(u32 P, u32 T, u32 halves, const u8 *w, size_t stride, u32 cols, const u8 *const *rows,
+                       v128_t (*to)[TILE]) {
+  const u32 column_bytes = halves ? 8 : 16;
+  const f32 *x[TILE];
 #pragma unroll
-  for (u32 i = 0; i < 4 * T; i++) sum[i / 4][i % 4] = splat(0);
-  u32 k = 0;
-  for (; k + 4 <= cols; k += 4) {
+  for (u32 t = 0; t < T; t++) x[t] = (const f32 *)rows[t];
 #pragma unroll
-    for (u32 j = 0; j < 4; j++) {
-      const v128_t v = wasm_v128_load(w + 4 * (k + j));
+  for (u32 i = 0; i < P * T; i++) to[i / T][i % T] = splat(0);
+  for (u32 column = 0; column < cols; column += STEP) {
+    const u32 end = MIN(cols, column + STEP);
+    v128_t sum[TILE][TILE];
 #pragma unroll
-      for (u32 t = 0; t < T; t++) sum[t][j] = madd(v, wasm_v128_load32_splat(x[t] + k + j), sum[t][j]);
+    for (u32 i = 0; i < P * T; i++) sum[i / T][i % T] = splat(0);
+    for (u32 k = column; k < end; k++) {
+      v128_t v[TILE];
+#pragma unroll
+      for (u32 p = 0; p < P; p++) {
+        const u8 *at = w + p * stride + (size_t)column_bytes * k;
+        v[p] = halves ? finite_halves(at) : wasm_v128_load(at);
+      }
+#pragma unroll
+      for (u32 t = 0; t < T; t++) {
+        const v128_t value = wasm_v128_load32_splat(x[t] + k);
+#pragma unroll
+        for (u32 p = 0; p < P; p++) sum[p][t] = madd(v[p], value, sum[p][t]);
+      }
     }
-  }
-  for (; k < cols; k++)
-    for (u32 t = 0; t < T; t++) sum[t][0] = madd(wasm_v128_load(w + 4 * k), splat(x[t][k]), sum[t][0]);
 #pragma unroll
-  for (u32 t = 0; t < T; t++)
-    to[t] = wasm_f32x4_add(
-        to[t], wasm_f32x4_add(wasm_f32x4_add(sum[t][0], sum[t][1]), wasm_f32x4_add(sum[t][2], sum[t][3])));
-}
-
-static void exact_product(const Format *f, const u8 *unit, u32 cols, const u8 *const rows[TILE], u32 count,
-                          v128_t to[TILE], f32 *scratch) {
-  const u32 step = f->kind == FLOATS ? 128 : f->values; // columns at a time
-  for (u32 t = 0; t < TILE; t++) to[t] = splat(0);
-  for (u32 column = 0; column < cols; column += step) {
-    const u32 size = MIN(step, cols - column);
-    const f32 *w = scratch, *x[TILE];
-    if (f->kind != FLOATS) unpack(f, unit, scratch);
-    else if (f->bytes == 16) w = (const f32 *)unit;
-    else if (f->offset) // bf16
-      for (u32 k = 0; k < size; k++) wasm_v128_store(scratch + 4 * k, wasm_i32x4_shl(wasm_u32x4_load16x4(unit + 8 * k), 16));
-    else
-      for (u32 k = 0; k < size; k++) wasm_v128_store(scratch + 4 * k, finite_halves(unit + 8 * k));
-    unit += size / f->values * f->bytes;
-    for (u32 t = 0; t < TILE; t++) x[t] = (const f32 *)rows[t] + column;
-    if (count == 1) float_product(1, w, size, x, to);
-    else float_product(2, w, size, x, to);
-    if (count > 2) float_product(2, w, size, x + 2, to + 2);
+    for (u32 i = 0; i < P * T; i++) to[i / T][i % T] = wasm_f32x4_add(to[i / T][i % T], sum[i / T][i % T]);
   }
 }
 
-void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, u32 exact,
-                   v128_t to[TILE], f32 *scratch) {
-  if (exact) exact_product(f, panel, cols, x, count, to, scratch);
-  else kernels[f->kind][f->scales][f->minimum][count - 1](f, panel, cols, x, to);
+// A panel as floats (cols, 4 rows): where it is, or in `to`.
+static const u8 *float_panel(const Format *f, const u8 *unit, u32 cols, f32 *to) {
+  if (f->kind == FLOATS && f->bytes == 16) return unit;
+  if (f->kind != FLOATS)
+    for (u32 column = 0; column < cols; column += f->values, unit += f->bytes) unpack(f, unit, to + 4 * column);
+  else if (f->offset) // bf16
+    for (u32 k = 0; k < cols; k++) wasm_v128_store(to + 4 * k, wasm_i32x4_shl(wasm_u32x4_load16x4(unit + 8 * k), 16));
+  else
+    for (u32 k = 0; k < cols; k++) wasm_v128_store(to + 4 * k, finite_halves(unit + 8 * k));
+  return (const u8 *)to;
+}
+
+u32 float_panels(const Format *f, const u8 *w, u32 cols, u32 panels, u32 n, f32 *scratch, FloatPanels *to) {
+  const size_t size = panel_bytes(f, cols);
+  if (n == 1 && f->kind == FLOATS && !(f->bytes == 8 && f->offset)) { // nothing would be read twice
+    *to = (FloatPanels){w, size, f->bytes == 8};
+    return MIN(panels, 4);
+  }
+  const u32 count = MIN(panels, FLOAT_PANELS);
+  *to = (FloatPanels){float_panel(f, w, cols, scratch), 16 * (size_t)cols, 0};
+  if (count == 2) float_panel(f, w + size, cols, scratch + 4 * cols);
+  return count;
+}
+
+void float_products(const FloatPanels *w, u32 panels, u32 cols, const u8 *const x[TILE], u32 count, v128_t (*to)[TILE]) {
+  if (w->halves && panels == 4) float_tile(4, 1, 1, w->at, w->stride, cols, x, to);
+  else if (panels == 4) float_tile(4, 1, 0, w->at, w->stride, cols, x, to);
+  else if (panels == 2 && count > 1) float_tile(2, 4, 0, w->at, w->stride, cols, x, to);
+  else
+    for (u32 p = 0; p < panels; p++) {
+      const u8 *at = w->at + p * w->stride;
+      if (w->halves) float_tile(1, 1, 1, at, 0, cols, x, to + p);
+      else if (count == 1) float_tile(1, 1, 0, at, 0, cols, x, to + p);
+      else float_tile(1, 4, 0, at, 0, cols, x, to + p);
+    }
+}
+
+void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, v128_t to[TILE]) {
+  kernels[f->kind][f->scales][f->minimum][count - 1](f, panel, cols, x, to);
 }

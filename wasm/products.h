@@ -29,6 +29,20 @@ typedef struct {
 
 INLINE const u8 *input_row(const Input *x, u32 m) { return x->at + x->row * m; }
 
-// to[t] = panel * x[t] for four rows of the matrix and TILE rows of x, of which `count` differ.
-void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, u32 exact,
-                   v128_t to[TILE], f32 *scratch);
+// to[t] = panel * x[t] for four rows of the matrix and TILE rows of x, rounded, of which `count` differ.
+void panel_product(const Format *f, const u8 *panel, u32 cols, const u8 *const x[TILE], u32 count, v128_t to[TILE]);
+
+#define FLOAT_PANELS 2 // that are converted at a time
+
+// Panels of floats or halves, `stride` bytes apart.
+typedef struct {
+  const u8 *at;
+  size_t stride;
+  u32 halves;
+} FloatPanels;
+
+// Convert some of `panels` panels for products of n rows of floats; returns how many. `scratch`: FLOAT_PANELS * cols * 4 floats.
+u32 float_panels(const Format *f, const u8 *w, u32 cols, u32 panels, u32 n, f32 *scratch, FloatPanels *to);
+
+// to[p][t] = panel p * x[t], for TILE rows of x, floats, of which `count` differ.
+void float_products(const FloatPanels *w, u32 panels, u32 cols, const u8 *const x[TILE], u32 count, v128_t (*to)[TILE]);

@@ -17,6 +17,7 @@ ATTENTION_ROWS = (
 )  # of head_dim floats in a thread's scratch memory: wasm/attention.c's blocks and queries
 PART, MAX_PARTS = 256, 8  # positions of a part of the context, and the most parts that the plan's buffers hold
 UNIT_BYTES = 4 * 256 * ROWS  # of a dequantised unit of a matrix
+FLOAT_PANELS = 2  # of a matrix that are converted to floats at a time (wasm/products.h)
 BINS_BYTES = 8 * 2048  # of a sampler's histogram
 STAGING_BYTES = 1 << 20  # of a file's rows that are packed at a time
 GRID_BYTES = 4096  # of the largest grid of a type
@@ -127,7 +128,8 @@ def _scratch_bytes(plan: Plan) -> int:
     ]
     matrices = (4 * (int(op.params["ROWS"]) + 1) * int(op.params["COLS"]) for op in ops if op.kernel == "ssm_scan")
     scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
+    panels = FLOAT_PANELS * 4 * ROWS * max((w.cols for w in plan.weights.values()), default=0)
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
     rows = (encoder_calls.scratch_bytes(op, UNIT_BYTES) for op in ops)
-    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices, *scans, *rows]
+    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, panels, sampler, *matrices, *scans, *rows]
     return -(-max(sizes) // ALIGN) * ALIGN
