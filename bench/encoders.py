@@ -1,6 +1,6 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
-python -m bench.encoders gemma-3-4b [--adapter lavapipe] [--runs 5] [--kernels] [--untuned] [--tiles]
+python -m bench.encoders gemma-3-4b [--adapter lavapipe | --cpu] [--runs 5] [--count N] [--kernels] [--untuned] [--tiles]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
 alone; `host` of the inputs' layout. `dist/` must be built.
@@ -24,7 +24,16 @@ from tools.paths import DIST, ROOT
 from tools.serve import Server
 
 
-def in_browser(shape: EncoderShape, file: Path, adapter: str | None, function: str, **arguments: Any) -> Any:
+def in_browser(
+    shape: EncoderShape,
+    file: Path,
+    adapter: str | None,
+    function: str,
+    *,
+    count: int = 0,
+    on_cpu: bool = False,
+    **arguments: Any,
+) -> Any:
     """Call a function of tests/support/page/encoders.py with the file and random inputs of the shape's size."""
     mounts = {"tests/": ROOT / "tests" / "support" / "pages", "repo/": ROOT, "models/": file.parent}
     server = Server(DIST, 0, mounts=mounts).start()
@@ -32,14 +41,15 @@ def in_browser(shape: EncoderShape, file: Path, adapter: str | None, function: s
         with sync_playwright() as playwright, launched(playwright, adapter) as browser:
             page = open_engine_page(browser, server.url)
             page.set_default_timeout(600_000)
-            wait_for_adapter(page)
+            if not on_cpu:
+                wait_for_adapter(page)
             return call_python(
                 page,
                 f"encoders.{function}",
                 url=f"/models/{file.name}",
                 modality="image" if shape.vision else "audio",
                 shape=[*shape.input, 3] if shape.vision else list(shape.input),
-                count=shape.count,
+                count=count or shape.count,
                 **arguments,
             )
     finally:
@@ -51,7 +61,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="default: the machine's GPU")
+    parser.add_argument("--cpu", action="store_true", help="without a GPU")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--count", type=int, default=0, help="pictures or clips at once (default: those of a request)")
     parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
     parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
@@ -74,13 +86,20 @@ def main() -> None:
             runs=options.runs,
             kernels=options.kernels,
             tune=not options.untuned,
+            backend="cpu" if options.cpu else "webgpu",
+            count=options.count,
+            on_cpu=options.cpu,
         )
-    print(f"{options.shape}: {shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}")
+    print(
+        f"{options.shape}: {options.count or shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}"
+    )
     print(
         f"encode: median {statistics.median(found['ms']):.1f} ms, best {min(found['ms']):.1f} ms of {len(found['ms'])}"
     )
-    print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches; host: {found['host_ms']:.1f} ms")
-    print(f"load: {found['load_ms']:.0f} ms")
+    print(f"load: {found['load_ms']:.0f} ms, host: {found['host_ms']:.1f} ms")
+    if options.cpu:
+        return
+    print(f"gpu: {found['gpu_ms']:.1f} ms in {found['dispatches']} dispatches")
     for choice, chosen in found["choices"]:
         print(f"  {choice}: {chosen}")
     for name, count, ms, flops in found["kernels"]:

@@ -39,15 +39,16 @@ async def encode(url: str, options: dict[str, Any], requests: list[list[Given]])
 
 
 async def measure(
-    url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool, tune: bool
-) -> dict[str, Any]:
-    """Time the encoding of `count` random inputs of a shape, and each kernel of it if `kernels`.
+    url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool, tune: bool,
+    backend: str = "webgpu",
+) -> dict[str, Any]:  # fmt: skip
+    """Time the encoding of `count` random inputs of a shape, and each kernel of it if `kernels`, on a GPU.
 
     `tune`: with the tiles that this device is fastest with, as from the second load on.
     """
     source, header = await open_model(url)
     started = time.perf_counter()
-    encoder = await Encoder.load(source, header, LoadOptions(backend="webgpu", tune=tune))
+    encoder = await Encoder.load(source, header, LoadOptions(backend=backend, tune=tune))
     load_ms = 1000 * (time.perf_counter() - started)
     try:
         inputs = _random_inputs(modality, shape, count)
@@ -63,6 +64,8 @@ async def measure(
         found["choices"] = [
             (report["choice"], report["chosen"]) for report in (encoder.engine.kernels or {"choices": []})["choices"]
         ]
+        if backend == "cpu":
+            return found | {"adapter": f"the CPU, {encoder.engine.stats()['threads']} threads"}
         adapter = encoder.engine.adapter or {}
         found |= {"adapter": f"{adapter.get('vendor')} {adapter.get('architecture')}", "dispatches": 0, "gpu_ms": 0.0}
         by_kernel: dict[str, tuple[int, float, int]] = {}
