@@ -131,5 +131,14 @@ def _scratch_bytes(plan: Plan) -> int:
     panels = FLOAT_PANELS * 4 * ROWS * max((w.cols for w in plan.weights.values()), default=0)
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
     rows = (encoder_calls.scratch_bytes(op, UNIT_BYTES) for op in ops)
-    sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, panels, sampler, *matrices, *scans, *rows]
+    sizes = [
+        4 * ATTENTION_ROWS * heads,
+        2 * 4 * max(widths, default=0),
+        UNIT_BYTES,
+        panels,
+        sampler,
+        *matrices,
+        *scans,
+        *rows,
+    ]
     return -(-max(sizes) // ALIGN) * ALIGN
