@@ -1,6 +1,7 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
-python -m bench.encoders gemma-3-4b [--adapter lavapipe | --cpu] [--runs 5] [--count N] [--kernels] [--untuned] [--tiles]
+python -m bench.encoders gemma-3-4b [--adapter lavapipe | --cpu] [--runs 5] [--count N] [--kernels] [--untuned]
+    [--tiles]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
 alone; `host` of the inputs' layout. `dist/` must be built.

@@ -16,7 +16,8 @@ def rope(m: Calls, op: Op, x: int, stride: int) -> None:
     m.add(
         "rope", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), staged=staged,
         halves=int(op.params["KV"] == "f16"), q_rows=op.consts["q_rows"], kv_rows=kv, head_dim=op.params["HEAD_DIM"],
-        rope_dim=op.params["ROPE_DIM"], neox=op.params["NEOX"], turns=op.params.get("TURNS", 0), mrope=op.params.get("MROPE", 0), **_records(op),
+        rope_dim=op.params["ROPE_DIM"], neox=op.params["NEOX"], turns=op.params.get("TURNS", 0),
+        mrope=op.params.get("MROPE", 0), **_records(op),
         shifts=op.params.get("SHIFTS", 0), scale=op.consts["rope_scale"],
         freqs=m.address(op, "rope_freqs"), k=m.address(op, "k_cache") if kv else 0,
         v=m.address(op, "v_cache") if kv else 0, x=x, x_stride=stride, y=m.address(op, "y"),

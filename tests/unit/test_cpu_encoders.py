@@ -1,4 +1,4 @@
-"""Encoders of pictures and sound in the CPU engine's module: llama.cpp's embeddings, with the same bits on two threads."""
+"""Encoders in the CPU engine's module: llama.cpp's embeddings, with the same bits on one thread and on two."""
 
 import asyncio
 from typing import Any
