@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
+from py_engine.cpu.call_layouts import WORD
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.lowering import lower
 from py_engine.cpu.memory import Memory
@@ -31,7 +32,7 @@ class Lists:
         calls, start = lower(self._memory.plan.lists[name], self._memory, exact), self._next
         addresses, at = array("I"), start + 4 * len(calls)
         for call in calls:
-            addresses.append(at)
+            addresses.append(at // WORD)
             at += len(call)
         data = addresses.tobytes() + b"".join(calls)
         self._device.write(data, [Copy(start, 0, len(data))])

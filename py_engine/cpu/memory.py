@@ -50,8 +50,12 @@ class Memory:
     def allocate(self, size: int) -> int:
         """The address of so many further bytes."""
         address = self.end
-        self.end += -(-size // ALIGN) * ALIGN
+        self.end += _aligned(size)
         return address
+
+    def end_with(self, buffers: Iterable[Buffer]) -> int:
+        """The end after move()."""
+        return self.end + sum(_aligned(b.nbytes) for b in buffers)
 
     def of(self, bound: Buffer | Weight) -> int:
         """The address of a buffer or a weight."""
@@ -84,6 +88,10 @@ class Memory:
         """The address and bytes of a page in every cache of its group."""
         sizes = {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
         return [(self._buffers[name] + page * size, size) for name, size in sizes.items()]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
 
 
 def _ops(plan: Plan) -> Iterable[Op]:
@@ -128,4 +136,4 @@ def _scratch_bytes(plan: Plan) -> int:
     scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
     sizes = [4 * ATTENTION_ROWS * heads, 2 * 4 * max(widths, default=0), UNIT_BYTES, sampler, *matrices, *scans]
-    return -(-max(sizes) // ALIGN) * ALIGN
+    return _aligned(max(sizes))
