@@ -96,7 +96,7 @@ async def _fit(
     while not _fits(chosen, capacity) and (shorter := _shorter(chosen, options, parts.header, capacity)):
         chosen = _candidate(await plan_for(parts, device, replace(options, context_length=shorter)), device)
     verdict = "fits" if _fits(chosen, capacity) else "too_large"
-    if verdict == "too_large" and chosen.error is None and capacity.estimated and device is not None:
+    if verdict == "too_large" and chosen.error is None and capacity.estimated:
         verdict = "maybe"
     return {
         "backend": "cpu" if device is None else "webgpu",

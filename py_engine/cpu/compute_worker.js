@@ -39,9 +39,7 @@ function newMemory(memory64) {
   const most = memory64 ? MOST_PAGES_64 : MOST_PAGES;
   for (const maximum of most) {
     try {
-      const limits = memory64
-        ? { address: "i64", initial: 32n, maximum: BigInt(maximum) }
-        : { initial: 32, maximum };
+      const limits = memory64 ? { address: "i64", initial: 32n, maximum: BigInt(maximum) } : { initial: 32, maximum };
       return new WebAssembly.Memory(/** @type {WebAssembly.MemoryDescriptor} */ ({ ...limits, shared: true }));
     } catch (error) {
       if (maximum === most.at(-1)) throw error;

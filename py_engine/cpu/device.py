@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from py_engine.errors import SERVER_ERROR, WispError
 
+IN_BROWSER = sys.platform == "emscripten"
 MAX_BYTES = 65535 << 16  # of a 32-bit module's memory
 MAX_BYTES_64 = 1 << 34  # of a 64-bit module's: browsers allow so many, and calls have addresses in words
 HEADROOM = 512 << 20  # a plan that leaves less of a 32-bit module's memory gets a 64-bit one: caches grow
@@ -103,7 +104,7 @@ class BrowserDevice:
     @classmethod
     def max_bytes(cls) -> int:
         """Bytes of memory that a plan may have in this browser; outside of one, those of a 32-bit module."""
-        if sys.platform != "emscripten":
+        if not IN_BROWSER:
             return MAX_BYTES
         import js
 
@@ -209,14 +210,10 @@ def out_of_memory(size: int) -> WispError:
 
 def too_large(size: int, limit: int) -> WispError:
     """The error for a model that needs more memory than the browser's WebAssembly can have."""
-    advice = (
-        ""
-        if limit > MAX_BYTES
-        else " with 64-bit WebAssembly (Chrome and Edge from 133 on, Firefox from 134 on), or one"
-    )
+    larger = "64-bit WebAssembly (Chrome and Edge from 133 on, Firefox from 134 on) or " if limit <= MAX_BYTES else ""
     return WispError(
         f"This model needs {size / 2**30:.1f} GiB of memory on the CPU; this browser gives at most "
-        f"{limit / 2**30:.1f} GiB. Choose a smaller model, or a browser{advice} with WebGPU.",
+        f"{limit / 2**30:.1f} GiB. Choose a smaller model, or a browser with {larger}WebGPU.",
         "model_too_large",
     )
 
