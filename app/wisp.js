@@ -382,7 +382,7 @@ async function prepare(call, loads) {
     catalog: resolve(catalog),
     grammar: resolve(grammar),
     media: resolve(media),
-    cpu: { worker: resolve(cpu.worker), simd: resolve(cpu.simd), pairs: resolve(cpu.pairs), dots: resolve(cpu.dots) },
+    cpu: /** @type {typeof cpu} */ (Object.fromEntries(Object.entries(cpu).map(([name, url]) => [name, resolve(url)]))),
   };
   await call("boot", { assets });
   lost = null;

@@ -23,7 +23,7 @@ CODES: dict[str, str] = {
     "hash_mismatch": "a model file's SHA-256 is not the one that the load request or the file's host states",
     "quota_exceeded": "the browser gives this site too little storage for its settings",
     "out_of_memory": "the device refused an allocation, or the model is larger than the memory budget",
-    "model_too_large": "the model needs more memory than the device has",
+    "model_too_large": "the model needs more memory than the device has, or than WebAssembly has in this browser",
     "context_too_long": "the requested context length exceeds the model's limit, or memory",
     "unsupported_tokenizer": "no tokenizer for tokenizer.ggml.model",
     "not_a_projector": "the file given as the projector is another kind of model",

@@ -14,7 +14,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.load_plan import CPU, adapter_for, default_context, plan_for
-from py_engine.loader import fits_on_cpu
+from py_engine.loader import cpu_limit_error
 from py_engine.options import LoadOptions
 from py_engine.plan import budget
 from py_engine.plan.kernels import Device
@@ -94,7 +94,7 @@ async def _fit(parts: Parts, options: LoadOptions, capacity: Capacity) -> dict[s
     while not _fits(chosen, capacity) and (shorter := _shorter(chosen, options, parts.header, capacity)):
         chosen = _candidate(await plan_for(parts, device, replace(options, context_length=shorter)), device)
     verdict = "fits" if _fits(chosen, capacity) else "too_large"
-    if verdict == "too_large" and chosen.error is None and capacity.estimated and device is not None:
+    if verdict == "too_large" and chosen.error is None and capacity.estimated:
         verdict = "maybe"
     return {
         "backend": "cpu" if device is None else "webgpu",
@@ -111,8 +111,7 @@ async def _fit(parts: Parts, options: LoadOptions, capacity: Capacity) -> dict[s
 def _candidate(plan: Plan, device: Device | None) -> Candidate:
     if device is not None:
         return Candidate(plan, budget.pools(plan, on_cpu=False), budget.limit_error(plan, device))
-    error = None if fits_on_cpu(plan) else WispError("It is too large for the CPU in a browser.", "model_too_large")
-    return Candidate(plan, budget.pools(plan, on_cpu=True), error)
+    return Candidate(plan, budget.pools(plan, on_cpu=True), cpu_limit_error(plan))
 
 
 def _fits(candidate: Candidate, capacity: Capacity) -> bool:

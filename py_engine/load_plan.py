@@ -16,7 +16,7 @@ from py_engine.files.draft_header import DRAFT, check_draft
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.loader import Loader, LoadPackage, OnProgress, fits_on_cpu
+from py_engine.loader import Loader, LoadPackage, OnProgress, cpu_limit_error
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.options import LoadOptions
@@ -165,7 +165,7 @@ async def right_plan(parts: Parts, device: Device, plan: Plan, options: LoadOpti
         if not any(proven.fault(shader) for shader in _all_shaders(changed, variant)):
             return RightPlan(variant, changed, wrong, lacks)
     changed = await plan_for(parts, None, options)
-    if options.backend == "auto" and fits_on_cpu(changed):
+    if options.backend == "auto" and cpu_limit_error(changed) is None:
         return RightPlan(None, changed, wrong, "WebGPU")
     advice = " No variant of it is right. Update the browser and the GPU's driver, or load a smaller model on the CPU."
     raise WrongKernels(wrong.found, advice)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
-from py_engine.cpu.device import MAX_BYTES, BrowserDevice
+from py_engine.cpu.device import BrowserDevice, too_large
 from py_engine.cpu.lowering import supports
 from py_engine.cpu.runner import CpuRunner
 from py_engine.cpu.wasm_runner import WasmRunner
+from py_engine.errors import WispError
 from py_engine.files.parts import Parts
 from py_engine.files.records import PieceIndex, Record, plan_records
 from py_engine.plan import budget, quants
@@ -31,9 +32,14 @@ OnProgress = Callable[[str, int, int], None]  # (stage, done, total)
 LoadPackage = Callable[[str], Awaitable[Any]]
 
 
-def fits_on_cpu(plan: Plan) -> bool:
-    """Whether the memory of 32-bit WebAssembly can hold the plan."""
-    return sum(budget.pools(plan, on_cpu=True).values()) <= MAX_BYTES
+def cpu_limit_error(plan: Plan) -> WispError | None:
+    """The error if the plan exceeds the memory of WebAssembly in this browser."""
+    size, limit = _bytes_on_cpu(plan), BrowserDevice.max_bytes()
+    return too_large(size, limit) if size > limit else None
+
+
+def _bytes_on_cpu(plan: Plan) -> int:
+    return sum(budget.pools(plan, on_cpu=True).values())
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class Loader:
         if not supports(self.plan):
             await self._package("numpy")
             return CpuRunner(self.plan)
-        runner = WasmRunner(self.plan, await BrowserDevice.open(), self.threads)
+        runner = WasmRunner(self.plan, await BrowserDevice.open(_bytes_on_cpu(self.plan)), self.threads)
         try:
             await runner.open()
         except BaseException:

@@ -5,18 +5,20 @@ Modules are cached outside the checkout by the hash of their sources and flags, 
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
 from tools import python_zip
 from tools.environment import compiler, ensure_compiler, venv_python
-from tools.failure import run
+from tools.failure import Failure, run
 from tools.paths import ROOT, cache_dir
 
 SOURCES = ROOT / "wasm"
 MAX_PAGES = 65535  # of 64 KiB: the linker rejects 65,536
+MAX_PAGES_64 = 1 << 18  # 16 GiB
 FLAGS = [
-    "-target", "wasm32-freestanding", "-std=c17", "-O2", "-fno-unroll-loops", "-nostdlib", "-fno-builtin",
+    "-std=c17", "-O2", "-fno-unroll-loops", "-nostdlib", "-fno-builtin",
     "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror",
     "-msimd128", "-matomics", "-mbulk-memory", "-mmutable-globals",
     f"-Wl,--no-entry,--import-memory,--shared-memory,--max-memory={MAX_PAGES << 16},--export=__stack_pointer,"
@@ -24,8 +26,18 @@ FLAGS = [
 ]  # fmt: skip
 # Runs with the page's own archive on the path: the command that builds may lack its packages.
 HEADER = "from py_engine.cpu.call_layouts import header; print(header(), end='')"
-# Module -> further flags: without relaxed SIMD, with it on x86, with it on ARM.
-VARIANTS: dict[str, list[str]] = {"simd": [], "pairs": ["-mrelaxed-simd", "-DPAIRS"], "dots": ["-mrelaxed-simd"]}
+# Instructions -> further flags: without relaxed SIMD, with it on x86, with it on ARM.
+INSTRUCTIONS: dict[str, list[str]] = {"simd": [], "pairs": ["-mrelaxed-simd", "-DPAIRS"], "dots": ["-mrelaxed-simd"]}
+# Module -> its flags. Those of 64 bits are for models that need more than 4 GiB.
+VARIANTS = {
+    f"{name}{suffix}": ["-target", f"wasm{bits}-freestanding", *FLAGS, *flags]
+    for bits, suffix in ((32, ""), (64, "64"))
+    for name, flags in INSTRUCTIONS.items()
+}
+# The end of a 64-bit module's import of its memory, as the linker writes it: its smallest and largest number of pages.
+# The linker's option has 32 bits, so the largest is replaced; both numbers take three bytes.
+MEMORY_64 = re.compile(rb"(?<=\x06memory\x02\x07.)\xff\xff\x03", re.DOTALL)
+MEMORY_64_LARGER = b"\x80\x80\x10"
 
 
 def modules(archive: bytes) -> dict[str, bytes]:
@@ -35,13 +47,22 @@ def modules(archive: bytes) -> dict[str, bytes]:
 
 
 def _module(name: str, header: str) -> bytes:
-    flags = [*FLAGS, *VARIANTS[name]]
+    flags = VARIANTS[name]
     files = {path.name: path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))}
     key = hashlib.sha256(repr((compiler(), flags, header, files)).encode()).hexdigest()[:24]
     cached = cache_dir("wasm") / f"{name}-{key}.wasm"
     if not cached.exists():
         _compile(flags, header, cached)
-    return cached.read_bytes()
+    module = cached.read_bytes()
+    return _with_larger_memory(module) if name.endswith("64") else module
+
+
+def _with_larger_memory(module: bytes) -> bytes:
+    """A 64-bit module that takes a memory of MAX_PAGES_64."""
+    changed, count = MEMORY_64.subn(MEMORY_64_LARGER, module)
+    if count != 1:
+        raise Failure(f"A 64-bit module imports its memory {count} times in the form that is known")
+    return changed
 
 
 def _compile(flags: list[str], header: str, to: Path) -> None:

@@ -181,7 +181,7 @@ u32 product_chunks(const product_call *r) {
 void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 panels = UP(r->rows, 4);
   const Input x = {AT(u8, r->x), r->x_row, r->exact};
-  const Output o = {r->y, r->y_stride, r->row0, r->add, r->bias ? r->bias + 4 * r->row0 : 0};
+  const Output o = {r->y, r->y_stride, r->row0, r->add, r->bias ? r->bias + r->row0 : 0};
   multiply(&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
            part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
 }
@@ -216,7 +216,7 @@ void head_products_work(const head_products_call *r, u32 chunk, u32 chunks, u8 *
       continue;
     }
     const Input x = {AT(u8, r->x) + 4 * (r->x_first + head * r->x_head), 4 * r->x_stride, 1};
-    const Output o = {r->y + 4 * (r->y_first + head * r->y_head), r->y_stride, 0, 0, 0};
+    const Output o = {r->y + r->y_first + head * r->y_head, r->y_stride, 0, 0, 0};
     const u8 *w = AT(u8, r->w) + panel_bytes(f, r->cols) * ((r->w_first + head * r->w_head) / 4);
     multiply(f, w, r->cols, 0, r->rows, 0, UP(r->rows, 4), &x, n, 0, 0, &o, (f32 *)scratch);
   }
@@ -303,7 +303,7 @@ void expert_product_work(const expert_product_call *r, u32 chunk, u32 chunks, u8
     const u32 lo = (matrix * r->experts + expert) * r->rows, hi = lo + r->rows;
     const u32 begin = lo / 4, size = UP(hi, 4) - begin;
     const Input x = {AT(u8, r->x), r->x_row, r->exact};
-    const u32 bias = r->bias ? r->bias + 4 * lo : 0;
+    const u32 bias = r->bias ? r->bias + lo : 0;
     const Output o = {r->y, r->y_stride, r->row0 + matrix * r->rows, 0, bias};
     for (u32 m = 0; m < count; m += TILE) {
       const u32 n = MIN(TILE, count - m);

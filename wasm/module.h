@@ -25,8 +25,9 @@ typedef double f64;
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define UP(a, b) (((a) + (b) - 1) / (b))
 
-// The pointer at an address of the memory.
-#define AT(type, address) ((type *)(uintptr_t)(address))
+// The pointer at an address of the memory. Addresses in calls count words of 4 bytes: so 32 bits reach 16 GiB, the most that
+// the memory of the 64-bit modules can have.
+#define AT(type, address) ((type *)((uintptr_t)(address) << 2))
 #define ROW(address, stride, m) (AT(f32, address) + (size_t)(stride) * (m))
 
 typedef struct {
@@ -43,7 +44,7 @@ INLINE u32 position(u32 state, u32 per_token, u32 m) {
   return per_token ? states(state)[m].pos : states(state)->pos + m;
 }
 INLINE u32 sequence(u32 state, u32 per_token, u32 m) { return states(state)[per_token ? m : 0].seq; }
-INLINE u32 *tables(u32 state) { return AT(u32, state + TABLES); }
+INLINE u32 *tables(u32 state) { return (u32 *)(AT(u8, state) + TABLES); }
 
 // The segment of a token; `segments`: index of the first one among the tables' words, 0 for a batch that is not packed.
 INLINE Segment segment(u32 state, u32 segments, u32 m) {

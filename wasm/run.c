@@ -20,7 +20,8 @@ static struct {
   u32 turn;   // atomic: changes with every op, for those who sleep
   u32 done;   // atomic: completed chunks
   u32 sleepers, threads;
-  u32 scratch, scratch_bytes; // memory of the threads
+  u8 *scratch; // memory of the threads
+  u32 scratch_bytes;
   const u32 *list; // addresses of calls
   u32 size, index;
   u64 op;
@@ -73,10 +74,10 @@ static void wait_after(u64 op) {
   ADD(control.sleepers, -1);
 }
 
-INLINE u8 *scratch_of(u32 thread) { return AT(u8, control.scratch + thread * control.scratch_bytes); }
+INLINE u8 *scratch_of(u32 thread) { return control.scratch + (size_t)thread * control.scratch_bytes; }
 
 // Give the module its memory: `bytes` of scratch for each of `threads` threads.
-__attribute__((export_name("init"))) void init(u32 threads, u32 scratch, u32 bytes) {
+__attribute__((export_name("init"))) void init(u32 threads, u8 *scratch, u32 bytes) {
   control.threads = threads, control.scratch = scratch, control.scratch_bytes = bytes;
 }
 

@@ -72,8 +72,8 @@ static void penalise_repeats(const sample_shape_call *r, const Sampling *s, cons
 
 static void shape(const sample_shape_call *r, const Sampling *s, const u32 *history, u32 end, u32 rules, f32 *x,
                   u32 *counts) {
-  const u32 breakers = rules + 4 * r->bit_words;
-  const u32 *pairs = AT(u32, breakers + 4 * r->bit_words);
+  const u32 breakers = rules + r->bit_words;
+  const u32 *pairs = AT(u32, breakers + r->bit_words);
   for (u32 i = 0; i < s->biases; i++) x[pairs[2 * i]] += *(const f32 *)(pairs + 2 * i + 1);
   memset(counts, 0, 4 * r->vocab);
   for (u32 i = end - MIN(end, s->repeat_last_n); i < end; i++) {
@@ -108,7 +108,7 @@ void sample_shape_work(const sample_shape_call *r, u32 chunk, u32 chunks, u8 *sc
     const State *state = states(r->state) + m;
     const Sampling *s = AT(Sampling, r->sampling) + state->seq;
     const u32 *tokens = AT(u32, r->tokens) + state->seq * r->tokens_stride;
-    const u32 rules = r->rules + 4 * r->rules_words * state->seq;
+    const u32 rules = r->rules + r->rules_words * state->seq;
     u32 at = state->pos, wanted = 1;
     if (r->masked) wanted = s->masked && !MASK_BIT(rules, tokens[at]);
     else at += r->per_token ? 1 : n;

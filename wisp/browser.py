@@ -49,7 +49,8 @@ async def start() -> BrowserModels:
 async def _start() -> None:
     load = run_js("(url) => import(url)")
     host = await load(_url("host.js"))
-    cpu = {"worker": _url("compute.js")} | {name: _url(f"cpu-{name}.wasm") for name in ("simd", "pairs", "dots")}
+    modules = {path.stem.removeprefix("cpu-"): _url(path.name) for path in FILES.glob("cpu-*.wasm")}
+    cpu = {"worker": _url("compute.js")} | modules
     assets = {"grammar": _url("grammar.js"), "media": _url("media.js"), "cpu": cpu}
     host.start(to_js(assets, dict_converter=js.Object.fromEntries))
 

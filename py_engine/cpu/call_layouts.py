@@ -1,7 +1,8 @@
 """The CPU engine's calls: a struct of 32-bit words for each op. tools/wasm.py makes calls.h of them.
 
 A field is an address, a size or a parameter; one that ends with ":f" is a float. The first word of a call is the op's
-number. Most ops begin with these fields:
+number. Addresses count words of 4 bytes: so 32 bits reach 16 GiB, the most that a 64-bit module's memory can have. Most
+ops begin with these fields:
 
     state, per_token          the State (wgsl/lib/state.wgsl), and whether every token has its own
     records                   index of the first token's record in the tables, of a batch with media; 0: it has none
@@ -22,6 +23,7 @@ from py_engine.plan.panels import FORMATS, ROUNDED_GROUP_BYTES
 from py_engine.plan.sampling import FIELDS as SAMPLING
 from py_engine.plan.states import MAX_TAPS
 
+WORD = 4  # bytes that an address counts as one
 _CACHE = "state per_token segments table pages page"
 _SAMPLED = "state per_token rows rows_most vocab logits stride best"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from py_engine.cpu.call_layouts import pack
+from py_engine.cpu.call_layouts import WORD, pack
 from py_engine.plan.panels import FORMATS, GROUP, ROUNDED_GROUP_BYTES
 from py_engine.plan.plan import Buffer, Op, Weight
 
 
 class Addresses(Protocol):
-    """Where everything is in the module's memory."""
+    """Where everything is in the module's memory: bytes that are multiples of a word."""
 
     def of(self, bound: Buffer | Weight) -> int:
         """The address of a buffer or a weight."""
@@ -29,6 +29,18 @@ class Addresses(Protocol):
         """The address of rows between two calls of one op."""
 
 
+class Words:
+    """Addresses as calls have them: in words."""
+
+    def __init__(self, memory: Addresses) -> None:
+        self._memory, self.part = memory, memory.part
+        self.prepared, self.rows = memory.prepared // WORD, memory.rows // WORD
+
+    def of(self, bound: Buffer | Weight) -> int:
+        """The address of a buffer or a weight."""
+        return self._memory.of(bound) // WORD
+
+
 @dataclass(frozen=True)
 class Prepared:
     """x as a product reads it: its address, the bytes of a row, and whether it is floats."""
@@ -42,7 +54,7 @@ class Calls:
     """The calls of one list. `exact`: products with floats, not with x rounded to bytes."""
 
     def __init__(self, memory: Addresses, exact: bool) -> None:
-        self.memory, self.exact = memory, exact
+        self.memory, self.exact = Words(memory), exact
         self.calls: list[bytes] = []
         self.held: tuple[Any, ...] = ()  # what `prepared` holds: the address of x first
 

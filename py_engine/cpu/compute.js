@@ -14,7 +14,7 @@ let borrow = () => Promise.reject(new Error("no page lends a worker"));
 /** Sets the function that asks a page for a compute worker. @param {() => Promise<Link>} request */
 export const onComputeNeeded = (request) => void (borrow = request);
 
-/** @typedef {{ worker: string, simd: string, pairs: string, dots: string }} Modules  URLs: tools/wasm.py says which is for what */
+/** @typedef {Record<"worker" | "simd" | "pairs" | "dots" | "simd64" | "pairs64" | "dots64", string>} Modules  URLs: tools/wasm.py says which is for what */
 
 /** @param {string} url of the worker's module @returns {Link} */
 function ownWorker(url) {
@@ -28,12 +28,12 @@ function ownWorker(url) {
   return { port: port1, ended, close: () => worker.terminate() };
 }
 
-/** The module for this browser and processor. @param {Modules} urls */
-function moduleOf(urls) {
-  if (!relaxed()) return urls.simd;
+/** The instructions of this browser and processor. */
+function instructions() {
+  if (!relaxed()) return "simd";
   const float = new Float32Array([Infinity]);
   float[0] -= float[0];
-  return new Uint8Array(float.buffer)[3] === 0xff ? urls.pairs : urls.dots; // the NaN of x86 has a sign
+  return new Uint8Array(float.buffer)[3] === 0xff ? "pairs" : "dots"; // the NaN of x86 has a sign
 }
 
 /** Whether the browser has relaxed SIMD: a module with one of its instructions is valid. */
@@ -46,7 +46,14 @@ function relaxed() {
   return WebAssembly.validate(new Uint8Array([...header, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 10, code.length, ...code]));
 }
 
+/** Whether the browser has memory64, for memory that threads share: a module that imports one is valid. */
+function hasMemory64() {
+  // (module (import "" "" (memory i64 1 1 shared)))
+  return WebAssembly.validate(new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 2, 7, 1, 0, 0, 2, 7, 1, 1]));
+}
+
 export class Compute {
+  static memory64 = hasMemory64();
   #link;
   #next = 1;
   /** @type {Map<number, { resolve: (value: any) => void, reject: (error: Error) => void }>} */
@@ -69,10 +76,10 @@ export class Compute {
     link.ended.then((reason) => this.#lose(reason));
   }
 
-  /** Opens a module. @param {Modules} urls @returns {Promise<Compute>} */
-  static async open(urls) {
+  /** Opens a module. @param {Modules} urls @param {boolean} memory64 whether it is a 64-bit one @returns {Promise<Compute>} */
+  static async open(urls, memory64) {
     const compute = new Compute(globalThis.Worker ? ownWorker(urls.worker) : await borrow());
-    const { base, threads } = await compute.#ask("open", [moduleOf(urls)]);
+    const { base, threads } = await compute.#ask("open", [urls[`${instructions()}${memory64 ? "64" : ""}`], memory64]);
     return Object.assign(compute, { base, threads });
   }
 

@@ -8,14 +8,16 @@
 /**
  * @typedef {object} Start  of a thread
  * @property {WebAssembly.Module} module @property {WebAssembly.Memory} memory
- * @property {number} thread its number, from 1 on @property {number} stack the end of its stack
+ * @property {number} thread its number, from 1 on @property {Address} stack the end of its stack
+ *
+ * @typedef {number | bigint} Address  a number in calls of a 32-bit module, a bigint in those of a 64-bit one
  *
  * @typedef {object} Exports
  * @property {WebAssembly.Global} __stack_pointer @property {WebAssembly.Global} __heap_base
- * @property {(threads: number, scratch: number, bytes: number) => void} init
- * @property {(calls: number, size: number) => void} run
+ * @property {(threads: number, scratch: Address, bytes: number) => void} init
+ * @property {(calls: Address, size: number) => void} run
  * @property {(thread: number) => void} work
- * @property {(type: number, from: number, to: number, row0: number, rows: number, cols: number, grid: number) => void} pack
+ * @property {(type: number, from: Address, to: Address, row0: number, rows: number, cols: number, grid: Address) => void} pack
  *
  * @typedef {object} Layout  memory of the threads
  * @property {number} threads @property {number} stacks @property {number} stackBytes
@@ -24,6 +26,7 @@
 
 const PAGE = 1 << 16;
 const MOST_PAGES = [65535, 32768, 16384, 8192]; // some systems have fewer addresses
+const MOST_PAGES_64 = [262144, 196608, 131072, 98304];
 
 /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} memory */
 async function instance(module, memory) {
@@ -31,13 +34,15 @@ async function instance(module, memory) {
   return /** @type {Exports} */ (/** @type {any} */ (exports));
 }
 
-/** @returns {WebAssembly.Memory} */
-function newMemory() {
-  for (const maximum of MOST_PAGES) {
+/** @param {boolean} memory64 @returns {WebAssembly.Memory} */
+function newMemory(memory64) {
+  const most = memory64 ? MOST_PAGES_64 : MOST_PAGES;
+  for (const maximum of most) {
     try {
-      return new WebAssembly.Memory({ initial: 32, maximum, shared: true });
+      const limits = memory64 ? { address: "i64", initial: 32n, maximum: BigInt(maximum) } : { initial: 32, maximum };
+      return new WebAssembly.Memory(/** @type {WebAssembly.MemoryDescriptor} */ ({ ...limits, shared: true }));
     } catch (error) {
-      if (maximum === MOST_PAGES.at(-1)) throw error;
+      if (maximum === most.at(-1)) throw error;
     }
   }
   throw new RangeError("no memory");
@@ -46,31 +51,37 @@ function newMemory() {
 /** The module, its memory and its threads. */
 class Machine {
   #ms = 0; // of the lists that have run since the last read
-  #memory = newMemory();
+  #memory;
   #threads = /** @type {Worker[]} */ ([]);
   #module;
+  /** @type {(n: number) => any} An address or a number of pages, as the module and its memory take it */
+  #address;
   #exports = /** @type {Exports} */ ({});
 
-  /** @param {WebAssembly.Module} module */
-  constructor(module) {
+  /** @param {WebAssembly.Module} module @param {boolean} memory64 whether it is a 64-bit one */
+  constructor(module, memory64) {
     this.#module = module;
+    this.#memory = newMemory(memory64);
+    this.#address = memory64 ? BigInt : Number;
   }
 
   /** @returns {Promise<{ base: number, threads: number }>} the first free address, and threads at most */
   async open() {
     this.#exports = await instance(this.#module, this.#memory);
     const threads = globalThis.crossOriginIsolated && globalThis.Worker ? navigator.hardwareConcurrency : 1;
-    return { base: this.#exports.__heap_base.value, threads };
+    return { base: Number(this.#exports.__heap_base.value), threads };
   }
 
   /** Gives the threads their memory, and starts all but this one. @param {Layout} layout */
   start({ threads, stacks, stackBytes, scratch, scratchBytes }) {
-    this.#exports.__stack_pointer.value = stacks + stackBytes;
-    this.#exports.init(threads, scratch, scratchBytes);
+    /** @param {number} thread */
+    const stackOf = (thread) => this.#address(stacks + (thread + 1) * stackBytes);
+    this.#exports.__stack_pointer.value = stackOf(0);
+    this.#exports.init(threads, this.#address(scratch), scratchBytes);
     for (let thread = 1; thread < threads; thread++) {
       const worker = new Worker(self.location.href, { type: "module", name: `wisp thread ${thread}` });
       /** @type {Start} */
-      const start = { module: this.#module, memory: this.#memory, thread, stack: stacks + (thread + 1) * stackBytes };
+      const start = { module: this.#module, memory: this.#memory, thread, stack: stackOf(thread) };
       worker.postMessage(start);
       this.#threads.push(worker);
     }
@@ -79,7 +90,7 @@ class Machine {
   /** Makes memory up to an address usable. @param {number} end */
   grow(end) {
     const missing = Math.ceil((end - this.#memory.buffer.byteLength) / PAGE);
-    if (missing > 0) this.#memory.grow(missing);
+    if (missing > 0) this.#memory.grow(this.#address(missing));
   }
 
   /** @param {number} address @param {number} size */
@@ -101,7 +112,7 @@ class Machine {
   run(lists, times) {
     const started = performance.now();
     for (let step = 0; step < times; step++)
-      for (let i = 0; i < lists.length; i += 2) this.#exports.run(lists[i], lists[i + 1]);
+      for (let i = 0; i < lists.length; i += 2) this.#exports.run(this.#address(lists[i]), lists[i + 1]);
     this.#ms += performance.now() - started;
   }
 
@@ -111,14 +122,15 @@ class Machine {
    * @param {Float64Array} packs the fields of Pack (device.py) of each @param {number} staging @param {number} stagingBytes
    */
   load(data, copies, packs, staging, stagingBytes) {
+    const address = this.#address;
     this.write(new Uint8Array(data), copies);
     for (let i = 0; i < packs.length; i += 8) {
-      const [type, source, address, row0, rows, cols, rowBytes, grid] = packs.subarray(i, i + 8);
+      const [type, source, matrix, row0, rows, cols, rowBytes, grid] = packs.subarray(i, i + 8);
       const step = Math.max(1, Math.floor(stagingBytes / rowBytes));
       for (let done = 0; done < rows; done += step) {
         const count = Math.min(step, rows - done);
         this.#bytes(staging, count * rowBytes).set(new Uint8Array(data, source + done * rowBytes, count * rowBytes));
-        this.#exports.pack(type, staging, address, row0 + done, count, cols, grid);
+        this.#exports.pack(type, address(staging), address(matrix), row0 + done, count, cols, address(grid));
       }
     }
   }
@@ -147,7 +159,8 @@ function serve(port) {
     try {
       let result;
       if (kind === "open") {
-        machine = new Machine(await WebAssembly.compile(await (await fetch(given[0])).arrayBuffer()));
+        const [url, memory64] = given;
+        machine = new Machine(await WebAssembly.compile(await (await fetch(url)).arrayBuffer()), memory64);
         result = await machine.open();
       } else result = await /** @type {any} */ (machine)[kind](...given);
       if (id) port.postMessage({ id, result }, result?.data ? [result.data] : []);

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from py_engine.errors import SERVER_ERROR, WispError
 
-MAX_BYTES = 65535 << 16  # of a module's memory
+IN_BROWSER = sys.platform == "emscripten"
+MAX_BYTES = 65535 << 16  # of a 32-bit module's memory
+MAX_BYTES_64 = 1 << 34  # of a 64-bit module's: browsers allow so many, and calls have addresses in words
+HEADROOM = 512 << 20  # a plan that leaves less of a 32-bit module's memory gets a 64-bit one: caches grow
 
 
 class Copy(NamedTuple):
@@ -54,6 +58,7 @@ class Device(Protocol):
     numpy: bool  # whether floats are numpy arrays
     base: int  # first free address
     threads: int  # at most
+    limit: int  # bytes of memory that the module can have
 
     @property
     def lost(self) -> str | None:
@@ -92,18 +97,28 @@ class BrowserDevice:
 
     numpy = False
 
-    def __init__(self, compute: Any) -> None:
-        self._compute = compute
+    def __init__(self, compute: Any, limit: int = MAX_BYTES) -> None:
+        self._compute, self.limit = compute, limit
         self.base, self.threads = int(compute.base), int(compute.threads)
 
     @classmethod
-    async def open(cls) -> BrowserDevice:
-        """Start a worker. WispError device_lost if it does not start."""
+    def max_bytes(cls) -> int:
+        """Bytes of memory that a plan may have in this browser; outside of one, those of a 32-bit module."""
+        if not IN_BROWSER:
+            return MAX_BYTES
+        import js
+
+        return MAX_BYTES_64 if js.wispCompute.memory64 else MAX_BYTES
+
+    @classmethod
+    async def open(cls, size: int = 0) -> BrowserDevice:
+        """Start a worker for a plan of `size` bytes. WispError device_lost if it does not start."""
         import js
         from pyodide.ffi import JsException
 
+        limit = module_bytes(size, cls.max_bytes())
         try:
-            return cls(await js.wispCompute.open(js.wispAssets.cpu))
+            return cls(await js.wispCompute.open(js.wispAssets.cpu, limit > MAX_BYTES), limit)
         except JsException as error:
             raise device_lost(str(error)) from None
 
@@ -125,8 +140,6 @@ class BrowserDevice:
         """Make memory up to this address usable."""
         from pyodide.ffi import JsException
 
-        if end > MAX_BYTES:
-            raise out_of_memory(end)
         try:
             await self._compute.grow(end)
         except JsException:
@@ -173,18 +186,35 @@ class BrowserDevice:
         self._compute.close()
 
 
+def module_bytes(size: int, most: int) -> int:
+    """Bytes of memory that the module for a plan of `size` bytes can have. `most`: of all that the browser runs.
+
+    A 64-bit module is slower: browsers check the bounds of every access, which 32 bits cannot exceed.
+    """
+    return most if size > MAX_BYTES - HEADROOM else MAX_BYTES
+
+
 def device_lost(reason: str | None) -> WispError:
     """The error of every call after the machine has ended."""
     return WispError(f"The CPU engine's worker has ended: {reason}.", "device_lost", SERVER_ERROR)
 
 
 def out_of_memory(size: int) -> WispError:
-    """The error for a model that needs more memory than the browser gives."""
-    limit = f"; a browser gives at most {MAX_BYTES / 2**30:.1f} GiB" if size > MAX_BYTES else ""
+    """The error for a model that needs more memory than the machine has."""
     return WispError(
-        f"This model needs {size / 2**30:.1f} GiB of memory on the CPU{limit}. Choose a smaller model, or a browser "
-        "and machine with WebGPU.",
-        "model_too_large" if limit else "out_of_memory",
+        f"This model needs {size / 2**30:.1f} GiB of memory on the CPU. Choose a smaller model, or a browser and "
+        "machine with WebGPU.",
+        "out_of_memory",
+    )
+
+
+def too_large(size: int, limit: int) -> WispError:
+    """The error for a model that needs more memory than the browser's WebAssembly can have."""
+    larger = "64-bit WebAssembly (Chrome and Edge from 133 on, Firefox from 134 on) or " if limit <= MAX_BYTES else ""
+    return WispError(
+        f"This model needs {size / 2**30:.1f} GiB of memory on the CPU; this browser gives at most "
+        f"{limit / 2**30:.1f} GiB. Choose a smaller model, or a browser with {larger}WebGPU.",
+        "model_too_large",
     )
 
 

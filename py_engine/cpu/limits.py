@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from py_engine.cpu.call_layouts import pack
+from py_engine.cpu.call_layouts import WORD, pack
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.memory import STACK_BYTES
 from py_engine.errors import WispError
@@ -72,20 +72,20 @@ async def measure(device: Device, threads: int) -> Limits:
             break
         half = size // 2  # memory that was never written is the same page everywhere
         device.copy([(region, region + half, half), (region + half, region, half)])
-        call = pack("read", {"x": region, "bytes": size, "y": results})
+        call = pack("read", {"x": region // WORD, "bytes": size, "y": results // WORD})
         rates.append((size, await _nanoseconds(device, call, calls, READ_BYTES // size)))
     for i in range(len(rates) - 1, 0, -1):  # fewer bytes cannot take longer
         rates[i - 1] = rates[i - 1][0], min(rates[i - 1][1], rates[i][1])
     found = []
     for floats, each in ((0, PRODUCTS), (1, MADDS)):
-        call = pack("multiply", {"floats": floats, "times": TIMES, "x": x, "y": results})
+        call = pack("multiply", {"floats": floats, "times": TIMES, "x": x // WORD, "y": results // WORD})
         found.append(TIMES * each / await _nanoseconds(device, call, calls))
     return Limits(rates, *found)
 
 
 async def _nanoseconds(device: Device, call: bytes, at: int, times: int = 1) -> float:
     """The time of a call: the fastest of some measurements of `times` calls."""
-    data = array("I", [at + 4]).tobytes() + call
+    data = array("I", [(at + WORD) // WORD]).tobytes() + call
     device.write(data, [Copy(at, 0, len(data))])
     device.run([(at, 1)])
     await device.read([])

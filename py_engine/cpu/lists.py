@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable
 from itertools import accumulate
 
+from py_engine.cpu.call_layouts import WORD
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.lowering import lower
 from py_engine.cpu.memory import Memory
@@ -39,7 +40,7 @@ class Lists:
         calls = [call for of_op in by_op for call in of_op]
         addresses, at = array("I"), start + 4 * len(calls)
         for call in calls:
-            addresses.append(at)
+            addresses.append(at // WORD)
             at += len(call)
         data = addresses.tobytes() + b"".join(calls)
         self._device.write(data, [Copy(start, 0, len(data))])

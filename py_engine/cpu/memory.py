@@ -52,8 +52,12 @@ class Memory:
     def allocate(self, size: int) -> int:
         """The address of so many further bytes."""
         address = self.end
-        self.end += -(-size // ALIGN) * ALIGN
+        self.end += _aligned(size)
         return address
+
+    def end_with(self, buffers: Iterable[Buffer]) -> int:
+        """The end after move()."""
+        return self.end + sum(_aligned(b.nbytes) for b in buffers)
 
     def of(self, bound: Buffer | Weight) -> int:
         """The address of a buffer or a weight."""
@@ -86,6 +90,10 @@ class Memory:
         """The address and bytes of a page in every cache of its group."""
         sizes = {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
         return [(self._buffers[name] + page * size, size) for name, size in sizes.items()]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
 
 
 def _ops(plan: Plan) -> Iterable[Op]:
@@ -141,4 +149,4 @@ def _scratch_bytes(plan: Plan) -> int:
         *scans,
         *rows,
     ]
-    return -(-max(sizes) // ALIGN) * ALIGN
+    return _aligned(max(sizes))

@@ -45,7 +45,7 @@ def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int) -> No
     m.add(
         "activate", state=m.address(op, "state"), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
         limit=op.params.get("LIMIT", 0.0), gated=1, cols=cols, factors=0, x=rows, x_stride=2 * cols,
-        y=m.address(op, "y") + 4 * int(op.consts["row0"]), y_stride=op.consts["y_stride"],
+        y=m.address(op, "y") + int(op.consts["row0"]), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def experts(m: Calls, op: Op) -> None:
     if epilogue == "add":
         m.add(
             "weighted_sum", state=m.address(op, "state"), used=used, cols=stack * rows, x=y, x_stride=stride,
-            weights=m.address(op, "weights"), y=m.address(op, "y") + 4 * int(op.consts["row0"]),
+            weights=m.address(op, "weights"), y=m.address(op, "y") + int(op.consts["row0"]),
             stride=op.consts["y_stride"],
         )  # fmt: skip
     m.drop_prepared(m.address(op, "y"))

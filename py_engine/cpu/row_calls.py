@@ -63,7 +63,7 @@ def activate(m: Calls, op: Op) -> None:
 
 
 def clamp(m: Calls, op: Op) -> None:
-    y, stride = m.address(op, "y") + 4 * int(op.consts["first"]), stride_of(op, "y")
+    y, stride = m.address(op, "y") + int(op.consts["first"]), stride_of(op, "y")
     x, x_stride = (y, stride) if op.params["IN_PLACE"] else (m.address(op, "x"), stride_of(op, "x"))
     m.add(
         "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=x, x_stride=x_stride,

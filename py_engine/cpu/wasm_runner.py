@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost
+from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost, too_large
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.cpu.op_times import op_times, time_of
@@ -82,6 +82,8 @@ class WasmRunner:
     async def open(self) -> None:
         """Take the memory of the plan. WispError out_of_memory or model_too_large."""
         memory = self._memory
+        if memory.end > self._device.limit:
+            raise too_large(memory.end, self._device.limit)
         await self._device.grow(memory.end)
         self._device.start(self.threads, memory.stacks, STACK_BYTES, memory.scratch, memory.scratch_bytes)
         for name, data in self.plan.constants.items():
@@ -122,9 +124,8 @@ class WasmRunner:
             if count > group.pages
             for b in self.plan.with_pages(group, count)
         }
-        moved = self._memory.move(grown.values())
-        await self._device.grow(self._memory.end)
-        self._device.copy(moved)
+        await self._device.grow(self._memory.end_with(grown.values()))  # may fail, with nothing changed
+        self._device.copy(self._memory.move(grown.values()))
         for group, count in zip(self.plan.page_groups, pages, strict=True):
             self.plan.set_pages(group, count)
         self._lists.forget()

@@ -80,3 +80,25 @@ def test_code_of_a_model_runs_in_the_sandbox(firefox: Firefox, server: Server) -
     assert (ran, frames) == ("42", 1)
     ran, frames = tab.evaluate(RUN, script, "javascript", ATTEMPTS, 2)
     assert (ran, frames) == ("[]\nStopped: the code ran too long.", 1)  # the frame that is left is Python's
+
+
+ABOVE_4_GIB = """async () => {
+  const { Compute } = await import("/repo/py_engine/cpu/compute.js");
+  const sdk = await (await fetch("/wisp.js")).text();
+  const { cpu } = JSON.parse(sdk.slice(sdk.indexOf("{"), sdk.indexOf("};") + 1));
+  const urls = Object.fromEntries(Object.entries(cpu).map(([name, url]) => [name, new URL(url, location.href).href]));
+  const compute = await Compute.open(urls, Compute.memory64);
+  const address = 5e9;
+  await compute.grow(address + 3);
+  compute.write(new Uint8Array([1, 2, 3]), new Float64Array([address, 0, 3]));
+  const { data } = await compute.read(new Float64Array([address, 3, 1, 0]));
+  compute.close();
+  return [...new Uint8Array(data)];
+}"""
+
+
+def test_the_cpu_engine_has_memory_above_4_gib(firefox: Firefox, server: Server) -> None:
+    """tests/engine/test_memory64.py computes there, in Chromium."""
+    tab = firefox.tab()
+    tab.open(f"{server.url}notices.html")
+    assert tab.evaluate(ABOVE_4_GIB) == [1, 2, 3]

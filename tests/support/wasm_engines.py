@@ -29,7 +29,7 @@ def region(address: int, size: int) -> Region:
 async def load(
     path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", *, page: int = PAGE, variant: str = "pairs",
     threads: int = 1, parallel: int = 4, media_width: int = 0, adapters: Sequence[Path] = (),
-    draft: Path | None = None,
+    draft: Path | None = None, skipped: int = 0,
 ) -> Engine:  # fmt: skip
     """An engine for a file, its adapters and a draft model."""
     files = ModelFiles.read(path, adapters, draft=draft)
@@ -40,7 +40,7 @@ async def load(
     plan = planner.make_plan(header, CPU, options)
     if files.parts.draft:
         planner.add_draft_model(plan, files.parts.draft, CPU, kv_type)
-    machine: Any = Machine(variant, threads)
+    machine: Any = Machine(variant, threads, skipped)
     runner = WasmRunner(plan, machine)
     await runner.open()
     placements = Placements(header, plan, CPU.max_binding)

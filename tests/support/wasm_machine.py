@@ -28,17 +28,23 @@ class _Memory(wasmtime.SharedMemory):
 
 
 @cache
-def _engine() -> wasmtime.Engine:
+def _engine(is_64: bool) -> wasmtime.Engine:
     config = wasmtime.Config()
     config.wasm_threads = config.wasm_simd = config.wasm_relaxed_simd = True
-    config.shared_memory = True
+    config.shared_memory = config.wasm_memory64 = True
     config.cache = True
+    if is_64:
+        config.memory_reservation = wasm.MAX_PAGES_64 << 16  # shared memory grows into what is reserved
     return wasmtime.Engine(config)
 
 
 @cache
 def _compiled(variant: str) -> wasmtime.Module:
-    return wasmtime.Module(_engine(), wasm.modules(python_zip.pack(python_zip.sources()))[variant])
+    return wasmtime.Module(_engine(_is_64(variant)), wasm.modules(python_zip.pack(python_zip.sources()))[variant])
+
+
+def _is_64(variant: str) -> bool:
+    return variant.endswith("64")
 
 
 class Machine:
@@ -47,12 +53,16 @@ class Machine:
     numpy = True
     lost: str | None = None
 
-    def __init__(self, variant: str = "pairs", threads: int = 1) -> None:
+    def __init__(self, variant: str = "pairs", threads: int = 1, skipped: int = 0) -> None:
+        """`skipped`: bytes at the beginning that nobody uses. Pages that nobody touches take no memory."""
         self.threads, self._variant, self._ms = threads, variant, 0.0
-        limits = wasmtime.Limits(INITIAL_PAGES, wasm.MAX_PAGES)
-        self._memory = _Memory(_engine(), wasmtime.MemoryType(limits, shared=True))
+        is_64 = _is_64(variant)
+        pages = wasm.MAX_PAGES_64 if is_64 else wasm.MAX_PAGES
+        self.limit = pages << 16
+        limits = wasmtime.Limits(INITIAL_PAGES, pages)
+        self._memory = _Memory(_engine(is_64), wasmtime.MemoryType(limits, is_64=is_64, shared=True))
         self._store, self._exports = self._instance()
-        self.base = int(self._exports["__heap_base"].value(self._store))
+        self.base = int(self._exports["__heap_base"].value(self._store)) + skipped
         self._map()
 
     def _map(self) -> None:
@@ -60,7 +70,7 @@ class Machine:
         self.bytes = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(at))
 
     def _instance(self) -> tuple[wasmtime.Store, Any]:
-        store = wasmtime.Store(_engine())
+        store = wasmtime.Store(_engine(_is_64(self._variant)))
         return store, wasmtime.Instance(store, _compiled(self._variant), [self._memory]).exports(store)
 
     def start(self, threads: int, stacks: int, stack_bytes: int, scratch: int, scratch_bytes: int) -> None:

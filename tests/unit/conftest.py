@@ -11,7 +11,7 @@ from py_engine.cpu.device import BrowserDevice
 def cpu_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads on the CPU get a machine outside a browser."""
 
-    async def open_machine() -> Any:
+    async def open_machine(size: int = 0) -> Any:
         from tests.support.wasm_machine import Machine
 
         return Machine()
