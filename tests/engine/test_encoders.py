@@ -21,7 +21,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
     "f32": ("f32", {"backend": "webgpu", "variant": {"f16": False}, "tune": True}),
     "cpu": ("f32", {"backend": "cpu"}),
 }
-# What f16 changes is the same for all types, and numpy computes the same inside and outside a browser.
+# What f16 changes is the same for all types, and tests/unit/test_cpu_encoders.py runs the CPU engine on all of them.
 SOME = {"f32": {"gemma4", "internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name})]
 MOST = 2  # cases of a golden, the first ones of each kind
