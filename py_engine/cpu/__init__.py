@@ -1,5 +1,5 @@
-"""The numpy executor of a plan: the fallback without WebGPU, and the oracle of the kernel tests.
+"""The CPU engine: a plan's ops as calls of the WebAssembly module (wasm/), and the numpy executor, the tests' oracle.
 
-May know: plans and numpy.
+May know: plans, the worker that runs the module; numpy in the executor's files alone.
 Must not know: WebGPU, architectures, text.
 """
