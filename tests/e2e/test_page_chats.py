@@ -99,6 +99,31 @@ def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> No
     expect(shown).to_have_count(1)
 
 
+def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> None:
+    page = talk
+    page.locator("#chat-list .chat-open", has_text="The z chat").evaluate(
+        "(row) => { row.click(); document.querySelector('#chat-search').focus(); }"
+    )
+    expect(page.locator("#chat-title")).to_have_text("The z chat")
+    expect(page.locator("#chat-search")).to_be_focused()
+
+
+def test_a_title_that_is_written_while_its_chat_opens_stays(talk: Page) -> None:
+    page = talk
+    page.locator("#chat-list .chat", has_text="The y chat").evaluate(
+        """(row) => {
+            row.querySelector(".chat-open").click();
+            row.querySelector(".chat-open + .icon-button").click();
+            document.querySelector(".chat-rename").value = "Half a ti";
+        }"""
+    )
+    expect(page.locator("#chat-title")).to_have_text("The y chat")
+    expect(page.locator(".chat-rename")).to_be_focused()
+    expect(page.locator(".chat-rename")).to_have_value("Half a ti")
+    page.keyboard.press("Escape")
+    expect(page.locator("#chat-list .chat.current .chat-open")).to_have_text("The y chat")
+
+
 def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
     page = talk
     new_chat(page)
