@@ -88,7 +88,7 @@ def test_the_next_question_goes_on_with_the_first_answer(page: Page) -> None:
 
 
 def test_one_after_the_other_where_memory_holds_one(page: Page) -> None:
-    assert len(page.evaluate(LOADED)) == 2
+    assert len(page.evaluate(LOADED)) >= 2
     page.evaluate(TIGHT)
     new_chat(page)
     send(page, ITALY)
