@@ -19,6 +19,7 @@ TIGHT = """async () => {
   await (await import("/wisp.js")).Wisp.create({ memoryBudget: Math.round(1.5 * most) });
   await engine.unload("wisp-mini-q8_0"); // loaded again by the next request
 }"""
+UNLOAD = "async () => (await (await import('/wisp.js')).Wisp.create()).unload('wisp-mini-sees-q4_0')"
 LOADED = """async () => {
   const { models } = await (await (await import("/wisp.js")).Wisp.create()).stats();
   return models.filter(({ bytes }) => bytes).map(({ id }) => id).sort();
@@ -112,3 +113,4 @@ def test_one_model_stays_chosen_while_another_is_still_loading(page: Page) -> No
         page.get_by_role("menuitem", name=name).click()
     wait_ready(page)
     expect(page.locator(".second-model")).to_have_attribute("aria-pressed", "false")
+    page.evaluate(UNLOAD)
