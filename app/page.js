@@ -157,10 +157,10 @@ startTransfer({
 const toolsButton = startTools(chat);
 const sidebar = startSidebar();
 const chatList = startChatList({
-  async open(id) {
-    await chat.open(id);
+  open(id) {
+    void chat.open(id);
     sidebar.close();
-    composer.focus();
+    composer.focus(); // now: the user may be in another field once the chat is read
   },
   change: (id, change) => chat.change(id, change),
   save: (id, form) => void saveChat(id, form),
@@ -384,7 +384,7 @@ await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
 });
 await startLaunch({
   shortcuts: { new: () => newChat(), private: () => newChat(true), models: () => byId("model-button").click() },
-  write: (text) => composer.fill(text),
+  write: (text) => composer.add(text),
   isMedium: attachments.isMedium,
   addMedia: attachments.add,
   isDocument: documents.isDocument,

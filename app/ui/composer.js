@@ -48,11 +48,7 @@ export function startComposer({ send, stop, hasMedia }) {
     focus: () => field.focus(),
     /** Adds a text after what is there. @param {string} text */
     add(text) {
-      this.fill(field.value.trim() ? `${field.value}\n\n${text}` : text);
-    },
-    /** @param {string} text */
-    fill(text) {
-      field.value = text;
+      field.value = field.value.trim() ? `${field.value}\n\n${text}` : text;
       fit();
       field.focus();
     },

@@ -172,9 +172,11 @@ export class Engine {
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
-      this.loaded = choice.upstream
+      const loaded = choice.upstream
         ? { name: choice.name, choice, stats: {} }
         : await this.#start(this.#wisp, choice, options, signal);
+      if (!this.#loading) return false; // the model of a later load answers already
+      this.loaded = loaded;
       if (mine()) this.events.loaded(this.loaded);
       navigator.storage?.persist?.().catch(() => {}); // a model is cached: ask the browser not to evict it
       return true;

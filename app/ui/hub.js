@@ -183,6 +183,11 @@ function startSettings(changed) {
     put(field("token"), "placeholder", hub.hasToken ? t("stored; enter another to replace it") : t("none"));
     byId("hub-forget").hidden = !hub.hasToken;
   });
+  byId("hub-dialog").addEventListener("close", () => {
+    form.reset(); // what is not saved is not in use, and a token must not stay in the page
+    typed = false;
+    details.open = false;
+  });
   const change = async (/** @type {{ baseURL?: string, token?: string }} */ changes) => {
     error.hidden = true;
     try {

@@ -24,14 +24,20 @@ export function startUpstreams({ wisp, removed }) {
   /** @type {Loaded | null} */
   let loaded = null;
   let take = (/** @type {Choice} */ _) => {};
+  let shown = {}; // what the form is for: an answer for what it was for earlier changes nothing in it
   byId("page-origin").textContent = location.origin;
 
   const draw = async () => {
     const { data } = await (await wisp()).upstreams.list();
     byId("upstream-list").replaceChildren(...data.map(item));
   };
+  const reset = () => {
+    shown = {};
+    form.reset(); // the key must not stay in the page
+    form.inert = false;
+  };
   const open = (/** @type {Upstream | null} */ upstream) => {
-    form.reset();
+    reset();
     error.hidden = true;
     input("name").value = upstream?.name ?? "";
     input("name").readOnly = upstream !== null;
@@ -43,7 +49,7 @@ export function startUpstreams({ wisp, removed }) {
     form.scrollIntoView({ block: "nearest" });
   };
   const close = () => {
-    form.reset(); // the key must not stay in the page
+    reset();
     form.hidden = true;
     add.hidden = false;
   };
@@ -58,22 +64,24 @@ export function startUpstreams({ wisp, removed }) {
     const [name, baseURL, apiKey] = ["name", "baseURL", "apiKey"].map((field) => input(field).value.trim());
     for (const field of ["name", "baseURL", "apiKey"]) input(field).removeAttribute("aria-invalid");
     form.inert = true;
+    const mine = shown;
     try {
       const saved = await (await wisp()).upstreams.set({ name, baseURL, ...(apiKey ? { apiKey } : {}) });
-      close();
+      if (mine === shown) {
+        close();
+        add.focus();
+      }
       announce(saved.error ?? t("{name} has {n} models.", { name, n: saved.models.length }));
       await draw();
-      add.focus();
     } catch (/** @type {any} */ failure) {
+      if (mine !== shown) return;
+      form.inert = false;
       error.textContent = failure.message;
       error.hidden = false;
       if (failure.param) {
         input(failure.param)?.setAttribute("aria-invalid", "true");
-        form.inert = false;
         input(failure.param)?.focus();
       }
-    } finally {
-      form.inert = false;
     }
   });
 

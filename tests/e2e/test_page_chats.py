@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
 
 from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.chat_store import chat, store_chats
 from tools.serve import Server
 
-# Stores chats as version 1 of the page did.
+# Stores chats as version 1 of the page did, and nothing else.
 OLD = """async (conversations) => {
+    localStorage.clear();
+    const deleting = indexedDB.deleteDatabase("wisp-page");
+    await new Promise((resolve) => (deleting.onsuccess = resolve));
     const opening = indexedDB.open("wisp-page", 1);
     opening.onupgradeneeded = () =>
         opening.result.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
@@ -28,9 +31,17 @@ OLD = """async (conversations) => {
 
 
 @pytest.fixture(scope="module")
-def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    """A page whose storage had chats of version 1, and its console errors."""
-    context = new_profile(chromium(None))
+def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
+    """A profile with an engine, which the page of each test uses."""
+    made = new_profile(chromium(None))
+    keep_engine(made, server.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
     before = context.new_page()
     before.goto(f"{server.url}tests/blank.html")
     messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
@@ -39,19 +50,27 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     ]
     before.evaluate(OLD, old)
     before.close()
-    keep_engine(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 8})
-    yield page, watch(page)
-    context.close()
+    errors = watch(page)
+    yield page
+    page.close()
+    assert not errors
+
+
+LISBON = [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")]
 
 
 @pytest.fixture
-def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
-    """The page; a test fails if the page logged an error."""
-    page, errors = opened
-    errors.clear()
-    yield page
-    assert not errors
+def many(talk: Page) -> Page:
+    """The page with 2,001 chats more. "Lisbon trip" is open."""
+    more = [
+        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
+    ]
+    store_chats(talk, [*more, chat(LISBON, id="special", title="Lisbon trip")])
+    talk.reload()
+    expect(talk.locator("#thread")).to_contain_text("bakery")
+    wait_ready(talk)
+    return talk
 
 
 TITLES = "#chat-list .chat-open > span"
@@ -99,6 +118,31 @@ def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> No
     expect(shown).to_have_count(1)
 
 
+def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> None:
+    page = talk
+    page.locator("#chat-list .chat-open", has_text="The z chat").evaluate(
+        "(row) => { row.click(); document.querySelector('#chat-search').focus(); }"
+    )
+    expect(page.locator("#chat-title")).to_have_text("The z chat")
+    expect(page.locator("#chat-search")).to_be_focused()
+
+
+def test_a_title_that_is_written_while_its_chat_opens_stays(talk: Page) -> None:
+    page = talk
+    page.locator("#chat-list .chat", has_text="The y chat").evaluate(
+        """(row) => {
+            row.querySelector(".chat-open").click();
+            row.querySelector(".chat-open + .icon-button").click();
+            document.querySelector(".chat-rename").value = "Half a ti";
+        }"""
+    )
+    expect(page.locator("#chat-title")).to_have_text("The y chat")
+    expect(page.locator(".chat-rename")).to_be_focused()
+    expect(page.locator(".chat-rename")).to_have_value("Half a ti")
+    page.keyboard.press("Escape")
+    expect(page.locator("#chat-list .chat.current .chat-open")).to_have_text("The y chat")
+
+
 def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
     page = talk
     new_chat(page)
@@ -130,20 +174,11 @@ def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
     expect(page.locator("#thread > .assistant").first.locator(".versions")).to_have_text("1/2")
 
 
-def test_the_list_is_virtual_and_search_finds_titles_and_messages(talk: Page) -> None:
-    page = talk
-    many = [
-        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
-    ]
-    special = chat(
-        [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")], id="special", title="Lisbon trip"
-    )
-    store_chats(page, [*many, special])
-    page.reload()
-    expect(page.locator("#thread")).to_contain_text("bakery")
+def test_the_list_is_virtual_and_search_finds_titles_and_messages(many: Page) -> None:
+    page = many
     expect(page.locator("#chat-rows > .chat").first).to_be_visible()
     assert page.locator("#chat-rows > li").count() < 100
-    expect(page.locator("#chat-rows > li").first).to_have_attribute("aria-setsize", "2007")  # with 2 headings
+    expect(page.locator("#chat-rows > li").first).to_have_attribute("aria-setsize", "2005")  # 3 old ones, 1 heading
     found = page.locator("#chat-found")
     for text, expected in (
         ("lisbon", ["Lisbon trip"]),
@@ -186,8 +221,8 @@ def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     page.fill("#chat-search", "")
 
 
-def test_pins_and_folders(talk: Page) -> None:
-    page = talk
+def test_pins_and_folders(many: Page) -> None:
+    page = many
     row = page.locator("#chat-rows > .chat").filter(has_text="Lisbon")
 
     def choose(entry: str) -> None:
@@ -216,10 +251,14 @@ def test_pins_and_folders(talk: Page) -> None:
     expect(heads.first).to_have_text("Travel (1)")
 
 
-def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
-    page = talk
+def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
+    page = many
+    moved = chat(LISBON, id="special", title="Lisbon trip")
+    moved["info"]["folder"] = "Travel"
+    store_chats(page, [moved])
+    page.reload()
+    wait_ready(page)
     more = page.get_by_role("button", name="Files and presets")
-    before = page.locator("#chat-rows > li").first.get_attribute("aria-setsize")
 
     def choose(files: dict[str, str]) -> None:
         payload = [FilePayload(name=n, mimeType="application/json", buffer=t.encode()) for n, t in files.items()]
@@ -264,7 +303,6 @@ def test_chats_are_saved_and_imported(talk: Page, tmp_path: Path) -> None:
     assert download.value.suggested_filename == "From-afar.md"
     assert "## You\n\nHallo" in Path(download.value.path()).read_text(encoding="utf-8")
     page.get_by_role("searchbox").fill("")
-    assert before is not None
     page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
 
 

@@ -62,9 +62,11 @@ def opened(context: BrowserContext, server: Server) -> Page:
 
 @pytest.fixture
 def page(opened: Page, hub: FakeHub) -> Page:
-    """The page without a dialog."""
+    """The page without a dialog, and the hub without what it has noted."""
     opened.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     hub.requests.clear()
+    for file in hub.cdn.files.values():
+        file.sent = 0
     return opened
 
 

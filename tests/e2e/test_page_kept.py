@@ -89,6 +89,26 @@ def test_chats_and_settings_survive_a_reload(context: BrowserContext, server: Se
     expect(page.locator("#thread > li")).to_have_count(4)
 
 
+def test_a_private_chat_that_is_begun_while_the_last_one_is_read_stays(context: BrowserContext, server: Server) -> None:
+    """Its questions would else go to the chat that is read, and be stored."""
+    page = open_page(context, server.url)
+    ask(page, "Hi, my name is Nadia.")
+    page.add_init_script(
+        """{
+            const { open } = IDBFactory.prototype;
+            IDBFactory.prototype.open = function (name, ...rest) {
+                if (name === "wisp-page") queueMicrotask(() => document.querySelector("#private-chat").click());
+                IDBFactory.prototype.open = open;
+                return open.call(this, name, ...rest);
+            };
+        }"""
+    )
+    page.reload()
+    expect(page.locator("#chat-list .chat-open")).not_to_have_count(0)  # drawn after the last chat was read
+    assert page.locator("#private-mark").is_visible()
+    assert page.locator("#welcome").is_visible()
+
+
 def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     send(page, STORY)

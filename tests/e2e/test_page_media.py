@@ -197,6 +197,36 @@ def test_a_recording_can_be_cancelled(talk: Page) -> None:
     expect(attached(talk)).to_have_count(0)
 
 
+@pytest.mark.parametrize(("entry", "begun"), [("Record sound", "#recorder-stop"), ("Take a photo", "#camera-take")])
+def test_a_device_is_opened_once_however_often_it_is_chosen(talk: Page, entry: str, begun: str) -> None:
+    """Nothing would turn the stream off that is opened before another one."""
+    talk.evaluate(
+        """() => {
+            const { mediaDevices } = navigator;
+            const open = MediaDevices.prototype.getUserMedia;
+            let allow;
+            const allowed = new Promise((resolve) => (allow = resolve));
+            globalThis.devices = { asked: 0, allow };
+            mediaDevices.getUserMedia = async (wanted) => {
+                devices.asked += 1;
+                await allowed;
+                return open.call(mediaDevices, wanted);
+            };
+        }"""
+    )
+    in_menu(talk, entry)
+    in_menu(talk, entry)
+    talk.evaluate("devices.allow()")
+    expect(talk.locator(begun)).to_be_enabled()
+    assert talk.evaluate("devices.asked") == 1
+    talk.evaluate("() => { delete navigator.mediaDevices.getUserMedia; }")
+    if entry == "Record sound":
+        talk.click("#recorder-cancel")
+    else:
+        talk.keyboard.press("Escape")
+    expect(talk.locator(begun)).to_be_hidden()
+
+
 def test_a_model_without_projector_says_so(talk: Page) -> None:
     choose(talk, "square.png")
     expect(attached(talk)).to_contain_text("not for this model")

@@ -15,6 +15,7 @@ from tests.support.chat_page import (
     new_chat,
     open_page,
     send,
+    use_wisp_mini,
     wait_answer,
     wait_ready,
 )
@@ -35,8 +36,9 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
 
 @pytest.fixture
 def talk(opened: Page) -> Page:
-    """The page with an empty chat."""
+    """The page with an empty chat and the model that it begins with."""
     new_chat(opened)
+    use_wisp_mini(opened)
     return opened
 
 

@@ -1,12 +1,14 @@
 # ruff: noqa: E501
 """The official openai client on real pages, with only a baseURL: the service worker is the server."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from app.openai.endpoints import ENDPOINTS
+from tests.support.browser import new_profile
 from tests.support.openai_client import open_client_page as open_page
 from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
@@ -43,8 +45,12 @@ def host(asker: Page, context: BrowserContext, server: Server, hosts: list[Page]
     return hosts[-1]
 
 
-def test_without_an_engine_the_answer_says_what_to_do(asker: Page) -> None:
-    error = run(asker, "return failure(openai.chat.completions.create(ask('Hi')));")
+def test_without_an_engine_the_answer_says_what_to_do(
+    chromium: Callable[[str | None], Browser], server: Server
+) -> None:
+    alone = new_profile(chromium(None))  # no other test's tab has an engine in it
+    error = run(open_page(alone, server), "return failure(openai.chat.completions.create(ask('Hi')));")
+    alone.close()
     assert (error["status"], error["code"], error["type"]) == (503, "no_engine", "server_error")
     assert "open one in a tab" in error["message"]
 

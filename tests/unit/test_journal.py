@@ -14,6 +14,8 @@ from tests.support.journals import record
 from tests.support.tiny_page import REQUEST, Tiny
 from tests.support.worker_page import Page, chunks_of
 
+pytestmark = pytest.mark.slow
+
 KINDS = [
     {"temperature": 0},
     {"seed": 7, "n": 3},

@@ -20,6 +20,8 @@ from tests.support.cpu_engines import WARM, Anything, RandomConstraint, Runner, 
 from tests.support.cpu_models import GOLDEN, evaluate, load
 from tests.support.model_files import ModelFiles
 
+pytestmark = pytest.mark.slow
+
 HYBRID = GOLDEN / "granite" / "granitehybrid.F16.gguf"
 MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf"]
 MODELS += [GOLDEN / "mamba" / "mamba2.F16.gguf", GOLDEN / "rwkv" / "rwkv7.F16.gguf"]  # without pages

@@ -31,6 +31,8 @@ from tests.support.cpu_engines import (
     make,
 )
 
+pytestmark = pytest.mark.slow
+
 THREE = tuple((token, 40.0) for token in (5, 9, 13))  # what the model may sample, so that it repeats itself
 COLD = Sampling(temperature=0.3, seed=5, logit_bias=THREE)
 PENALISED = Sampling(temperature=0.2, seed=9, top_p=0.9, presence_penalty=0.1, repeat_penalty=1.01, logit_bias=THREE)

@@ -15,6 +15,8 @@ from py_engine.text.tokenizer import Tokenizer, load_tokenizer
 from py_engine.text.tokenizers.vocab import CONTROL, NORMAL, USER_DEFINED, Vocab
 from py_engine.text.tokenizers.wpm import WPM
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
 TEXTS = [
     "7",

@@ -97,8 +97,9 @@ export class Chat {
 
   /** Shows the chat that was open, then the list. @param {string | null} id */
   async restore(id) {
-    const info = id ? await database.readChat(id) : undefined;
-    if (info) await this.#show(info);
+    const before = this.#opening; // a chat that the user begins while this one is read stays
+    const reading = Promise.resolve(id ? database.readChat(id) : undefined);
+    await (this.shown = reading.then((info) => (info && before === this.#opening ? this.#show(info) : undefined)));
     const all = await database.listChats();
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];

@@ -97,7 +97,8 @@ export function startChatList(actions) {
     return {
       key: id,
       height: sought ? HEIGHTS.found : HEIGHTS.chat,
-      state: [title, id === current, pinned, folder, what, sought, sought && updated],
+      // A field that is written in stays as it is, whatever changes of its chat meanwhile.
+      state: what ? [what] : [title, id === current, pinned, folder, sought, sought && updated],
       draw: () => (what ? editedItem(info, what) : item(info, sought)),
     };
   };

@@ -24,6 +24,7 @@ const TEXTS = {
 export class SecondModel {
   /** @type {Loaded | null} */
   loaded = null;
+  #choices = 0; // made so far: the newest wins, whichever is loaded first
   #name = h("span", { class: "model-name" });
   #button = h("button", { type: "button", class: "second-model icon-button", icon: "columns" }, this.#name);
 
@@ -72,16 +73,19 @@ export class SecondModel {
 
   /** @param {Choice} choice */
   async #choose(choice) {
+    const mine = ++this.#choices;
     try {
-      this.#use(await this.load(choice));
+      const loaded = await this.load(choice);
+      if (mine === this.#choices) this.#use(loaded);
     } catch (/** @type {any} */ error) {
-      if (error?.code === "aborted") return;
+      if (error?.code === "aborted" || mine !== this.#choices) return;
       notify({ key: "second", text: TEXTS.failed(choice.name), more: `${error?.message ?? error}`, kind: "error" });
     }
   }
 
   /** @param {Loaded | null} loaded */
   #use(loaded) {
+    this.#choices++;
     this.loaded = loaded;
     this.#show();
   }

@@ -25,9 +25,12 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   const draw = async () => {
     if (!dialog.open) return;
     const items = (await servers.list()).map(item);
-    const unfolded = [...byId("mcp-list").querySelectorAll("details[open]")].map(({ id }) => id);
-    byId("mcp-list").replaceChildren(...items);
+    const list = byId("mcp-list");
+    const unfolded = [...list.querySelectorAll("details[open]")].map(({ id }) => id);
+    const focused = /** @type {HTMLElement | null} */ (list.querySelector(":focus"));
+    list.replaceChildren(...items);
     for (const id of unfolded) document.getElementById(id)?.toggleAttribute("open", true);
+    focused?.focus({ preventScroll: true }); // a field of an offer, which the list has again
   };
   const changedNow = () => {
     onChange?.(servers);
@@ -40,11 +43,17 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   const offers = new WeakMap();
   /** @type {Entry | null} the one that the form changes */
   let changed = null;
+  let shown = {}; // what the form is for: an answer for what it was for earlier changes nothing in it
   byId("mcp-origin").textContent = location.origin;
 
+  const reset = () => {
+    shown = {};
+    form.reset(); // the token must not stay in the page
+    form.inert = false;
+  };
   const open = (/** @type {Entry | null} */ entry) => {
     changed = entry;
-    form.reset();
+    reset();
     problem.hidden = true;
     input("name").value = entry?.name ?? "";
     input("url").value = entry?.url ?? "";
@@ -55,7 +64,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     form.scrollIntoView({ block: "nearest" });
   };
   const close = () => {
-    form.reset(); // the token must not stay in the page
+    reset();
     form.hidden = true;
     add.hidden = false;
   };
@@ -79,20 +88,22 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     const [name, url, secret] = ["name", "url", "secret"].map((field) => input(field).value.trim());
     for (const field of ["name", "url", "secret"]) input(field).removeAttribute("aria-invalid");
     form.inert = true;
+    const mine = shown;
     try {
       await servers.set({ name, url, secret, old: changed?.name }, leaving.signal);
+      if (mine !== shown) return;
       close();
       add.focus();
     } catch (/** @type {any} */ error) {
-      changed = (await servers.list()).find((entry) => entry.name === name && entry.url === url) ?? changed;
+      const all = await servers.list();
+      if (mine !== shown) return;
+      changed = all.find((entry) => entry.name === name && entry.url === url) ?? changed;
       problem.textContent = error.message;
       problem.hidden = false;
       form.inert = false;
       const field = input(error.param ?? "url");
       field.setAttribute("aria-invalid", "true");
       field.focus();
-    } finally {
-      form.inert = false;
     }
   });
 

@@ -11,6 +11,8 @@ export function startCamera(taken) {
   const video = /** @type {HTMLVideoElement} */ (byId("camera-picture"));
   const shutter = /** @type {HTMLButtonElement} */ (byId("camera-take"));
 
+  let asking = false; // the browser asks the user for the camera
+
   const end = () => {
     for (const track of /** @type {MediaStream | null} */ (video.srcObject)?.getTracks() ?? []) track.stop();
     video.srcObject = null;
@@ -30,11 +32,15 @@ export function startCamera(taken) {
 
   return {
     async open() {
+      if (asking || dialog.open) return; // a second stream would leave the camera of the first one on
+      asking = true;
       try {
         const facing = { facingMode: "environment", width: { ideal: 1920 }, height: { ideal: 1440 } };
         video.srcObject = await navigator.mediaDevices.getUserMedia({ video: facing });
       } catch (error) {
         return notify({ key: "camera", text: t("No camera can be used."), more: `${error}`, kind: "error" });
+      } finally {
+        asking = false;
       }
       shutter.disabled = true;
       dialog.showModal();

@@ -17,17 +17,22 @@ export function startRecorder(recorded) {
   const time = byId("recorder-time");
   /** @type {{ end: (keep: boolean) => void } | null} */
   let recording = null;
+  let asking = false; // the browser asks the user for the microphone
 
   byId("recorder-stop").onclick = () => recording?.end(true);
   byId("recorder-cancel").onclick = () => recording?.end(false);
 
   async function record() {
+    if (asking || recording) return; // a second recording would leave the microphone of the first one on
     /** @type {MediaStream} */
     let stream;
+    asking = true;
     try {
       stream = await navigator.mediaDevices.getUserMedia({ audio: true });
     } catch (error) {
       return notify({ key: "microphone", text: t("No microphone can be used."), more: `${error}`, kind: "error" });
+    } finally {
+      asking = false;
     }
     const recorder = new MediaRecorder(stream);
     /** @type {Blob[]} */
