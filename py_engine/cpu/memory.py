@@ -34,7 +34,9 @@ class Memory:
         self.scratch_bytes = _scratch_bytes(plan)
         self.part = max(PART, -(-plan.n_ctx // MAX_PARTS // PART) * PART)
         self.scratch = self.allocate(threads * self.scratch_bytes)
-        self.prepared = self.allocate(max((_prepared_bytes(op) for op in _ops(plan)), default=0))
+        self.prepared = self.allocate(
+            max((_prepared_bytes(op, exact=bool(plan.encoders)) for op in _ops(plan)), default=0)
+        )
         self.rows = self.allocate(max((_fused_bytes(op) for op in _ops(plan)), default=0))
         self.calls = self.allocate(2 * OP_BYTES * sum(len(ops) for ops in plan.lists.values()))
         matrices = (op.bindings.get(name) for op in _ops(plan) for name in ("w", "lora_a"))
@@ -106,10 +108,15 @@ def _matrix(op: Op) -> Weight:
     return weight
 
 
-def _prepared_bytes(op: Op) -> int:
-    """Memory of x as a product reads it: floats at most, with which rounded rows and their sums compete."""
+def _prepared_bytes(op: Op, *, exact: bool) -> int:
+    """Memory of x as a product reads it: floats at most, with which rounded rows and their sums compete.
+
+    `exact`: it reads floats, of encoders; they are prepared only if a norm comes first.
+    """
     x = op.bindings.get("x")
     if "w" not in op.bindings or op.kernel == "embed" or not isinstance(x, Buffer):
+        return 0
+    if exact and "norm" not in op.bindings:
         return 0
     return x.shape[0] * 4 * _matrix(op).cols
 
