@@ -138,7 +138,7 @@ def _advice(candidate: Candidate, capacity: Capacity, verdict: str) -> str | Non
 
 
 async def _speed(plan: Plan, adapter: Any, device: Device | None) -> dict[str, Any]:
-    """The bytes that a decode step reads, and the tokens a second that the device's limits allow at most."""
+    """The bytes that a decode step reads, and the tokens a second that this device is expected to decode at most."""
     if not plan.causal:
         return {"bytes_per_token": None, "tokens_per_second": None}
     from py_engine.tuning.known_limits import known_limits
@@ -148,5 +148,5 @@ async def _speed(plan: Plan, adapter: Any, device: Device | None) -> dict[str, A
     limits = await known_limits(adapter, device)
     return {
         "bytes_per_token": sum(moved.bytes for _, moved in step),
-        "tokens_per_second": 1e9 / limits.step_ns(step) if limits else None,
+        "tokens_per_second": 1e9 / limits.expected_ns(step) if limits else None,
     }

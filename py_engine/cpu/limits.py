@@ -5,6 +5,7 @@ Beside them, the times of kernels say how good they are. Measured on a machine (
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from py_engine.cpu.call_layouts import WORD, pack
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.memory import STACK_BYTES
 from py_engine.errors import WispError
-from py_engine.plan.panels import FORMATS
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan.panels import FORMATS, GROUP, ROUNDED_GROUP_BYTES
 from py_engine.plan.plan import Op, Weight
 from py_engine.plan.traffic import Rates, Traffic, floor_ns
 
@@ -21,18 +23,24 @@ SIZES = (64 << 10, 1 << 20, 8 << 20, 64 << 20)  # bytes: within the caches and b
 READ_BYTES = 64 << 20  # of one measurement: smaller sizes are read several times
 TIMES = 400_000  # of a measurement of products
 PRODUCTS, MADDS = 8 * 16, 8 * 4  # multiply-adds each time, of bytes and of floats
+PRODUCT_TIMES = 50
 REPEATS = 4  # the fastest counts
 RESULT_BYTES = 16 * 4096  # more than chunks can write
-X_BYTES = 4096
+X_BYTES = 16384
+SIDE = 1024  # rows and columns of the matrix of a measured product: 576 KiB, which the second cache holds
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes by the nanoseconds in which they are read; multiply-adds of bytes and of floats in a nanosecond."""
+    """Bytes by the nanoseconds in which they are read; multiply-adds of bytes and of floats in a nanosecond.
+
+    `matvec`: multiply-adds in a nanosecond that a product of a matrix and one row reaches, with all that belongs to it.
+    """
 
     rates: Rates
     products: float
     madds: float
+    matvec: float
 
     @property
     def multiply_rates(self) -> dict[str, float]:
@@ -44,13 +52,27 @@ class Limits:
 
     def step_ns(self, ops: Iterable[tuple[Op, Traffic]]) -> float:
         """The same for all ops of a step, which read weights that are in no cache."""
+        return sum(max(self._read_ns(moved), self._multiply_ns(op, moved)) for op, moved in ops)
+
+    def expected_ns(self, ops: Iterable[tuple[Op, Traffic]]) -> float:
+        """The nanoseconds that a decode step is expected to take."""
+        rate = min(self.madds, self.matvec)
+        return sum(
+            max(self._read_ns(moved), moved.flops / 2 / (self.matvec if _rounds(op) else rate)) for op, moved in ops
+        )
+
+    def _read_ns(self, moved: Traffic) -> float:
         largest, longest = self.rates[-1]
-        return sum(max(moved.bytes * longest / largest, self._multiply_ns(op, moved)) for op, moved in ops)
+        return moved.bytes * longest / largest
 
     def _multiply_ns(self, op: Op, moved: Traffic) -> float:
-        weight = op.bindings.get("w")
-        rounded = isinstance(weight, Weight) and FORMATS[weight.type].kind != "FLOATS"
-        return moved.flops / 2 / (self.products if rounded else self.madds)
+        return moved.flops / 2 / (self.products if _rounds(op) else self.madds)
+
+
+def _rounds(op: Op) -> bool:
+    """Whether an op is a product with rows that are rounded to bytes."""
+    weight = op.bindings.get("w")
+    return isinstance(weight, Weight) and FORMATS[weight.type].kind != "FLOATS"
 
 
 async def measure(device: Device, threads: int) -> Limits:
@@ -80,6 +102,15 @@ async def measure(device: Device, threads: int) -> Limits:
     for floats, each in ((0, PRODUCTS), (1, MADDS)):
         call = pack("multiply", {"floats": floats, "times": TIMES, "x": x // WORD, "y": results // WORD})
         found.append(TIMES * each / await _nanoseconds(device, call, calls))
+    state = x // WORD
+    device.write(struct.pack("<4I", 0, 1, 0, 0), [Copy(x, 0, 16)])  # a batch of one token
+    row = SIDE // GROUP * ROUNDED_GROUP_BYTES
+    call = pack(
+        "product",
+        {"state": state, "last": 0, "exact": 0, "x": state + 16, "x_row": row, "w": region // WORD, "type": Q.Q4_0}
+        | {"rows": SIDE, "cols": SIDE, "row0": 0, "add": 0, "bias": 0, "y": results // WORD, "y_stride": SIDE},
+    )
+    found.append(SIDE * SIDE / await _nanoseconds(device, call, calls, PRODUCT_TIMES))
     return Limits(rates, *found)
 
 

@@ -216,6 +216,9 @@ class Limits(Protocol):
     def step_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
         """The nanoseconds that all ops of a step take at least."""
 
+    def expected_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
+        """The nanoseconds that a decode step is expected to take."""
+
 
 @dataclass(frozen=True)
 class ReadLimits:
@@ -232,6 +235,9 @@ class ReadLimits:
 
     def step_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
         return step_floor_ns(self.rates, sum(moved.bytes for _, moved in ops), len(ops))
+
+    def expected_ns(self, ops: Sequence[tuple[Op, Traffic]]) -> float:
+        return self.step_ns(ops)
 
 
 def profile(

@@ -40,7 +40,11 @@ async def known_limits(adapter: Any, device: Device | None) -> Limits | None:
 
 def _read(values: Any, *, on_cpu: bool) -> Limits:
     rates = [(int(size), float(ns)) for size, ns in values["rates"]]
-    return CpuLimits(rates, float(values["products"]), float(values["madds"])) if on_cpu else ReadLimits(rates)
+    return (
+        CpuLimits(rates, *(float(values[name]) for name in ("products", "madds", "matvec")))
+        if on_cpu
+        else ReadLimits(rates)
+    )
 
 
 def _name(adapter: Any) -> str:

@@ -13,7 +13,7 @@ from py_engine.plan.plan import Op, Weight
 from py_engine.plan.traffic import Traffic
 from tests.support.wasm_machine import Machine
 
-LIMITS = Limits([(1000, 10.0), (2000, 30.0)], products=4.0, madds=1.0)
+LIMITS = Limits([(1000, 10.0), (2000, 30.0)], products=4.0, madds=1.0, matvec=2.0)
 
 
 def product(type: Q) -> Op:
@@ -28,6 +28,7 @@ def test_rates_are_measured(variant: str) -> None:
     assert sizes == limits.SIZES
     assert 0 < times[0] <= times[1] <= times[2] <= times[3]
     assert min(found.multiply_rates.values()) > 0
+    assert found.matvec > 0
 
 
 def test_sizes_for_which_there_is_no_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +54,4 @@ def test_an_op_takes_as_long_as_its_reads_or_its_products() -> None:
 def test_a_step_reads_what_is_in_no_cache() -> None:
     ops = [(product(Q.Q4_0), Traffic(1000, 0, 8)), (product(Q.Q4_0), Traffic(0, 0, 800))]
     assert LIMITS.step_ns(ops) == 15 + 100
+    assert LIMITS.expected_ns(ops) == 15 + 200
