@@ -241,7 +241,7 @@ export class Wisp extends Endpoints {
 
   /**
    * Time of every dispatch of a step (one token, or a prefill batch of `n`, at `position`), and of the whole "step".
-   * `floor_ns` is the time in which this device reads as many bytes.
+   * `floor_ns` is the least time that this device needs for as many bytes and operations.
    * @param {number} position @param {number} [n] @param {Which} [which]
    * @returns {Promise<import("./sdk/types.d.ts").Dispatch[]>}
    */

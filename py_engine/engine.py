@@ -38,7 +38,7 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.plan.traffic import Limits
-from py_engine.profiling import profile_step, timed
+from py_engine.profiling import PROFILED_STEPS, profile_step, timed
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.request_checks import check_constrains, check_request, check_vocabulary
 from py_engine.runners import Runner
@@ -336,18 +336,24 @@ class Engine:
         operations.
         """
         runner = timed(self.runner)
-        if not 0 <= position < self.context_length - 64 or not 1 <= n <= self.plan.batch:
+        end = position + n + PROFILED_STEPS
+        if position < 0 or not 1 <= n <= self.plan.batch or end > self.context_length:
             raise WispError(
-                f"position must be below {self.context_length - 64} and n at most {self.plan.batch}.", "invalid_value"
-            )
+                f"n must be from 1 to {self.plan.batch}, and position + n at most "
+                f"{self.context_length - PROFILED_STEPS}.", "invalid_value",
+            )  # fmt: skip
         self.check_generates()
         on_gpu: Any = runner
         device = None if runner.threads else on_gpu.gpu.variant
         self.limits = self.limits or await measure(device, runner.threads)
         async with self._generation.sequences.acquire() as sequence:
             self._generation.set_scales(sequence, self.scales)
-            sequence.reserve(position + n + 1)
-            return await profile_step(runner, device, self.limits, sequence.number, position, n)
+            sequences = self._generation.sequences
+            await sequences.wait_for_pages(sequence, end)
+            sequence.reserve(end)
+            sequences.resumed(sequence)
+            async with self._generation.time_slices.acquire():
+                return await profile_step(runner, device, self.limits, sequence.number, position, n)
 
     # -- state ------------------------------------------------------------------------------------------------------
 

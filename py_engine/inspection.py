@@ -1,7 +1,7 @@
 """What a model would need of this device and how fast it could be, from its header alone. Nothing is loaded.
 
 The weights, caches and buffers are those of the plan that a load would make. A step of decoding reads most of them
-once, so the device's measured read rate bounds its speed.
+once, so its speed follows from what this device was measured to read and multiply.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _advice(candidate: Candidate, capacity: Capacity, verdict: str) -> str | Non
 
 
 async def _speed(plan: Plan, adapter: Any, device: Device | None) -> dict[str, Any]:
-    """The bytes that a decode step reads, and the tokens a second that this device is expected to decode at most."""
+    """The bytes that a decode step reads, and the tokens a second that this device is expected to decode."""
     if not plan.causal:
         return {"bytes_per_token": None, "tokens_per_second": None}
     from py_engine.tuning.known_limits import known_limits

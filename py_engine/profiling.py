@@ -13,6 +13,8 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import Limits, of_step, profile
 from py_engine.runners import Runner
 
+PROFILED_STEPS = 64  # positions that must be free after the tokens: a runner times some steps one after the other
+
 
 @runtime_checkable
 class TimedRunner(Runner, Protocol):

@@ -198,7 +198,7 @@ function startSettings(changed) {
       return;
     }
     field("token").value = "";
-    typed = false;
+    if ("baseURL" in changes) typed = false;
     details.open = false;
     changed();
   };

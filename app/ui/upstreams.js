@@ -72,7 +72,7 @@ export function startUpstreams({ wisp, removed }) {
         add.focus();
       }
       announce(saved.error ?? t("{name} has {n} models.", { name, n: saved.models.length }));
-      await draw();
+      void draw();
     } catch (/** @type {any} */ failure) {
       if (mine !== shown) return;
       form.inert = false;

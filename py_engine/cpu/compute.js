@@ -79,8 +79,14 @@ export class Compute {
   /** Opens a module. @param {Modules} urls @param {boolean} memory64 whether it is a 64-bit one @returns {Promise<Compute>} */
   static async open(urls, memory64) {
     const compute = new Compute(globalThis.Worker ? ownWorker(urls.worker) : await borrow());
-    const { base, threads } = await compute.#ask("open", [urls[`${instructions()}${memory64 ? "64" : ""}`], memory64]);
-    return Object.assign(compute, { base, threads });
+    const module = urls[`${instructions()}${memory64 ? "64" : ""}`];
+    try {
+      const { base, threads } = await compute.#ask("open", [module, memory64]);
+      return Object.assign(compute, { base, threads });
+    } catch (error) {
+      compute.close();
+      throw error;
+    }
   }
 
   /** @param {string} reason */

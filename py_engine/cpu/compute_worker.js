@@ -26,7 +26,7 @@
 
 const PAGE = 1 << 16;
 const MOST_PAGES = [65535, 32768, 16384, 8192]; // some systems have fewer addresses
-const MOST_PAGES_64 = [262144, 196608, 131072, 98304];
+const MOST_PAGES_64 = [262144, 196608, 131072, 98304, 65536];
 
 /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} memory */
 async function instance(module, memory) {

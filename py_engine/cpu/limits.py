@@ -48,10 +48,12 @@ class Limits:
 
     def op_ns(self, op: Op, moved: Traffic) -> float:
         """The nanoseconds that an op takes at least, where its operands may be in a cache."""
-        return max(floor_ns(self.rates, moved.bytes), self._multiply_ns(op, moved))
+        smallest, shortest = self.rates[0]
+        read = shortest * moved.bytes / smallest if moved.bytes < smallest else floor_ns(self.rates, moved.bytes)
+        return max(read, self._multiply_ns(op, moved))
 
     def step_ns(self, ops: Iterable[tuple[Op, Traffic]]) -> float:
-        """The same for all ops of a step, which read weights that are in no cache."""
+        """The nanoseconds that a step takes at least whose operands are in no cache."""
         return sum(max(self._read_ns(moved), self._multiply_ns(op, moved)) for op, moved in ops)
 
     def expected_ns(self, ops: Iterable[tuple[Op, Traffic]]) -> float:
@@ -82,7 +84,7 @@ async def measure(device: Device, threads: int) -> Limits:
     results = x + X_BYTES
     calls = results + RESULT_BYTES
     region = calls + X_BYTES
-    await device.grow(region)
+    await device.grow(region + SIDE * SIDE)
     device.start(threads, stacks, STACK_BYTES, results, 0)
     rates: list[tuple[int, float]] = []
     for size in SIZES:

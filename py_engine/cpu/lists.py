@@ -31,7 +31,7 @@ class Lists:
         return [(start, sum(counts)) for start, counts in found]
 
     def ops_of(self, name: str) -> list[tuple[int, int]]:
-        """The same of each op of a list."""
+        """The address of each op of a list, and how many calls it has."""
         start, counts = self._known.get((name, False)) or self._lower(name, False)
         return [(start + 4 * before, count) for before, count in zip(accumulate([0, *counts]), counts, strict=False)]
 

@@ -143,14 +143,14 @@ def _scratch_bytes(plan: Plan) -> int:
     ]
     matrices = (4 * (int(op.params["ROWS"]) + 1) * int(op.params["COLS"]) for op in ops if op.kernel == "ssm_scan")
     scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
-    panels = FLOAT_PANELS * 4 * ROWS * max((w.cols for w in plan.weights.values()), default=0)
+    cols = max((_matrix(op).cols for op in ops if isinstance(op.bindings.get("w"), Weight)), default=0)
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
     rows = (encoder_calls.scratch_bytes(op, UNIT_BYTES) for op in ops)
     sizes = [
         4 * ATTENTION_ROWS * heads,
         2 * 4 * max(widths, default=0),
         UNIT_BYTES,
-        panels,
+        FLOAT_PANELS * 4 * ROWS * cols,
         sampler,
         *matrices,
         *scans,

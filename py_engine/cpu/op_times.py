@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from py_engine.cpu.device import Device
 
 MEASURED_MS = 3.0  # of an op, about
-MOST_TIMES = 50  # the engine leaves so many positions free: each run may take one
+MOST_TIMES = 50  # runs of a measurement: each may take a position, of which profiling.py leaves 64 free
 
 
 async def op_times(device: Device, ops: Sequence[tuple[int, int]], reset: Callable[[], None]) -> list[float]:
-    """Nanoseconds of each op (address of its calls' addresses, their number). `reset` sets the state that they read."""
+    """Time ops (address of their calls' addresses, number of calls), in nanoseconds. `reset` sets what they read."""
     return [await time_of(device, [op], reset) if op[1] else 0.0 for op in ops]
 
 
 async def time_of(device: Device, lists: Sequence[tuple[int, int]], reset: Callable[[], None]) -> float:
-    """Nanoseconds of lists, one after the other: the mean of several runs, after a first one."""
+    """Time lists, one after the other, in nanoseconds: the mean of several runs, after a first one."""
     reset()
     device.run(lists)
     first = (await device.read([])).ms

@@ -29,7 +29,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Counts, Kind, Row, tokens_per_draft
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
@@ -382,15 +382,20 @@ class WasmRunner:
         """The lists that run in place of these: with adapters if the sequence has any."""
         return self._adapted.lists(names, [seq])
 
+    def _place(self, position: int, n: int, seq: int) -> None:
+        """Set the states for n tokens of a sequence as a step's lists need them: up to a small batch, one of each."""
+        self.set_tokens(seq, position, [0] * n)
+        self._set_states([Row(seq, position + i) for i in range(n if n <= MAX_SMALL_BATCH else 1)], n)
+
     async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
         """Time each op of a list on n tokens at `position`, in nanoseconds."""
         self._check()
-        return await op_times(self._device, self._lists.ops_of(name), lambda: self.feed(position, [0] * n, [], seq))
+        return await op_times(self._device, self._lists.ops_of(name), lambda: self._place(position, n, seq))
 
     async def time_lists(self, position: int, n: int, names: Sequence[str], seq: int = 0) -> float:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         self._check()
-        return await time_of(self._device, self._lists.of(names), lambda: self.feed(position, [0] * n, [], seq))
+        return await time_of(self._device, self._lists.of(names), lambda: self._place(position, n, seq))
 
     # -- rows
 

@@ -17,7 +17,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.traffic import Limits, ReadLimits
 from py_engine.tuning.limits import measure
 
-VERSION = 2  # of the measurement
+VERSION = 3  # of the measurement
 
 
 async def known_limits(adapter: Any, device: Device | None) -> Limits | None:
@@ -27,7 +27,7 @@ async def known_limits(adapter: Any, device: Device | None) -> Limits | None:
         cached = await js.wispShards.getChoice(key)
         if cached is not None:
             return _read(json_input.parse(str(cached)), on_cpu=device is None)
-    except (JsException, ValueError, TypeError):  # no database, or another version's entry: measure
+    except (JsException, ValueError, TypeError, LookupError):  # no database, or another version's entry: measure
         pass
     try:
         limits = await measure(device)
@@ -49,6 +49,6 @@ def _read(values: Any, *, on_cpu: bool) -> Limits:
 
 def _name(adapter: Any) -> str:
     if adapter is None:
-        return "cpu"
+        return f"cpu {js.navigator.hardwareConcurrency if js.crossOriginIsolated else 1}"  # threads
     info = adapter.info
     return f"{info.vendor} {info.architecture} {info.device} {info.description}"

@@ -320,7 +320,7 @@ def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:
 def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:
     page = talk
     new_chat(page)
-    question = "Why is the sky blue?"  # to which the model gives a title that is no JSON
+    question = "What is 12 + 30?"  # the model, asked for a title, gives the sum
     ask(page, question)
     current = page.locator("#chat-rows .chat.current .chat-open > span")
     expect(current).to_have_text(question)

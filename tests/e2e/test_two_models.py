@@ -9,6 +9,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from tests.support.browser import watch
 from tests.support.chat_page import ANSWER_MS, READY_MS, ask, last_answer, new_chat, open_page, send, wait_ready
 from tests.support.page_looks import faults
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 ITALY = "What is the capital of Italy?"
@@ -88,6 +89,16 @@ def test_the_next_question_goes_on_with_the_first_answer(page: Page) -> None:
     expect(page.locator("#thread > .assistant .versions")).to_contain_text("1/2")
 
 
+def test_one_model_stays_chosen_while_another_is_still_loading(page: Page) -> None:
+    for name in ("Wisp Mini Sees", "Ask one model only"):
+        page.locator(".second-model").click()
+        page.get_by_role("menuitem", name=name).click()
+    wait_for(lambda: "wisp-mini-sees-q4_0" in page.evaluate(LOADED))
+    wait_ready(page)
+    expect(page.locator(".second-model")).to_have_attribute("aria-pressed", "false")
+    page.evaluate(UNLOAD)
+
+
 def test_one_after_the_other_where_memory_holds_one(page: Page) -> None:
     assert len(page.evaluate(LOADED)) >= 2
     page.evaluate(TIGHT)
@@ -105,12 +116,3 @@ def test_one_model_again(page: Page) -> None:
     page.get_by_role("menuitem", name="Ask one model only").click()
     assert "Rome" in ask(page, ITALY)
     expect(page.locator("#thread .pair")).to_have_count(0)
-
-
-def test_one_model_stays_chosen_while_another_is_still_loading(page: Page) -> None:
-    for name in ("Wisp Mini Sees", "Ask one model only"):
-        page.locator(".second-model").click()
-        page.get_by_role("menuitem", name=name).click()
-    wait_ready(page)
-    expect(page.locator(".second-model")).to_have_attribute("aria-pressed", "false")
-    page.evaluate(UNLOAD)

@@ -24,9 +24,8 @@ def product(type: Q) -> Op:
 def test_rates_are_measured(variant: str) -> None:
     machine: Any = Machine(variant)
     found = asyncio.run(limits.measure(machine, 1))
-    sizes, times = zip(*found.rates, strict=True)
-    assert sizes == limits.SIZES
-    assert 0 < times[0] <= times[1] <= times[2] <= times[3]
+    assert [size for size, _ in found.rates] == [*limits.SIZES]
+    assert all(ns > 0 for _, ns in found.rates)
     assert min(found.multiply_rates.values()) > 0
     assert found.matvec > 0
 
@@ -46,6 +45,7 @@ def test_sizes_for_which_there_is_no_memory_are_left_out(monkeypatch: pytest.Mon
 
 def test_an_op_takes_as_long_as_its_reads_or_its_products() -> None:
     assert LIMITS.op_ns(product(Q.Q4_0), Traffic(1000, 0, 8)) == 10
+    assert LIMITS.op_ns(product(Q.Q4_0), Traffic(500, 0, 8)) == 5
     assert LIMITS.op_ns(product(Q.Q4_0), Traffic(1000, 0, 800)) == 100
     assert LIMITS.op_ns(product(Q.F16), Traffic(1000, 0, 800)) == 400
     assert LIMITS.op_ns(Op("norm", {}, {}, {}, (1, 1, 1)), Traffic(1000, 0, 800)) == 400

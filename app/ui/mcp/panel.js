@@ -95,7 +95,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
       close();
       add.focus();
     } catch (/** @type {any} */ error) {
-      const all = await servers.list();
+      const all = await servers.list().catch(() => []);
       if (mine !== shown) return;
       changed = all.find((entry) => entry.name === name && entry.url === url) ?? changed;
       problem.textContent = error.message;
