@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from py_engine.cpu.device import Device
 
 MEASURED_MS = 3.0  # of an op, about
-MOST_TIMES = 50  # runs of a measurement: each may take a position, of which profiling.py leaves 64 free
+MOST_TIMES = 50  # runs of a measurement: each may take a position; profiling.PROFILED_STEPS of them are reserved
 
 
 async def op_times(device: Device, ops: Sequence[tuple[int, int]], reset: Callable[[], None]) -> list[float]:
