@@ -217,6 +217,7 @@ def test_a_device_is_opened_once_however_often_it_is_chosen(talk: Page, entry: s
     in_menu(talk, entry)
     in_menu(talk, entry)
     talk.evaluate("devices.allow()")
+    expect(talk.locator(begun)).to_be_visible()  # a button that is not shown yet is enabled, too
     expect(talk.locator(begun)).to_be_enabled()
     assert talk.evaluate("devices.asked") == 1
     talk.evaluate("() => { delete navigator.mediaDevices.getUserMedia; }")
