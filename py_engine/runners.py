@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, Protocol
 
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
@@ -41,6 +42,14 @@ class Counts:
     def since(self, before: Counts) -> dict[str, Any]:
         """The difference to earlier counts, by name."""
         return {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
+
+
+class Rounding(Enum):
+    """How a batch of a prompt may be rounded."""
+
+    FLOATS = "products with floats, also where the CPU engine rounds inputs to bytes"
+    SAME = "a token has the same result in a batch of any size"
+    ANY = "as it is fastest"
 
 
 Kind = tuple[int, bool, int]  # (rows, drafting, n_model_draft): submits of a kind take the same time per step
@@ -114,13 +123,13 @@ class Runner(Protocol):
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
     ) -> None:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
         `read`: result() then returns the token that they sampled. `media`: what the list MEDIA needs. `shift`: rotary
-        position - position, of later tokens without media (M-RoPE); None: as it is. `exact`: products with floats, also
-        where the CPU engine rounds inputs; lists that run with ALL_LOGITS always have them.
+        position - position, of later tokens without media (M-RoPE); None: as it is. Lists that run with ALL_LOGITS
+        always have FLOATS.
         """
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:

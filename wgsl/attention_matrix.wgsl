@@ -7,6 +7,9 @@
 // A single row of sums in registers cannot be rescaled. So growth of a row's maximum by up to SLACK is ignored: weights
 // then exceed 1, which f16 can hold. Larger growth rescales all sums, through workgroup memory: where it is frequent, as
 // with random weights, it takes as long as all the rest.
+//
+// Few tokens late in a context have too few tiles to occupy a GPU. With SPLIT, that many workgroups (grid z) share the
+// positions that a tile sees, and attention_merge.wgsl joins their sums.
 #param HEAD_DIM
 #param DIM // HEAD_DIM, rounded up to whole matrices; what is added is zeros
 #param VDIM // VALUE_DIM, likewise
@@ -16,6 +19,7 @@
 #param STRIP // rows of a subgroup
 #param TS // positions of a tile; a divisor of PAGE
 #param SOFT_CAP // cap of the scores; 0: none
+#param SPLIT // workgroups that share a tile's positions; 0: one has all
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param Y16 // 1: y is f16
 #param F16
@@ -23,12 +27,17 @@
 #include "lib/subgroup_matrix.wgsl"
 #include "lib/attention_inputs.wgsl"
 #include "lib/visible.wgsl"
+#if SPLIT
+#include "lib/tile_split.wgsl"
+@bind var<storage, read_write> sums: array<f32>; // see sums_at()
+#else
 #if Y16
 alias Output = f16;
 #else
 alias Output = f32;
 #endif
 @bind var<storage, read_write> y: array<Output>; // (n, y_stride)
+#endif
 
 const WG = ROWS / STRIP * LANES;
 const DIM_VECS = DIM / 4u;
@@ -87,7 +96,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let first_seen = visible(m0);
   let last_seen = visible(min(m0 + TQ, state.n) - 1u);
+#if SPLIT
+  let splits = splits_of(vec2u(first_seen.x, last_seen.y));
+  let begin = splits.x + wid.z * splits.y;
+  let end = min(last_seen.y, begin + splits.y);
+  if (begin >= end) {
+    return;
+  }
+#else
+  let begin = first_seen.x / TS * TS; // skips tiles that no row sees
   let end = last_seen.y;
+#endif
   let sub = t / LANES;
   let lane = t % LANES;
   let r0 = sub * STRIP; // this subgroup's first row
@@ -140,7 +159,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var sum${i}_${j} = Result();
 #endfor
 #endfor
-  let begin = first_seen.x / TS * TS; // skips tiles that no row sees
   var next_page = tile_page(begin); // of the keys that are loaded next
 #for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
   {
@@ -292,7 +310,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for r in STRIP * 4 // LANES
   total${r} += subgroupShuffleXor(total${r}, 1u);
   total${r} += subgroupShuffleXor(total${r}, 2u);
+#if SPLIT
+  {
+    let m = m0 + row${r} / G;
+    if (quarter == 0u && row${r} < TQ * G && m < state.n) {
+      let at = sums_at(wid.z, m, state.n, head * G + row${r} % G, p.n_head_kv * G) + VALUE_DIM;
+      sums[at] = top${r};
+      sums[at + 1u] = total${r};
+    }
+  }
+#else
   row_factor[row${r}] = 1.0 / total${r};
+#endif
 #endfor
   workgroupBarrier();
 #for i in STRIP // SIDE
@@ -303,8 +332,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let r = r0 + ${i}u * SIDE + e / SIDE;
     let m = m0 + r / G;
     if (r < TQ * G && m < state.n && (VDIM == VALUE_DIM || ${j}u * SIDE + e % SIDE < VALUE_DIM)) {
+#if SPLIT
+      let at = sums_at(wid.z, m, state.n, head * G + r % G, p.n_head_kv * G) + ${j}u * SIDE + e % SIDE;
+      sums[at] = scores[r * S_PITCH + e % SIDE];
+#else
       let at = ((p.head0 + head) * G + r % G) * VALUE_DIM + ${j}u * SIDE + e % SIDE;
       y[m * p.y_stride + at] = Output(scores[r * S_PITCH + e % SIDE] * row_factor[r]);
+#endif
     }
   }
   workgroupBarrier();

@@ -97,16 +97,25 @@ def attention(c: Call) -> None:
     size = c.params["VALUE_DIM"]
     y = c["y"][: c.n, c.consts["head0"] * group * size :][:, : kv_heads * group * size]
     y = y.reshape(c.n, kv_heads, group, size)
+    for tokens, _, head, scores, v in masked_scores(c):
+        top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
+        if c.params["SINKS"]:
+            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
+            top = np.maximum(top, sinks)
+            sink = np.exp(sinks - top)
+        e = np.exp(scores - top)
+        y[tokens, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + sink)).transpose(1, 0, 2)
+
+
+def masked_scores(c: Call) -> Iterator[tuple[slice, int, int, Array, Array]]:
+    """Yield (tokens of the batch, first position, kv head, scores (group, n, positions), values (positions, dim)).
+
+    Scores of positions that a token does not see are -inf.
+    """
     for m, end, begin, _ in c.segment_parts():
         last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
         for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin, last):
-            top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
-            if c.params["SINKS"]:
-                sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
-                top = np.maximum(top, sinks)
-                sink = np.exp(sinks - top)
-            e = np.exp(scores - top)
-            y[m:end, head] = (e @ v / (e.sum(axis=-1, keepdims=True) + sink)).transpose(1, 0, 2)
+            yield slice(m, end), begin, head, scores, v
 
 
 def attention_decode(c: Call) -> None:

@@ -23,7 +23,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.runners import Counts, Kind, Row, tokens_per_draft
+from py_engine.runners import Counts, Kind, Rounding, Row, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -137,7 +137,7 @@ class CpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
     ) -> None:  # fmt: skip
         def run() -> list[Batch]:
             self._cpu.set_media(seq, shift, media)
@@ -261,9 +261,15 @@ class CpuRunner:
         self._run_unread()
 
     def mask(self, allowed: Any | None, seq: int) -> None:
+        bits = None
         if allowed is not None:
             words = allowed.to_py() if hasattr(allowed, "to_py") else allowed
-            self._cpu.write("rules", memoryview(words).cast("B")[: 4 * self._rules.bit_words], self._rules.mask(seq))
+            bits = bytes(memoryview(words).cast("B")[: 4 * self._rules.bit_words])
+        self._run_in_order(lambda: self._mask(bits, seq))
+
+    def _mask(self, allowed: bytes | None, seq: int) -> None:
+        if allowed is not None:
+            self._cpu.write("rules", allowed, self._rules.mask(seq))
         self._cpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
         self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 

@@ -30,7 +30,7 @@ from py_engine.plan.quants import grid
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
-from py_engine.runners import Counts, Kind, Row, tokens_per_draft
+from py_engine.runners import Counts, Kind, Rounding, Row, tokens_per_draft
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -210,7 +210,7 @@ class WasmRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
     ) -> None:  # fmt: skip
         self._check()
         if shift is not None:
@@ -221,7 +221,7 @@ class WasmRunner:
         self.set_tokens(seq, position, ids)
         small = SMALL_BATCH in lists
         self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
-        self._run(self._adapted.lists(lists, [seq]), exact=exact or ALL_LOGITS in lists)
+        self._run(self._adapted.lists(lists, [seq]), exact=rounding == Rounding.FLOATS or ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit((0, False, 0), len(ids), regions, parse)

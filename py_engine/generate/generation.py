@@ -1,8 +1,8 @@
 """Generate answers: feed the part of a prompt that the KV caches lack, in batches; then decode token by token.
 
 Each request is a sequence with pages of the caches (sequences.py). The scheduler (scheduler.py) interleaves the
-answers. Those under a constraint hold the device in time slices (time_slices.py). An answer pauses when pages are
-lacking or when the GPU is lost, and continues where it stopped.
+answers. One under a constraint that is alone holds the device in time slices (time_slices.py). An answer pauses when
+pages are lacking or when the GPU is lost, and continues where it stopped.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from py_engine.errors import WispError
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
+from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.diffusion import Canvas, Denoiser, all_logits
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.encoded import answer_logits, prompt_lists
@@ -54,12 +56,14 @@ class Generation:
         self.scales: Sequence[float] = runner.plan.adapters.defaults  # where a request gives none
         self._use(runner)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
+        self._constrained = 0  # answers under a constraint that are under way
 
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
         drafts = self._speculation and not self.plan.recurrent  # a rejected draft has changed the states
         model = DraftModel(runner, self._draft_tokens) if drafts and self.plan.draft is not None else None
         self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts, model)
+        self._scheduler.alone = lambda constrained: not self._shares(constrained)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -212,30 +216,63 @@ class Generation:
     async def _run_constrained(
         self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
-        """Feed the prompt and yield up to `count` tokens under a constraint, in time slices."""
-        runner = self.runner
-        decoder = ConstrainedDecoder(runner, answer, len(answer.ids), count, sequence, self._usual_run)
+        """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
+        constrained = ConstrainedAnswer(answer, self.plan.n_vocab, len(answer.ids), count, self._usual_run)
         begun = False
+
+        def reuse_once() -> bool:
+            nonlocal begun
+            begun = begun or reuse()
+            return begun
+
+        self._constrained += 1
         try:
-            while not decoder.ended:
-                async with self.time_slices.acquire():
-                    try:
-                        if not begun and not reuse():
-                            return
-                        begun = True
-                        if await self._feed(answer, sequence):
-                            async with aclosing(decoder.batches(self.time_slices.expired)) as batches:
-                                async for batch in batches:
-                                    yield batch
-                        if decoder.lacks_pages:
-                            answer.lacks_pages, answer.needs = True, decoder.needs
-                        if answer.lacks_pages:
-                            return
-                    finally:
-                        await runner.stop()
+            while not constrained.ended and not answer.lacks_pages:
+                if self._shares(constrained):
+                    run = self._scheduler.run(answer, sequence, constrained.left, reuse_once, constrained)
+                else:
+                    run = self._run_alone(answer, sequence, constrained, reuse_once)
+                async with aclosing(run) as batches:
+                    async for batch in batches:
+                        yield batch
                 yield Batch([])  # lets the caller abort within a long prompt
         finally:
-            self._usual_run = decoder.usual_run
+            self._constrained -= 1
+            self._usual_run = constrained.usual_run
+
+    def _shares(self, constrained: ConstrainedAnswer) -> bool:
+        """Whether other requests run, and a constrained answer can share steps with them.
+
+        It cannot where the host processes each token's logits, or where decoded tokens cannot be taken back.
+        """
+        takes_back = not self.plan.recurrent and not self.plan.encodes_prompts
+        others = self._scheduler.unconstrained + self._constrained - 1
+        return others > 0 and takes_back and constrained.process is None
+
+    def _ends_slice(self, constrained: ConstrainedAnswer) -> bool:
+        return self.time_slices.expired() or self._shares(constrained)
+
+    async def _run_alone(
+        self, answer: Answer, sequence: SequenceCache, constrained: ConstrainedAnswer, reuse: Reuse
+    ) -> AsyncGenerator[Batch, None]:
+        """Feed the prompt and yield tokens under a constraint for a time slice, or until it can share steps."""
+        runner = self.runner
+        async with self.time_slices.acquire():
+            try:
+                if not reuse():
+                    return
+                fed = len(sequence.tokens) < len(answer.ids)
+                if not await self._feed(answer, sequence):
+                    return
+                decoder = ConstrainedDecoder(runner, constrained, sequence, fed=fed)
+                pauses = partial(self._ends_slice, constrained)
+                async with aclosing(decoder.batches(pauses)) as batches:
+                    async for batch in batches:
+                        yield batch
+                if decoder.lacks_pages:
+                    answer.lacks_pages, answer.needs = True, decoder.needs
+            finally:
+                await runner.stop()
 
     async def _feed(self, answer: Answer, sequence: SequenceCache) -> bool:
         """Feed parts of a prompt; the last one computes the first logits. False: the time slice or the pages ended."""
@@ -247,7 +284,10 @@ class Generation:
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, media=part.media, shift=part.shift)
+            runner.feed(
+                part.at, part.ids, part.lists, sequence.number, read=True, media=part.media, shift=part.shift,
+                rounding=part.rounding,
+            )  # fmt: skip
             await runner.result()
             part.record(sequence)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():

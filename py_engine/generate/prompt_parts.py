@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_cache import SequenceCache
+from py_engine.plan.batch_sizes import splits_attention
 from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Runner
+from py_engine.runners import Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
@@ -24,15 +25,16 @@ class PromptPart:
     at: int
     ids: list[int]
     lists: Sequence[str]
-    decoded: bool  # with the rounding of decoded tokens
+    exact: bool  # tokens round as in any other part of a prompt
     last: bool
     media: MediaBatch | None = None
     shift: int = 0  # as in Runner.feed()
+    rounding: Rounding = Rounding.SAME  # the same
 
     def record(self, cache: SequenceCache) -> None:
         """Record in the caches that the part was submitted."""
-        cache.append(self.ids, generated=self.decoded)
-        cache.advance(self.at + len(self.ids), exact=not self.decoded)
+        cache.append(self.ids, generated=not self.exact)
+        cache.advance(self.at + len(self.ids), exact=self.exact)
         if self.last or len(cache.tokens) == cache.checkpoint:
             cache.take_snapshot()
 
@@ -65,15 +67,18 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     count = min(count, max(0, cache.reserve(at + count) - at))
     last = count == rest
     lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
-    return PromptPart(
-        at, answer.ids[at : at + count], lists if last else lists[:1], decoded or small, last, None, shift
-    )
+    # A sampled text without a seed differs each time anyway.
+    differs = not answer.exact and answer.sampling.temperature > 0
+    split = differs and lists == PREFILL_END and splits_attention(runner.plan, count, at + count)
+    exact = lists == PREFILL_END and not split
+    rounding = Rounding.ANY if split else Rounding.SAME
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], exact, last, None, shift, rounding)
 
 
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:
     """The prompt of an encoder-decoder model, which the encoder reads as a whole."""
     count = answer.prompted if cache.reserve(answer.prompted) >= answer.prompted else 0
-    return PromptPart(0, answer.ids[:count], (PREFILL,), False, False, None, -count)
+    return PromptPart(0, answer.ids[:count], (PREFILL,), True, False, None, -count)
 
 
 def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:
@@ -84,4 +89,4 @@ def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -
     media, shift = answer.media.batch(answer.ids, at, count)
     last = at + count == len(answer.ids)
     lists = PREFILL_END if media is None else MEDIA_END
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], False, last, media, shift)
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], True, last, media, shift)

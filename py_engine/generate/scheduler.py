@@ -4,7 +4,8 @@ Requests join and leave between two submits; without drafts, nothing is drained 
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup where that pays and the batch has rows left; one that is alone
-by the draft model, too. Answers under a constraint hold the device in time slices (time_slices.py) in between.
+by the draft model, too. Answers under a constraint share steps while others run; alone they hold the device in time
+slices (generation.py).
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -13,18 +14,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from contextlib import aclosing
 
 from py_engine.generate.answer import Answer
+from py_engine.generate.checking import checked, most_steps, rejects_often
+from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
+from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Drafts, Predictions, drafts_pay
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Row, Runner, tokens_per_draft
+from py_engine.runners import Runner, tokens_per_draft
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
@@ -34,64 +38,10 @@ UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
+AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: it waits for the results
 
 
 Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
-
-
-@dataclass(eq=False)
-class RunningSequence:
-    """One answer that runs: how much of it was submitted, and the queue that its tokens go to."""
-
-    answer: Answer
-    cache: SequenceCache
-    left: int  # tokens that may still be submitted
-    predictions: Predictions = field(default_factory=lambda: Predictions([]))
-    draft_fits: bool = True  # before the context or the pages end
-    position: int = 0  # of the newest token, after all submits
-    ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
-    submits: int = 0  # whose results were not read yet
-    turn: int = 0  # number of its latest submit
-    prompted: bool = False  # its prompt was submitted, or will not be
-    cancelled: bool = False
-    batches: asyncio.Queue[Batch | BaseException | None] = field(default_factory=asyncio.Queue)  # None at the end
-    released: asyncio.Event = field(default_factory=asyncio.Event)  # the device no longer works on it
-
-    @property
-    def row(self) -> Row:
-        """Its place in a batch."""
-        return Row(self.cache.number, self.position)
-
-    @property
-    def prompting(self) -> bool:
-        """Whether a part of its prompt was not submitted yet."""
-        return len(self.cache.tokens) < len(self.answer.ids)
-
-    @property
-    def runnable(self) -> bool:
-        """Whether it needs more submits."""
-        return not (self.cancelled or self.answer.lacks_pages) and (self.prompting or self.left > 0)
-
-    def push(self, batch: Batch) -> None:
-        """Queue its next tokens. None of them is needed after one that ends the answer."""
-        if self.cancelled:
-            return
-        self.predictions.add(batch.ids)
-        self.ids += batch.ids
-        if not self.answer.stop_ids.isdisjoint(batch.ids):
-            self.left = 0
-        self.batches.put_nowait(batch)
-
-
-@dataclass(frozen=True)
-class ScheduledWork:
-    """Work on the device whose result was not read yet."""
-
-    unit: list[RunningSequence]
-    ms: float  # that it takes
-    samples: bool = True  # else a part of a prompt without its end
-    steps: int = 0  # with drafts
-    n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
 
 
 class Scheduler:
@@ -110,18 +60,35 @@ class Scheduler:
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
+        self.unconstrained = 0  # answers without a constraint that are under way
+        self.alone: Callable[[ConstrainedAnswer], bool] = lambda _: False  # whether no other request is under way
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse) -> AsyncGenerator[Batch, None]:
+    async def run(
+        self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse,
+        constrained: ConstrainedAnswer | None = None,
+    ) -> AsyncGenerator[Batch, None]:  # fmt: skip
         """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
 
         `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes. Yields an
-        empty batch after each part of the prompt but the last. Closing the generator cancels the sequence.
+        empty batch after each part of the prompt but the last. Closing the generator cancels the sequence. A
+        `constrained` answer also returns when no other request is under way.
         """
-        sequence = RunningSequence(answer, cache, count)
+        sequence = RunningSequence(answer, cache, count, constrained=constrained)
+        self.unconstrained += constrained is None
+        try:
+            async with aclosing(self._run_sequence(sequence, reuse)) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            self.unconstrained -= constrained is None
+
+    async def _run_sequence(self, sequence: RunningSequence, reuse: Reuse) -> AsyncGenerator[Batch, None]:
+        answer, cache, constrained = sequence.answer, sequence.cache, sequence.constrained
         await self._prompts.acquire()
         try:
-            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, False, cache.number)
+            masks = constrained is not None
+            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, masks, cache.number)
             if not reuse():
                 self._prompts.release()
                 return
@@ -129,6 +96,9 @@ class Scheduler:
         except BaseException:
             self._prompts.release()
             raise
+        if constrained is not None and not sequence.prompting:
+            sequence.position = constrained.at - 1
+            self._end_prompt(sequence)
         self._sequences.append(sequence)
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
@@ -181,6 +151,7 @@ class Scheduler:
             elif self._catching_up:
                 self._catching_up = False
                 await self._runner.finish()
+            self._let_leave()
             self._release_finished()
             if ends and not self._in_flight:
                 return
@@ -188,9 +159,13 @@ class Scheduler:
     async def _read(self) -> None:
         batches = await self._runner.result()
         submit = self._in_flight.popleft()
-        for sequence, sampled in zip(submit.unit, batches, strict=True):
+        for sequence, version, sampled in zip(submit.unit, submit.versions, batches, strict=True):
             batch = sampled if submit.samples else Batch([])
             sequence.submits -= 1
+            if sequence.constrained is not None:
+                if version == sequence.version and not sequence.cancelled:
+                    await checked(self._runner, sequence, sequence.constrained, batch)
+                continue
             yielded = len(batch.ids)
             if self._drafting:
                 self._totals.draft_steps += submit.steps
@@ -207,6 +182,12 @@ class Scheduler:
                 else:
                     self._draft_model.account.plain(yielded)
 
+    def _let_leave(self) -> None:
+        """Let constrained answers go on elsewhere that no other request is under way with."""
+        for sequence in self._sequences:
+            if sequence.constrained is not None and not sequence.prompting and self.alone(sequence.constrained):
+                sequence.leaves = True
+
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if not s.runnable and not s.submits]:
             self._sequences.remove(sequence)
@@ -218,7 +199,8 @@ class Scheduler:
     def _submit_ahead(self) -> None:
         while units := self._units():
             alone_prompt = len(units) == 1 and units[0][0].prompting
-            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_MS):
+            checked = any(rejects_often(sequence) for unit in units for sequence in unit)
+            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_CHECKED_MS if checked else AHEAD_MS):
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
@@ -273,7 +255,7 @@ class Scheduler:
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
         ms = BESIDE_PROMPT_MS if beside_prompt else SUBMIT_MS
-        steps = min(self._runner.steps_in(len(unit), ms), *(sequence.left for sequence in unit))
+        steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values
             granted = sequence.cache.reserve(sequence.position + steps) - sequence.position
@@ -286,6 +268,9 @@ class Scheduler:
             return None
         self._runner.decode([sequence.row for sequence in paged], steps)
         for sequence in paged:
+            if sequence.masked:  # of one token
+                self._runner.mask(None, sequence.cache.number)
+                sequence.masked = False
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
@@ -306,9 +291,13 @@ class Scheduler:
             sequence.left -= 1
             self._end_prompt(sequence)
         number = sequence.cache.number
-        runner.feed(part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift)
+        runner.feed(
+            part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift, rounding=part.rounding
+        )
         part.record(sequence.cache)
-        if part.last and self._speculation:  # now, while the device computes the prompt
+        if (
+            part.last and self._speculation and sequence.constrained is None
+        ):  # now, while the device computes the prompt
             sequence.predictions, sequence.ids = Predictions(answer.ids), list(answer.ids)
         return ScheduledWork([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
 
@@ -352,9 +341,3 @@ class Scheduler:
             return None
         ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
         return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)
-
-
-def may_draft(sequence: RunningSequence) -> bool:
-    """Whether a sequence may draft: this yields no log-probabilities, and up to MAX_SMALL_BATCH tokens a step."""
-    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > MAX_SMALL_BATCH
-    return drafts and sequence.answer.sampling.logprobs < 0

@@ -31,7 +31,7 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import Counts, Row
+from py_engine.runners import Counts, Rounding, Row
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
@@ -153,7 +153,7 @@ class GpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, exact: bool = False,
+        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
     ) -> None:  # fmt: skip
         self._check()
         if shift is not None and shift != self._shifts.get(seq, 0):
@@ -163,13 +163,12 @@ class GpuRunner:
             self.gpu.set_media(media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read))
-        self.gpu.feed(
-            position, ids, self._for_batch(self._adapted.lists(lists, [seq]), len(ids)), seq, read, logprobs >= 0
-        )
+        found = self._for_batch(self._adapted.lists(lists, [seq]), len(ids), any_rounding=rounding == Rounding.ANY)
+        self.gpu.feed(position, ids, found, seq, read, logprobs >= 0)
 
-    def _for_batch(self, lists: list[str], n: int) -> list[str]:
+    def _for_batch(self, lists: list[str], n: int, *, any_rounding: bool = False) -> list[str]:
         """The lists for a batch of n tokens. The usual ones do for all sizes, until the others are compiled."""
-        found = batch_sizes.lists_for(self.plan, lists, n)
+        found = batch_sizes.lists_for(self.plan, lists, n, split_attention=any_rounding)
         return found if found == lists or self.prepared(found) else lists
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:

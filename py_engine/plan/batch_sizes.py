@@ -3,7 +3,7 @@
 Large tiles read a matrix less often. In a batch of few tokens they would be too few to occupy a GPU: 16 tokens of an 8B
 model took 85 ms instead of 26 on an H200. So a list of prompts has the tiles for USUAL_TOKENS, short(list) and
 medium(list) those for fewer, and long(list) those for the whole batch, where they differ. A token has the same result
-in all of them.
+in all of them. Those of split_attention.py differ in rounding.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from py_engine.plan import matmul_tiles
+from py_engine.plan import matmul_tiles, split_attention
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, medium, plain, short
+from py_engine.plan.lists import split_attention as with_split_attention
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
 USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
@@ -32,13 +33,27 @@ def split(plan: Plan, device: Device) -> None:
             if its_ops != usual:
                 plan.lists[other] = its_ops
                 plan.lazy.add(other)
+        for list_of, n in fewer if plain(name) == PREFILL and plan.causal else ():
+            divided = split_attention.split(plan, others[list_of(name)], n, device.max_binding)
+            if divided != others[list_of(name)]:
+                plan.lists[with_split_attention(list_of(name))] = divided
+                plan.lazy.add(with_split_attention(list_of(name)))
 
 
-def lists_for(plan: Plan, lists: Sequence[str], n: int) -> list[str]:
-    """The lists that do what these do, for a batch of n tokens."""
+def lists_for(plan: Plan, lists: Sequence[str], n: int, split_attention: bool = False) -> list[str]:
+    """The lists that do what these do, for a batch of n tokens. `split_attention`: with it, where there is one."""
     sizes: list[tuple[Callable[[str], str], int]] = [*FEWER_TOKENS, (str, USUAL_TOKENS)]
     list_of = next((list_of for list_of, most in sizes if n <= most), long)
-    return [list_of(name) if list_of(name) in plan.lists else name for name in lists]
+    found = [list_of(name) if list_of(name) in plan.lists else name for name in lists]
+    if not split_attention:
+        return found
+    return [divided if (divided := with_split_attention(name)) in plan.lists else name for name in found]
+
+
+def splits_attention(plan: Plan, n: int, end: int) -> bool:
+    """Whether a batch of n tokens that ends at position `end` is faster with split attention."""
+    named = next((list_of(PREFILL) for list_of, most in FEWER_TOKENS if n <= most), "")
+    return end >= split_attention.LEAST_POSITIONS and with_split_attention(named) in plan.lists
 
 
 def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:

@@ -26,7 +26,8 @@ ADAPTED = ".adapted"
 SHORT = "short_"
 MEDIUM = "medium_"
 LONG = "long_"
-SIZES = (SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py)
+SPLIT_ATTENTION = "split_"
+SIZES = (SHORT, MEDIUM, LONG, SPLIT_ATTENTION)  # of batches (batch_sizes.py)
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_END = "draft_end"  # after its last one
 
@@ -64,6 +65,18 @@ def medium(name: str) -> str:
 def long(name: str) -> str:
     """The list that does what `name` does, for batches of more tokens (batch_sizes.py)."""
     return LONG + name
+
+
+def split_attention(name: str) -> str:
+    """The list of short() or medium() with attention for long contexts (split_attention.py)."""
+    return SPLIT_ATTENTION + name
+
+
+def unsized(name: str) -> str:
+    """The list that does what `name` does, for batches of usual size."""
+    for prefix in (SPLIT_ATTENTION, *SIZES):
+        name = name.removeprefix(prefix)
+    return name
 
 
 def pool(pooling: str) -> str:

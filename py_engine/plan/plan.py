@@ -14,7 +14,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
-from py_engine.plan.lists import DECODE, MEDIA, PACKED, SIZES, plain
+from py_engine.plan.lists import DECODE, MEDIA, PACKED, SIZES, SPLIT_ATTENTION, plain, unsized
 from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
@@ -196,10 +196,13 @@ class Plan:
         lives: dict[str, list[Span]] = {}
         places = self._stage_places()
         for name, ops in self.lists.items():
-            if plain(name) in (PACKED, MEDIA) or name.startswith(SIZES):  # the buffers of PREFILL, in the same order
-                continue
-            chain, begin = places.get(name, (name, 0))
-            for i, op in enumerate(ops, begin):
+            split = name.startswith(SPLIT_ATTENTION)
+            if plain(name) in (PACKED, MEDIA) or (name.startswith(SIZES) and not split):
+                continue  # the buffers of PREFILL, in the same order
+            chain, begin = places.get(unsized(name), (unsized(name), 0))
+            i = begin - 1
+            for op in ops:
+                i += op.kernel != "attention_merge"  # in PREFILL, one op does what two do in a list that is split
                 for b in op.bindings.values():
                     if isinstance(b, Buffer) and b.pool == "activations":
                         spans = lives.setdefault(b.name, [])

@@ -131,6 +131,8 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
     row = b.nbytes // b.shape[0]
     if name == "state":
         return 4 * STATE_WORDS
+    if name == "sums":  # of split attention: other attention has none
+        return 0
     if b.pool == "state":
         return 4 * n if name == "tokens" else b.nbytes // b.shape[0] if name == "rows" else b.nbytes
     if name in ("k_new", "v_new"):

@@ -100,7 +100,7 @@ def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
         return
     i = 0
     while i < len(ops):
-        size = 2 if ops[i].kernel == "attention_decode" else 1
+        size = 2 if ops[i].kernel.startswith("attention_") and ops[i].params.get("SPLIT") else 1
         yield i, ops[i : i + size]
         i += size
 
@@ -131,7 +131,7 @@ class _Maker:
         parts = [reduced(op) for op in prelude]
         for op in chain:
             group = 1
-            if op.kernel == "attention_combine":
+            if op.kernel in ("attention_combine", "attention_merge"):
                 group = int(chain[0].params["G"]) * int(chain[0].params.get("SHARE", 1))
             parts.append(reduced(op, heads * group))
         case = Case([], [self.shader(op) for op in chain], batch)
@@ -208,6 +208,8 @@ class _Maker:
             rows *= int(op.grid[1])  # type: ignore[arg-type]
         if name == "expanded" or op.params.get("CACHED"):  # of all positions up to the batch's end
             rows = case.batch.places[-1][0] + 2
+        if name == "sums":  # of each split
+            rows = n * int(op.params["SPLIT"])
         rows = part.rows.get(name, rows)
         shape = (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
         if name == "tiles":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from py_engine.plan.cache import GROUP
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Op, PerToken, Weight
+from py_engine.plan.shared import THREADS
 
 MORE = 3  # rows or tokens beyond a full workgroup
 ROW0 = 7  # the first row of a part of a matrix
@@ -66,8 +67,8 @@ def heads_of(op: Op) -> int:
     """Key/value heads to which an attention op can be reduced."""
     if op.params.get("COLS"):  # attention_combine.wgsl stores whole rows of a q8_0 cache
         return int(op.params["COLS"]) // int(op.params["HEAD_DIM"])
-    cols = HEADS * int(op.params["HEAD_DIM"])
-    return HEADS if op.params.get("KV") != "q8_0" or cols % GROUP == 0 else 1 << 30
+    whole_groups = op.params.get("KV") != "q8_0" or HEADS * int(op.params["HEAD_DIM"]) % GROUP == 0
+    return HEADS if whole_groups else 1 << 30
 
 
 def _product(op: Op) -> Reduced:
@@ -108,25 +109,32 @@ def _expansion(op: Op) -> Reduced:
 
 
 def _attention(op: Op, most: int) -> Reduced:
-    size, consts = int(op.params["HEAD_DIM"]), dict(op.consts)
+    consts, widths = dict(op.consts), dict[str, tuple[int, ...]]()
+    if op.kernel == "attention_merge":
+        value = int(op.params["VALUE_DIM"])
+        heads = min(int(consts["heads"]), most)
+        consts |= {"heads": heads, "y_first": 0, "y_stride": pad(heads * value)}
+        widths |= {"y": (pad(heads * value),), "sums": (heads * (value + 2),), "sinks": (heads,)}
+        return Reduced(replace(op, consts=consts, grid=(-(-heads * value // THREADS), *op.grid[1:])), widths)
+    size = int(op.params["HEAD_DIM"])
     if op.kernel == "attention_combine":
         heads = min(int(consts["n_head"]), most)
         extra = int(op.grid[0]) - int(consts["n_head"]) if not isinstance(op.grid[0], PerToken) else 0
         consts |= {"n_head": heads, "y_stride": pad(heads * size)}
-        widths = {"y": (pad(heads * size),), "parts": (heads, int(op.params["SPLIT"]), size + 4), "sinks": (heads,)}
+        widths |= {"y": (pad(heads * size),), "parts": (heads, int(op.params["SPLIT"]), size + 4), "sinks": (heads,)}
         return Reduced(replace(op, consts=consts, grid=(heads + extra, *op.grid[1:])), widths)
     share = int(op.params.get("SHARE", 1))
     group, kv_heads = share * int(op.params["G"]), min(int(consts["n_head_kv"]), most)
     heads, cols = group * kv_heads, kv_heads * size
     cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
     consts |= {"n_head_kv": kv_heads, "q_stride": pad(heads * size) + GROUP}
-    widths = {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
+    widths |= {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
     widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
     widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}
     if op.kernel in ATTENTIONS:
         value = int(op.params["VALUE_DIM"])
         consts |= {"y_stride": pad(heads * value), "head0": 0}
-        widths |= {"y": (pad(heads * value),)}
+        widths |= {"y": (pad(heads * value),), "sums": (heads * (value + 2),)}
         if nope := int(op.params.get("NOPE", 0)):
             widths |= {"k_cache": (int(op.params["ROW"]),), "expanded": (heads * (nope + value),)}
     return Reduced(replace(op, consts=consts, grid=(share * kv_heads, *op.grid[1:])), widths)

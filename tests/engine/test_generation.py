@@ -32,6 +32,10 @@ def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callab
             assert len(out[one][0]) == 40
         assert out[name][0] != out[f"{name} 0.5"][0]
     assert 7 not in out["shaped"][0]
+    *held, forced, free = out["shared"]
+    assert held == [out["plain 0.5"][0], out["shaped 0.5"][0]], "beside others"
+    assert free == out["plain"][0]
+    assert len(forced) == 40
     assert out["rows"] == 40
     assert out["worst"] < 0.1, "f16, and one token at a time against a batch"
     assert out["seeds"][0] == out["seeds"][1]

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import products, tiles
+from py_engine.plan import products, split_attention, tiles
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
+from py_engine.proof import comparison
+from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup, nmse
+from tests.support.kernels.checks import with_matrices
+from tests.support.kernels.proofs import run_case
 
 
 @pytest.fixture
@@ -151,3 +155,60 @@ def test_attention(
     limit = 1e-5 if cap else 1e-10  # tanh is an approximation there
     assert nmse(gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim]) < limit
     assert np.isnan(gpu[y.name][n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("heads", "n", "pos", "kv_type", "window", "sinks"),
+    [
+        ((4, 2, 64), 17, 31, "f16", 0, False),
+        ((3, 1, 32), 33, 100, "f32", 0, True),
+        ((2, 2, 48), 5, 187, "f16", 0, False),
+        ((2, 2, 32), 31, 65, "q8_0", 40, False),
+        ((2, 1, 40), 21, 70, "f16", 70, True),
+        ((2, 1, 32), 1, 0, "f16", 0, False),
+    ],
+)
+def test_split_attention(
+    matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, sinks: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Several workgroups share a tile's positions. Some of its tokens see nothing of a split; some splits are empty."""
+    n_head, n_kv, dim = heads
+    bench = with_matrices(matrix_bench, heads, monkeypatch)
+    monkeypatch.setattr(split_attention, "splits", lambda _: 4)
+    ops = bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = bench.cache(n_kv * dim, kv_type)
+    for b in (cache.k, cache.v) if kv_type != "q8_0" else ():
+        bench.data[b.name][bench.cache_rows(range(pos + n, 192))] = np.nan
+    sink = bench.vector("sinks", n_head) if sinks else None
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, sinks=sink))
+    ops.ops[:] = [replace(op, params=op.params | {"Q16": int(kv_type == "f16")}) for op in ops.ops]  # f16 is f32 here
+    whole = dict(bench.data)
+    want = bench.run(ops)[1][y.name]
+    bench.data = whole
+    ops.ops[:] = split_attention.split(bench.plan, ops.ops, 64, bench.device.max_binding)
+    assert [op.kernel for op in ops.ops] == ["attention_matrix", "attention_merge"]
+    gpu, host = bench.run(ops)
+    limit = 1e-5 if kv_type == "q8_0" else 1e-10  # whose random scales make large scores
+    assert nmse(gpu[y.name][:n, : n_head * dim], want[:n, : n_head * dim]) < limit
+    assert nmse(host[y.name][:n, : n_head * dim], want[:n, : n_head * dim]) < 1e-10
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@pytest.mark.parametrize("window", [0, 40])
+def test_the_proof_has_a_case_of_split_attention(
+    matrix_bench: Bench, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tokens are late enough for several splits, and right kernels pass."""
+    heads = (4, 2, 32)
+    bench = with_matrices(matrix_bench, heads, monkeypatch)
+    ops = bench.begin(Setup(batch=64, n=1, n_ctx=2048))
+    q, cache = ops.rows("q", heads[0] * heads[2]), bench.cache(heads[1] * heads[2], "f32")
+    ops.attention(q, cache, heads, AttentionOptions(heads[2] ** -0.5, window))
+    bench.plan.lists["split"] = split_attention.split(bench.plan, ops.ops, 64, bench.device.max_binding)
+    (case,) = cases(bench.plan, bench.device, ["split"], lambda _: False)
+    assert [op.kernel for op in case.ops] == ["attention_matrix", "attention_merge"]
+    assert case.batch.places[0][0] > 2 * case.ops[0].params["TS"] or window  # type: ignore[operator]
+    assert comparison.fault(case, run_case(bench.page, case, bench.device)) is None

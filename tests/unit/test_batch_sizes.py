@@ -10,10 +10,22 @@ from bench import shapes
 from py_engine import planner
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import matmul_tiles
-from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for
+from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for, splits_attention
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, LAST_LOGITS, MEDIA, PACKED, PREFILL, SIZES, long, medium, short
-from py_engine.plan.plan import Op, Plan, Weight
+from py_engine.plan.lists import (
+    DECODE,
+    LAST_LOGITS,
+    MEDIA,
+    PACKED,
+    PREFILL,
+    SIZES,
+    SPLIT_ATTENTION,
+    long,
+    medium,
+    short,
+)
+from py_engine.plan.lists import split_attention as split_attention_list
+from py_engine.plan.plan import Buffer, Op, Plan, Weight
 
 SHORT_TOKENS, MEDIUM_TOKENS = (n for _, n in FEWER_TOKENS)
 GPU = Device(f16=True, subgroup=32, matrix=16, max_workgroup_storage=49152, max_threads=1024, dot8=True)
@@ -50,7 +62,48 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
             assert other.params["TN"] * other.grid[0] >= weight.rows  # type: ignore[operator]
     assert changed >= 28  # a product of each layer, at least
     assert named(name) in plan.lazy
-    assert plan.slots()[1] == replace(plan, lists=of_one_size(plan)).slots()[1]
+    unsplit = {name: ops for name, ops in plan.lists.items() if not name.startswith(SPLIT_ATTENTION)}
+    assert replace(plan, lists=unsplit).slots()[1] == replace(plan, lists=of_one_size(plan)).slots()[1]
+
+
+@pytest.mark.parametrize("sized", [short, medium])
+def test_few_tokens_late_in_a_context_have_attention_of_more_workgroups(sized: Callable[[str], str]) -> None:
+    plan, named = plan_of(2048), split_attention_list(sized(PREFILL))
+    usual, ops = plan.lists[sized(PREFILL)], plan.lists[named]
+    assert [op.kernel for op in ops if op.kernel.startswith("attention")] == [
+        "attention_matrix",
+        "attention_merge",
+    ] * 28
+    assert [op for op in ops if not op.kernel.startswith("attention")] == [
+        op for op in usual if op.kernel != "attention_matrix"
+    ]
+    assert named in plan.lazy
+    first = next(op for op in ops if op.kernel == "attention_matrix")
+    workgroups = int(first.grid[0]) * (SHORT_TOKENS // int(first.params["TQ"])) * int(first.grid[2])  # type: ignore[arg-type]
+    assert workgroups >= 128 or sized == medium
+
+
+def test_split_attention_takes_memory_for_its_sums_once() -> None:
+    plan = plan_of(2048)
+    slots, sizes = plan.slots()
+    (sums,) = (b for b in plan.buffers.values() if b.name.startswith("sums."))
+    more = sum(sizes) - sum(replace(plan, lists=of_one_size(plan)).slots()[1])
+    assert 0 < more <= sums.nbytes
+    assert sums.nbytes == 4 * 1024 * 16 * (128 + 2)
+    for op in plan.lists[split_attention_list(short(PREFILL))]:
+        bound = [b.name for b in op.bindings.values() if isinstance(b, Buffer) and b.pool == "activations"]
+        assert len({slots[name] for name in bound}) == len(bound)
+
+
+@pytest.mark.parametrize(
+    ("n", "end", "splits"), [(64, 1023, False), (64, 1024, True), (256, 4096, True), (257, 4096, False)]
+)
+def test_attention_is_split_late_in_a_context(n: int, end: int, splits: bool) -> None:
+    plan = plan_of(2048)
+    assert splits_attention(plan, n, end) == splits
+    found = lists_for(plan, [PREFILL, LAST_LOGITS], n, split_attention=True)
+    assert found[0].startswith(SPLIT_ATTENTION) == (n <= MEDIUM_TOKENS)
+    assert found[1] == LAST_LOGITS
 
 
 def test_the_list_follows_the_number_of_tokens() -> None:

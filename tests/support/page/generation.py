@@ -114,6 +114,17 @@ async def answers(engine: Engine) -> dict[str, Any]:
                 await generate_ahead(engine, steps, prompt, sampling, 40, RandomConstraint(vocab, fraction, jumps))
                 for steps in (1, 6, 30)
             ]
+    async def constrained(sampling: Sampling, fraction: float, jumps: bool) -> list[int]:
+        held = RandomConstraint(vocab, fraction, jumps)
+        stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(40), held))
+        return [i async for batch in stream for i in batch.ids]
+
+    out["shared"] = await asyncio.gather(
+        constrained(plain, 0.5, False),
+        constrained(shaped, 0.5, False),
+        constrained(plain, 0.97, True),
+        collect(engine, prompt, plain, 40),
+    )
     out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
     longer = prompt + out["plain"][0]
     first = await collect(engine, longer, plain, 20)

@@ -1,0 +1,117 @@
+"""An answer under a constraint, such as a grammar: what comes next, and which sampled tokens the constraint accepts.
+
+constrained.py decodes it alone, scheduler.py beside others. It may pass from one to the other after any token.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from py_engine.generate.answer import Answer
+
+
+class ConstrainedAnswer:
+    """The state of a constrained answer, whose next token is at position `at`; up to `left` tokens may follow.
+
+    `usual_run`: tokens that earlier requests sampled between two that the mask changed, on average.
+    """
+
+    def __init__(self, answer: Answer, n_vocab: int, at: int, left: int, usual_run: float = 0.0) -> None:
+        assert answer.constraint is not None
+        self.constraint, self.at, self.left, self.usual_run = answer.constraint, at, left, usual_run
+        self.process = getattr(answer.constraint, "process", None)  # of a logits processor
+        self.stop_ids = answer.stop_ids
+        # every token needs a log-probability, so none may be fed unsampled
+        self.scored = answer.sampling.logprobs >= 0
+        self.newest = answer.ids[-1] if answer.ids else 0  # the token before `at`
+        self.ended = False
+        self._n_vocab = n_vocab
+        self._forced: deque[int] = deque()  # the only tokens that may come next
+        self._run = 0  # tokens since the mask last changed one
+
+    async def fetch_forced(self) -> None:
+        """Ask the constraint for tokens that it forces, if none are known."""
+        if not self._forced:
+            self._forced.extend(await self.constraint.forced())
+
+    @property
+    def forced(self) -> int:
+        """Known tokens that come next, whatever is sampled."""
+        return len(self._forced)
+
+    def at_end(self) -> bool:
+        """Whether the end may be emitted without sampling it."""
+        return not self._forced and not self.scored and self.constraint.finished()
+
+    def lookahead(self, most: int) -> int:
+        """Tokens to sample ahead: as many as are usually accepted in a row."""
+        return min(most, int(max(self._run, self.usual_run)))
+
+    def count_run(self, tokens: int, rejected: bool) -> None:
+        """Count tokens that were sampled, and whether the mask then changed one."""
+        self._run += tokens
+        if rejected:
+            self.usual_run = (self.usual_run + self._run) / 2 if self.usual_run else self._run
+            self._run = 0
+
+    def advance(self, ids: list[int]) -> None:
+        """Go on after tokens that the constraint has advanced past."""
+        if ids:
+            self.newest = ids[-1]
+        self.at += len(ids)
+        self.left -= len(ids)
+
+    async def take_forced(self, most: int) -> list[int]:
+        """The next forced tokens, `most` at most, which the constraint has advanced past."""
+        tokens = [self._forced.popleft() for _ in range(min(most, self.left, len(self._forced)))]
+        for token in tokens:
+            await self.constraint.accept(token)
+        return tokens
+
+    async def mask(self) -> Any | None:
+        """The mask of the next token (Constraint.mask)."""
+        return _only(self._forced[0], self._n_vocab) if self._forced else await self.constraint.mask()
+
+    async def accept(self, token: int) -> None:
+        """Advance past a token that was sampled with the mask."""
+        if self._forced:
+            self._forced.popleft()
+        await self.constraint.accept(token)
+        self.advance([token])
+
+    async def accepts(self, token: int) -> bool:
+        """Whether the constraint accepts the token. If so, the constraint has advanced past it."""
+        await self.fetch_forced()
+        if self.at_end():
+            return False
+        if self._forced:
+            if token != self._forced[0]:
+                return False
+            await self.constraint.accept(self._forced.popleft())
+            return True
+        try_accept = getattr(self.constraint, "try_accept", None)
+        if try_accept is not None:
+            return bool(await try_accept(token))
+        mask = await self.constraint.mask()
+        if mask is not None and not (int(mask[token >> 5]) >> (token & 31)) & 1:
+            return False
+        await self.constraint.accept(token)
+        return True
+
+    async def check(self, ids: list[int]) -> int:
+        """How many sampled tokens are accepted; the answer goes on after those. It has `ended` after a stop id."""
+        accepted = 0
+        while accepted < len(ids) and not self.ended and await self.accepts(ids[accepted]):
+            self.ended = ids[accepted] in self.stop_ids
+            accepted += 1
+        self.advance(ids[:accepted])
+        self.count_run(accepted, rejected=accepted < len(ids) and not self.ended)
+        return accepted
+
+
+def _only(token: int, vocab: int) -> bytes:
+    """The mask that allows one token."""
+    bits = bytearray(-(-vocab // 32) * 4)
+    bits[token // 8] |= 1 << token % 8
+    return bytes(bits)

@@ -1,0 +1,85 @@
+"""A sequence that the scheduler runs, and the work on the device whose results it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from py_engine.generate.answer import Answer
+from py_engine.generate.constrained_answer import ConstrainedAnswer
+from py_engine.generate.sequence_cache import SequenceCache
+from py_engine.generate.speculation import Predictions
+from py_engine.plan.sampling import Batch
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.runners import Row
+
+
+@dataclass(eq=False)
+class RunningSequence:
+    """One answer that runs: how much of it was submitted, and the queue that its tokens go to."""
+
+    answer: Answer
+    cache: SequenceCache
+    left: int  # tokens that may still be submitted
+    predictions: Predictions = field(default_factory=lambda: Predictions([]))
+    draft_fits: bool = True  # before the context or the pages end
+    constrained: ConstrainedAnswer | None = None  # checks what is sampled
+    masked: bool = False  # the next token is sampled with the constraint's mask
+    version: int = 0  # of the tokens that follow: those of submits before a rejected token are dropped
+    leaves: bool = False  # it goes on elsewhere
+    position: int = 0  # of the newest token, after all submits
+    ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
+    submits: int = 0  # whose results were not read yet
+    turn: int = 0  # number of its latest submit
+    prompted: bool = False  # its prompt was submitted, or will not be
+    cancelled: bool = False
+    batches: asyncio.Queue[Batch | BaseException | None] = field(default_factory=asyncio.Queue)  # None at the end
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # the device no longer works on it
+
+    @property
+    def row(self) -> Row:
+        """Its place in a batch."""
+        return Row(self.cache.number, self.position)
+
+    @property
+    def prompting(self) -> bool:
+        """Whether a part of its prompt was not submitted yet."""
+        return len(self.cache.tokens) < len(self.answer.ids)
+
+    @property
+    def runnable(self) -> bool:
+        """Whether it needs more submits."""
+        stays = not (self.cancelled or self.leaves or self.answer.lacks_pages)
+        return stays and (self.prompting or self.left > 0)
+
+    def push(self, batch: Batch) -> None:
+        """Queue its next tokens. None of them is needed after one that ends the answer."""
+        if self.cancelled:
+            return
+        self.predictions.add(batch.ids)
+        self.ids += batch.ids
+        if not self.answer.stop_ids.isdisjoint(batch.ids):
+            self.left = 0
+        self.batches.put_nowait(batch)
+
+
+@dataclass
+class ScheduledWork:
+    """Work on the device whose result was not read yet."""
+
+    unit: list[RunningSequence]
+    ms: float  # that it takes
+    samples: bool = True  # else a part of a prompt without its end
+    steps: int = 0  # with drafts
+    n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
+    versions: list[int] = field(init=False)  # of the sequences
+
+    def __post_init__(self) -> None:
+        self.versions = [sequence.version for sequence in self.unit]
+
+
+def may_draft(sequence: RunningSequence) -> bool:
+    """Whether a sequence may draft: this yields no log-probabilities, and up to MAX_SMALL_BATCH tokens a step."""
+    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > MAX_SMALL_BATCH
+    drafts = drafts and sequence.constrained is None
+    return drafts and sequence.answer.sampling.logprobs < 0

@@ -1,0 +1,60 @@
+"""Attention of few tokens late in a context, divided among more workgroups.
+
+64 tokens of an 8B model are two tiles for each of eight key heads, which leaves most of a GPU idle while each workgroup
+goes through the whole context. In the lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)),
+several workgroups share a tile's positions, and a second dispatch joins their results. They round differently, so only
+prompts whose text may depend on how they were read take these lists (generate/prompt_parts.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py_engine.plan.kernels import has_param
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.shared import THREADS
+
+LEAST_POSITIONS = 1024  # of a context for which it pays
+ROWS = 1024  # tokens x splits: what their sums take of memory
+
+
+def splits(tokens: int) -> int:
+    """Workgroups that share a tile's positions, in batches of up to so many tokens."""
+    return ROWS // tokens
+
+
+def split(plan: Plan, ops: list[Op], tokens: int, limit: int) -> list[Op]:
+    """A prompt's ops with split attention, for up to `tokens` tokens. The same ops if none can be split.
+
+    `limit`: bytes of a binding.
+    """
+    return [part for op in ops for part in (_parts(plan, op, tokens, limit) if _splittable(op) else [op])]
+
+
+def _splittable(op: Op) -> bool:
+    """Whether an op is causal attention over a cache, with subgroup matrices."""
+    return op.kernel == "attention_matrix" and bool(op.params["CAUSAL"] and op.params["PAGE"])
+
+
+def _parts(plan: Plan, op: Op, tokens: int, limit: int) -> list[Op]:
+    x, tiles, _ = op.grid
+    heads, value = int(op.consts["n_head_kv"]) * int(op.params["G"]), int(op.params["VALUE_DIM"])
+    count = splits(tokens)
+    shape = (ROWS, heads * (value + 2))
+    if 4 * shape[0] * shape[1] > limit:
+        return [op]
+    name = f"sums.{shape[1]}"
+    sums = plan.buffers.setdefault(name, Buffer(name, shape))
+    params = op.params | {"SPLIT": count}
+    bindings = {name: bound for name, bound in op.bindings.items() if name not in ("y", "sinks")}
+    y, sinks = op.bindings["y"], {"sinks": op.bindings["sinks"]} if op.params["SINKS"] else {}
+    join = Op(
+        "attention_merge",
+        {key: given for key, given in params.items() if has_param("attention_merge", key)},
+        {"heads": heads, "y_first": int(op.consts["head0"]) * int(op.params["G"]) * value}
+        | {"y_stride": op.consts["y_stride"]},
+        {"state": op.bindings["state"], "sums": sums, **sinks, "y": y},
+        (-(-heads * value // THREADS), PerToken(), 1),
+    )
+    params |= {"SINKS": 0, "Y16": 0}
+    return [replace(op, params=params, bindings=bindings | {"sums": sums}, grid=(x, tiles, count)), join]

@@ -1,0 +1,167 @@
+"""Answers under a constraint that share steps with others: the same tokens as alone, in about as many steps."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
+from py_engine.plan.lists import PREFILL, SMALL_BATCH
+from py_engine.plan.sampling import Sampling
+from tests.support.cpu_engines import (
+    GREEDY,
+    PROMPT,
+    PROMPTS,
+    SHAPED,
+    STOPS,
+    WARM,
+    Anything,
+    Counting,
+    RandomConstraint,
+    collect,
+    make,
+)
+
+LOGPROBS = Sampling(temperature=1.1, seed=6, logprobs=2)
+
+
+def engine(parallel: int = 4, n_ctx: int = 256, page: int = 64) -> Engine:
+    made = make(n_ctx, parallel=parallel, page=page)
+    counting = Counting(made.plan)
+    counting._cpu = made.runner._cpu  # type: ignore[attr-defined]
+    return Engine(made.plan, counting, "cpu", parallel)
+
+
+def counts(used: Engine) -> Counting:
+    assert isinstance(used.runner, Counting)
+    return used.runner
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED, LOGPROBS], ids=["greedy", "seed", "shaped", "logprobs"])
+@pytest.mark.parametrize("fraction", [0.97, 0.3])
+async def test_a_constrained_answer_shares_steps_with_free_ones(sampling: Sampling, fraction: float) -> None:
+    used = engine()
+    want = await collect(make(), PROMPT, sampling, 40, constraint=RandomConstraint(fraction))
+    free = await collect(make(), PROMPTS[1], WARM, 60)
+    got = await asyncio.gather(
+        collect(used, PROMPT, sampling, 40, constraint=RandomConstraint(fraction)),
+        collect(used, PROMPTS[1], WARM, 60),
+    )
+    assert got == [want, free]
+    assert counts(used).each >= 30
+
+
+async def test_constrained_answers_share_steps_with_each_other() -> None:
+    used = engine(parallel=6)
+    samplings = [GREEDY, WARM, SHAPED, LOGPROBS]
+    want = [
+        await collect(make(), ids, sampling, 40, constraint=RandomConstraint(0.9))
+        for ids, sampling in zip(PROMPTS, samplings, strict=False)
+    ]
+    got = await asyncio.gather(
+        *(
+            collect(used, ids, sampling, 40, constraint=RandomConstraint(0.9))
+            for ids, sampling in zip(PROMPTS, samplings, strict=False)
+        )
+    )
+    assert got == want
+    assert counts(used).each >= 30, "160 tokens"
+
+
+async def test_a_constrained_answer_goes_on_alone_and_beside_others_again() -> None:
+    """Others come and go while it is decoded; what it has forced and masked is not lost between."""
+    used = engine()
+    want = await collect(make(), PROMPT, WARM, 120, constraint=RandomConstraint(0.8))
+    passing = await collect(make(), PROMPTS[1], GREEDY, 8)
+    answer = asyncio.ensure_future(collect(used, PROMPT, WARM, 120, constraint=RandomConstraint(0.8)))
+    rounds = 0
+    while not answer.done():
+        assert await collect(used, PROMPTS[1], GREEDY, 8) == passing
+        rounds += 1
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert await answer == want
+    assert rounds > 3
+
+
+async def test_forced_tokens_are_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = engine()
+    fed: list[int] = []
+    feed = used.runner.feed
+
+    def counting(position: int, ids: list[int], lists: Any, *args: Any, **kwargs: Any) -> None:
+        if lists in ([SMALL_BATCH], [PREFILL]) and not kwargs:
+            fed.append(len(ids))
+        feed(position, ids, lists, *args, **kwargs)
+
+    monkeypatch.setattr(used.runner, "feed", counting)
+    want = await collect(make(), PROMPT, GREEDY, 60, constraint=RandomConstraint(0.5))
+    free = collect(used, PROMPTS[1], WARM, 100)
+    got, _ = await asyncio.gather(collect(used, PROMPT, GREEDY, 60, constraint=RandomConstraint(0.5)), free)
+    assert got == want
+    assert fed
+    assert set(fed) == {4}, "three forced tokens, and the one before them"
+
+
+async def test_a_constraint_that_ends_the_answer() -> None:
+    used = engine()
+    ended, free = await asyncio.gather(
+        collect(used, PROMPT, GREEDY, 60, constraint=RandomConstraint(0.9, end=7), stops=frozenset({2})),
+        collect(used, PROMPTS[1], WARM, 60),
+    )
+    assert ended == await collect(
+        make(), PROMPT, GREEDY, 60, constraint=RandomConstraint(0.9, end=7), stops=frozenset({2})
+    )
+    assert ended[-1] == 2
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+
+
+class Failing(Anything):
+    """A constraint that fails after some tokens."""
+
+    async def try_accept(self, token: int) -> bool:
+        if len(self.accepted) == 5:
+            raise WispError("The mask engine has failed.", "constraint_failed")
+        await self.accept(token)
+        return True
+
+
+async def test_a_constraint_that_fails_ends_its_own_request_only() -> None:
+    used = engine()
+    failed, free = await asyncio.gather(
+        collect(used, PROMPT, GREEDY, 60, constraint=Failing()),
+        collect(used, PROMPTS[1], WARM, 60),
+        return_exceptions=True,
+    )
+    assert isinstance(failed, WispError)
+    assert failed.code == "constraint_failed"
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+    again = await collect(used, PROMPT, WARM, 20, constraint=RandomConstraint())
+    assert again == await collect(make(), PROMPT, WARM, 20, constraint=RandomConstraint())
+
+
+async def test_an_aborted_constrained_answer_leaves_no_mask() -> None:
+    used = engine()
+
+    async def aborted() -> None:
+        request = GenerationRequest(PROMPT, GREEDY, AnswerLimits(60, STOPS), RandomConstraint(0.2))
+        count = 0
+        async for batch in used.generate(request):
+            count += len(batch.ids)
+            if count > 5:
+                return
+
+    free, _ = await asyncio.gather(collect(used, PROMPTS[1], WARM, 60), aborted())
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+    assert await collect(used, PROMPT, GREEDY, 20) == await collect(make(), PROMPT, GREEDY, 20)
+
+
+async def test_pages_that_are_lacking() -> None:
+    """Constrained and free answers take turns where the caches are too small for all of them."""
+    used = engine(n_ctx=128, page=16)
+    prompts = [[i, *range(30, 60)] for i in range(4)]
+    want = [await collect(make(128), ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts]
+    got = await asyncio.gather(*(collect(used, ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts))
+    assert got == want
