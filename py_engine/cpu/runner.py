@@ -302,9 +302,10 @@ class CpuRunner:
 
     def rewind(self, position: int, count: int) -> None:
         self._held.clear()
-        self._row, self._left, self._pending = Row(self._row.seq, position - 1), count, True
+        self._row, self._left, self._pending = Row(self._row.seq, position - 1), count, False
         self._resampled = 0
         self._set_states([self._row])
+        self._run(self._adapted.lists([DECODE], [self._row.seq]))  # also for tokens that are fed next
 
     def max_lookahead(self) -> int:
         return 1

@@ -359,8 +359,9 @@ class WasmRunner:
         assert self._held is not None
         seq = self._held.row.seq
         self._in_flight.clear()
-        self._held, self._resampled = HeldSequence(Row(seq, position - 1), count, sampled=True), 0
+        self._held, self._resampled = HeldSequence(Row(seq, position - 1), count), 0
         self._set_states([self._held.row], 1)
+        self._run(self._adapted.lists([DECODE], [seq]))  # also for tokens that are fed next
 
     def max_lookahead(self) -> int:
         if self.plan.recurrent:  # only the newest token can be computed again

@@ -17,8 +17,6 @@ from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 
-MIN_LOOKAHEAD = 4  # tokens; sampling fewer ahead does not pay
-
 
 class ConstrainedDecoder:
     """A decoder of an answer that has the device to itself. `fed`: the last feed computed the next logits."""
@@ -37,6 +35,8 @@ class ConstrainedDecoder:
         runner, answer, self._pauses = self._runner, self._answer, pauses
         runner.begin(answer.at, answer.left, self._sequence.number)
         if not self._fed:  # compute the newest token's logits again
+            if not self._reserve(1):
+                return
             runner.rewind(answer.at, answer.left)
         while answer.left > 0:
             await answer.fetch_forced()
@@ -58,7 +58,7 @@ class ConstrainedDecoder:
                     yield forced
                     raise
                 yield forced
-            elif self._fed or answer.process is not None or answer.lookahead(runner.max_lookahead()) < MIN_LOOKAHEAD:
+            elif self._fed or not answer.samples_ahead(runner.max_lookahead()):
                 yield await self._sample_masked()
             else:
                 async for batch in self._sample_ahead():
@@ -70,7 +70,7 @@ class ConstrainedDecoder:
     def _reserve(self, tokens: int) -> bool:
         """Whether there are pages for the next tokens; the last one of the answer needs none."""
         answer = self._answer
-        end = answer.at + min(max(tokens, answer.forced), answer.left - 1, self._runner.plan.batch)
+        end = answer.at + max(0, min(max(tokens, answer.forced), answer.left - 1, self._runner.plan.batch))
         self.lacks_pages, self.needs = self._sequence.reserve(end) < end, end
         return not self.lacks_pages
 

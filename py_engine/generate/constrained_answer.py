@@ -9,6 +9,10 @@ from collections import deque
 from typing import Any
 
 from py_engine.generate.answer import Answer
+from py_engine.plan.shared import MAX_STEPS
+
+MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
+TRIED = 24  # tokens after which it is known how many are usually accepted in a row
 
 
 class ConstrainedAnswer:
@@ -29,6 +33,7 @@ class ConstrainedAnswer:
         self._n_vocab = n_vocab
         self._forced: deque[int] = deque()  # the only tokens that may come next
         self._run = 0  # tokens since the mask last changed one
+        self._sampled = 0
 
     async def fetch_forced(self) -> None:
         """Ask the constraint for tokens that it forces, if none are known."""
@@ -48,8 +53,20 @@ class ConstrainedAnswer:
         """Tokens to sample ahead: as many as are usually accepted in a row."""
         return min(most, int(max(self._run, self.usual_run)))
 
+    def samples_ahead(self, most: int) -> bool:
+        """Whether to sample without the mask, where up to `most` tokens could be sampled ahead."""
+        return self.process is None and self.lookahead(most) >= MIN_LOOKAHEAD
+
+    def may_share(self) -> bool:
+        """Whether to share steps with other answers. It is tried at first.
+
+        Not if the mask changes most tokens: each of them waits for the host, and the others would wait with it.
+        """
+        return self._sampled < TRIED or self.samples_ahead(MAX_STEPS)
+
     def count_run(self, tokens: int, rejected: bool) -> None:
         """Count tokens that were sampled, and whether the mask then changed one."""
+        self._sampled += tokens
         self._run += tokens
         if rejected:
             self.usual_run = (self.usual_run + self._run) / 2 if self.usual_run else self._run

@@ -247,7 +247,7 @@ class Generation:
         """
         takes_back = not self.plan.recurrent and not self.plan.encodes_prompts
         others = self._scheduler.unconstrained + self._constrained - 1
-        return others > 0 and takes_back and constrained.process is None
+        return others > 0 and takes_back and constrained.process is None and constrained.may_share()
 
     def _ends_slice(self, constrained: ConstrainedAnswer) -> bool:
         return self.time_slices.expired() or self._shares(constrained)

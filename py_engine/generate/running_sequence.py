@@ -21,7 +21,8 @@ class RunningSequence:
     answer: Answer
     cache: SequenceCache
     left: int  # tokens that may still be submitted
-    predictions: Predictions = field(default_factory=lambda: Predictions([]))
+    predictions: Predictions | None = None  # see predicted()
+    reads: int = 0  # results with tokens
     draft_fits: bool = True  # before the context or the pages end
     constrained: ConstrainedAnswer | None = None  # checks what is sampled
     masked: bool = False  # the next token is sampled with the constraint's mask
@@ -52,11 +53,23 @@ class RunningSequence:
         stays = not (self.cancelled or self.leaves or self.answer.lacks_pages)
         return stays and (self.prompting or self.left > 0)
 
+    def predicted(self) -> float:
+        """The fraction of its tokens that prompt lookup predicts; 0 at first.
+
+        To go through a long prompt takes milliseconds, so that waits until the first token was handed on.
+        """
+        if self.predictions is None and self.reads >= 2:
+            self.predictions = Predictions(self.answer.ids)
+            self.predictions.add(self.ids[len(self.answer.ids) :])
+        return self.predictions.fraction if self.predictions is not None else 0.0
+
     def push(self, batch: Batch) -> None:
         """Queue its next tokens. None of them is needed after one that ends the answer."""
         if self.cancelled:
             return
-        self.predictions.add(batch.ids)
+        self.reads += bool(batch.ids)
+        if self.predictions is not None:
+            self.predictions.add(batch.ids)
         self.ids += batch.ids
         if not self.answer.stop_ids.isdisjoint(batch.ids):
             self.left = 0

@@ -23,7 +23,7 @@ from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.generate.speculation import Drafts, Predictions, drafts_pay
+from py_engine.generate.speculation import Drafts, drafts_pay
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
@@ -32,7 +32,7 @@ from py_engine.runners import Runner, tokens_per_draft
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
-PROMPT_MS = 36.0  # the time of a part of a prompt while others decode: they get no token meanwhile
+PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
@@ -295,10 +295,8 @@ class Scheduler:
             part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift, rounding=part.rounding
         )
         part.record(sequence.cache)
-        if (
-            part.last and self._speculation and sequence.constrained is None
-        ):  # now, while the device computes the prompt
-            sequence.predictions, sequence.ids = Predictions(answer.ids), list(answer.ids)
+        if part.last and self._speculation and sequence.constrained is None:
+            sequence.ids = list(answer.ids)
         return ScheduledWork([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
 
     # -- drafts
@@ -314,7 +312,7 @@ class Scheduler:
         if model is not None and count == 1 and not unit[0].answer.media and (drafts := model.choose(unit[0].row)):
             return Drafts.MODEL, drafts
         plain_ms, drafting_ms = runner.step_ms(count), runner.step_ms(count, drafting=True)
-        fractions = [sequence.predictions.fraction for sequence in unit]
+        fractions = [sequence.predicted() for sequence in unit]
         if drafts_pay(fractions, plain_ms, drafting_ms, self._drafting == Drafts.LOOKUP):
             lists = runner.step_lists([sequence.cache.number for sequence in unit], drafting=True)
             return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from py_engine.errors import WispError
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizers.special import BREAK, SpecialTokens
+from py_engine.text.tokenizers.text_cache import TextCache
 from py_engine.text.tokenizers.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocab
 
 
@@ -37,6 +38,7 @@ class Tokenizer:
     def __init__(self, vocab: Vocab, model: TokenizerModel, metadata: dict[str, Any], flags: Flags) -> None:
         self.vocab = vocab
         self.model = model
+        self._texts = TextCache(model.encode)
         self.notices: list[str] = []
         self.bos_id, self.eos_id = vocab.special("bos"), vocab.special("eos")
         self.eog_ids = vocab.eog_ids  # end of generation
@@ -87,7 +89,7 @@ class Tokenizer:
                 first = True
                 continue
             for piece in filter(None, part.split(BREAK)):
-                out += self.model.encode(piece, first)
+                out += self._texts.encode(piece, first)
                 first = False
         if add_special:
             if self.always_wrap:

@@ -49,7 +49,7 @@ async def test_a_constrained_answer_shares_steps_with_free_ones(sampling: Sampli
         collect(used, PROMPT, sampling, 40, constraint=RandomConstraint(fraction)),
         collect(used, PROMPTS[1], WARM, 60),
     )
-    assert got == [want, free]
+    assert list(got) == [want, free]
     assert counts(used).each >= 30
 
 
@@ -70,8 +70,13 @@ async def test_constrained_answers_share_steps_with_each_other() -> None:
     assert counts(used).each >= 30, "160 tokens"
 
 
-async def test_a_constrained_answer_goes_on_alone_and_beside_others_again() -> None:
+@pytest.mark.parametrize("slice_s", [0.0, 0.002, 0.05])
+@pytest.mark.parametrize("pauses", [0, 5])
+async def test_a_constrained_answer_goes_on_alone_and_beside_others_again(
+    slice_s: float, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others come and go while it is decoded; what it has forced and masked is not lost between."""
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", slice_s)
     used = engine()
     want = await collect(make(), PROMPT, WARM, 120, constraint=RandomConstraint(0.8))
     passing = await collect(make(), PROMPTS[1], GREEDY, 8)
@@ -80,7 +85,7 @@ async def test_a_constrained_answer_goes_on_alone_and_beside_others_again() -> N
     while not answer.done():
         assert await collect(used, PROMPTS[1], GREEDY, 8) == passing
         rounds += 1
-        for _ in range(5):
+        for _ in range(pauses):
             await asyncio.sleep(0)
     assert await answer == want
     assert rounds > 3
@@ -158,8 +163,10 @@ async def test_an_aborted_constrained_answer_leaves_no_mask() -> None:
     assert await collect(used, PROMPT, GREEDY, 20) == await collect(make(), PROMPT, GREEDY, 20)
 
 
-async def test_pages_that_are_lacking() -> None:
-    """Constrained and free answers take turns where the caches are too small for all of them."""
+@pytest.mark.parametrize("slice_s", [0.0, 0.05])
+async def test_pages_that_are_lacking(slice_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers wait for pages of others, and none writes to a page that it does not have."""
+    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", slice_s)
     used = engine(n_ctx=128, page=16)
     prompts = [[i, *range(30, 60)] for i in range(4)]
     want = [await collect(make(128), ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts]

@@ -13,7 +13,9 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers import text_cache
 from py_engine.text.tokenizers.merge import HEAP_LENGTH, merge
+from py_engine.text.tokenizers.text_cache import TextCache
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vocab"
 REAL = ["llama-bpe", "qwen2", "llama-spm", "bert-bge"]
@@ -187,3 +189,20 @@ def test_ids_outside_the_vocabulary() -> None:
         with pytest.raises(WispError) as error:
             tokenizer("qwen2").decode(ids)
         assert error.value.code == "invalid_value"
+
+
+def test_a_long_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns of a chat that were encoded before are not encoded again; what is cached is bounded."""
+    encoded: list[str] = []
+    cache = TextCache(lambda text, first: encoded.append(text) or [len(text), int(first)])  # type: ignore[func-returns-value]
+    long, longer = "a" * 300, "b" * 700
+    assert cache.encode(long, True) == cache.encode(long, True) == [300, 1]
+    assert cache.encode(long, False) == [300, 0]
+    assert cache.encode("short", True) == cache.encode("short", True) == [5, 1]
+    assert encoded == [long, long, "short", "short"]
+    monkeypatch.setattr(text_cache, "MOST_CHARS", 1000)
+    cache.encode(longer, True)  # drops the least recently used one
+    assert cache.encode(long, False) == [300, 0]
+    assert len(encoded) == 5
+    assert cache.encode(long, True) == [300, 1]
+    assert len(encoded) == 6
