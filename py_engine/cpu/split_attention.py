@@ -7,7 +7,7 @@ import numpy as np
 from py_engine.cpu.attention import attention, masked_scores
 from py_engine.cpu.call import Array, Call
 
-NO_SCORE = np.float32(-1e30)  # the reference of a split of which a token sees nothing
+NO_SCORE = np.float32(-1e30)  # the reference where a token sees nothing of a split
 
 
 def attention_matrix(c: Call) -> None:

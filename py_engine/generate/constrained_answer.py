@@ -12,7 +12,7 @@ from py_engine.generate.answer import Answer
 from py_engine.plan.shared import MAX_STEPS
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
-TRIED = 24  # tokens after which it is known how many are usually accepted in a row
+TRIED = 24  # tokens of the first request after which it is known how many are usually accepted in a row
 
 
 class ConstrainedAnswer:
@@ -33,7 +33,7 @@ class ConstrainedAnswer:
         self._n_vocab = n_vocab
         self._forced: deque[int] = deque()  # the only tokens that may come next
         self._run = 0  # tokens since the mask last changed one
-        self._sampled = 0
+        self._sampled, self._tried = 0, 0 if usual_run else TRIED
 
     async def fetch_forced(self) -> None:
         """Ask the constraint for tokens that it forces, if none are known."""
@@ -58,11 +58,11 @@ class ConstrainedAnswer:
         return self.process is None and self.lookahead(most) >= MIN_LOOKAHEAD
 
     def may_share(self) -> bool:
-        """Whether to share steps with other answers. It is tried at first.
+        """Whether to share steps with other answers. It is tried where nothing is known.
 
         Not if the mask changes most tokens: each of them waits for the host, and the others would wait with it.
         """
-        return self._sampled < TRIED or self.samples_ahead(MAX_STEPS)
+        return self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
 
     def count_run(self, tokens: int, rejected: bool) -> None:
         """Count tokens that were sampled, and whether the mask then changed one."""

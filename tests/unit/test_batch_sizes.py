@@ -67,7 +67,7 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
 
 
 @pytest.mark.parametrize("sized", [short, medium])
-def test_few_tokens_late_in_a_context_have_attention_of_more_workgroups(sized: Callable[[str], str]) -> None:
+def test_attention_late_in_a_context_has_more_workgroups(sized: Callable[[str], str]) -> None:
     plan, named = plan_of(2048), split_attention_list(sized(PREFILL))
     usual, ops = plan.lists[sized(PREFILL)], plan.lists[named]
     assert [op.kernel for op in ops if op.kernel.startswith("attention")] == [

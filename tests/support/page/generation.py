@@ -114,6 +114,7 @@ async def answers(engine: Engine) -> dict[str, Any]:
                 await generate_ahead(engine, steps, prompt, sampling, 40, RandomConstraint(vocab, fraction, jumps))
                 for steps in (1, 6, 30)
             ]
+
     async def constrained(sampling: Sampling, fraction: float, jumps: bool) -> list[int]:
         held = RandomConstraint(vocab, fraction, jumps)
         stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(40), held))
