@@ -60,12 +60,12 @@ def new_profile(browser: Browser, **options: Any) -> BrowserContext:
 def shader_cache() -> Path:
     """Mesa's cache of shaders that lavapipe has compiled, shared by all browsers of all runs."""
     named = os.environ.get("MESA_SHADER_CACHE_DIR")
-    return Path(named) if named else cache_dir("lavapipe-3") / "shaders"
+    return Path(named) if named else cache_dir("lavapipe-4") / "shaders"
 
 
 def lavapipe_icd() -> Path:
     """The driver description of lavapipe for Chromium, built once into the user's cache."""
-    work = cache_dir("lavapipe-3")
+    work = cache_dir("lavapipe-4")
     icd = work / "lavapipe" / "icd.json"
     if not icd.exists():
         _need("cc", "gcc libc6-dev")
