@@ -44,7 +44,7 @@ def talk(opened: Page) -> Page:
 
 def error_notice(page: Page) -> str:
     """Wait for the notice about the failed load; return its text."""
-    notice = page.locator("#notices .error")
+    notice = page.locator("#notices .error[data-key=load]")  # the queue of downloads may have one of its own
     expect(notice).to_be_visible(timeout=30_000)
     return notice.inner_text()
 

@@ -21,6 +21,9 @@ PAGE_MODULES = Path(__file__).parent / "page"
 # V8 compiles WebAssembly quickly, and does not optimize it: optimizing Pyodide takes more than most tests run of it.
 # Tests of the CPU engine's results have V8 as users have it: the adapter "cpu".
 COMPILE_QUICKLY = "--js-flags=--liftoff-only"
+# Kernels begin with a loop that zeroes their workgroup memory. Through this extension SwiftShader would write each word
+# with code of its own, and take four times as long to compile attention.
+ZERO_IN_A_LOOP = "--disable-dawn-features=use_vulkan_zero_initialize_workgroup_memory_extension"
 
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
@@ -41,6 +44,8 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         if adapter == "lavapipe":
             env["GALLIVM_PERF"] = "nopt"
         flags += REAL_GPU
+    if adapter == "swiftshader":
+        flags.append(ZERO_IN_A_LOOP)
     if adapter != "cpu":
         flags.append(COMPILE_QUICKLY)
     flags += extra_flags
@@ -55,12 +60,12 @@ def new_profile(browser: Browser, **options: Any) -> BrowserContext:
 def shader_cache() -> Path:
     """Mesa's cache of shaders that lavapipe has compiled, shared by all browsers of all runs."""
     named = os.environ.get("MESA_SHADER_CACHE_DIR")
-    return Path(named) if named else cache_dir("lavapipe-3") / "shaders"
+    return Path(named) if named else cache_dir("lavapipe-4") / "shaders"
 
 
 def lavapipe_icd() -> Path:
     """The driver description of lavapipe for Chromium, built once into the user's cache."""
-    work = cache_dir("lavapipe-3")
+    work = cache_dir("lavapipe-4")
     icd = work / "lavapipe" / "icd.json"
     if not icd.exists():
         _need("cc", "gcc libc6-dev")

@@ -2,12 +2,13 @@
 
 from playwright.sync_api import Page
 
-# Every message with results waits; the engine asks for those of some tokens at a time.
+# Every message with results waits; the engine asks for those of some tokens at a time. The worker sleeps, so that other
+# processes have its core: Atomics.wait() needs shared memory.
 SLOW = """(ms) => {
   const postMessage = (globalThis.quickly ??= MessagePort.prototype.postMessage);
+  const never = new Int32Array(new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer);
   MessagePort.prototype.postMessage = function (...message) {
-    const end = performance.now() + ms;
-    while (performance.now() < end);
+    Atomics.wait(never, 0, 0, ms);
     return postMessage.apply(this, message);
   };
 }"""

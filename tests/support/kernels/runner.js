@@ -1,12 +1,5 @@
 // Runs shaders in the page, with buffers as base64, for tests/kernels.
 
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-const text = (data) => {
-  let out = "";
-  for (let i = 0; i < data.length; i += 32768) out += String.fromCharCode(...data.subarray(i, i + 32768));
-  return btoa(out);
-};
-
 let device;
 const pipelines = new Map(); // code -> [layout, pipeline]: compiling dominates the time
 
@@ -61,7 +54,7 @@ async function run({ buffers, steps }) {
     return made.at(-1);
   };
   const held = Object.fromEntries(
-    Object.entries(buffers).map(([name, data]) => [name, make(bytes(data), GPUBufferUsage.STORAGE)]),
+    Object.entries(buffers).map(([name, data]) => [name, make(Uint8Array.fromBase64(data), GPUBufferUsage.STORAGE)]),
   );
   const encoder = device.createCommandEncoder();
   const written = new Set();
@@ -70,7 +63,7 @@ async function run({ buffers, steps }) {
     const [layout, pipeline] = pipelines.get(code);
     const entries = bindings.map(({ access, buffer }, binding) => {
       if (access === "storage, read_write") written.add(buffer);
-      const bound = access === "uniform" ? make(bytes(params), GPUBufferUsage.UNIFORM) : held[buffer];
+      const bound = access === "uniform" ? make(Uint8Array.fromBase64(params), GPUBufferUsage.UNIFORM) : held[buffer];
       return { binding, resource: { buffer: bound } };
     });
     const pass = encoder.beginComputePass();
@@ -91,7 +84,7 @@ async function run({ buffers, steps }) {
   const result = {};
   for (const [name, copy] of out) {
     await copy.mapAsync(GPUMapMode.READ);
-    result[name] = text(new Uint8Array(copy.getMappedRange()));
+    result[name] = new Uint8Array(copy.getMappedRange()).toBase64();
     copy.destroy();
   }
   made.forEach((b) => b.destroy());
