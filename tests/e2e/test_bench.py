@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bench import report, side_by_side
+from bench import chat_requests, report, side_by_side
 from tests.support.browser import new_profile, watch
 from tests.support.page_looks import faults
 from tools.paths import ROOT
@@ -82,6 +82,8 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
         "options": {"backend": "cpu", "contextLength": 256},
     }
     found = page.evaluate(side_by_side.MEASURE, asked)
+    asked |= {"chats": [60], "more": [8, 16]}
+    found_of_chats = page.evaluate(chat_requests.MEASURE, asked)
     context.close()
     assert all(speed > 0 for way in ("drafts", "plain") for kind in found[way].values() for speed in kind)
     head, counts, repeating, sampled, first, gap = side_by_side.table(found).splitlines()
@@ -90,6 +92,11 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
     assert [len(line.split("/")) for line in (repeating, sampled)] == [3, 3]
     assert first.startswith("first token of a long prompt: ")
     assert gap.startswith("longest gap")
+    head, strings, objects, chat = chat_requests.table(found_of_chats).splitlines()
+    assert head.startswith("cpu;")
+    assert [line.split()[0] for line in (strings, objects)] == ["strings", "objects"]
+    assert all(speed > 0 for form in found_of_chats["forms"].values() for speed in form.values())
+    assert chat.startswith("first token after 60 tokens")
 
 
 @pytest.mark.browser
