@@ -341,7 +341,14 @@ def test_completion_prompts_with_media() -> None:
 
 @pytest.mark.parametrize(
     ("content", "param"),
-    [(5, ""), ("x", ""), ({"text": "x"}, ""), (["x"], "[0]"), ([{"text": 5}], "[0].text"), ([{"text": []}], "[0].text")],
+    [
+        (5, ""),
+        ("x", ""),
+        ({"text": "x"}, ""),
+        (["x"], "[0]"),
+        ([{"text": 5}], "[0].text"),
+        ([{"text": []}], "[0].text"),
+    ],
 )
 def test_reasoning_of_responses_is_checked(content: Any, param: str) -> None:
     with pytest.raises(WispError) as error:
