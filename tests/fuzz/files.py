@@ -53,7 +53,7 @@ def _read(path: Any) -> tuple[Header, bytes]:
 
 
 def case(rng: Random) -> Case:
-    """Files, one or all of which are damaged."""
+    """Files, at least one of them damaged."""
     kind, files = rng.choice(sets())
     if kind == "split":
         return kind, _split(rng, files[0])
