@@ -150,8 +150,8 @@ class Browser(ModelPlatform):
     async def _authorize(self) -> None:
         """Let downloads from the user's hub carry the token that app/hub/settings.js stored."""
         try:
-            hub = json_input.parse(await self.read_text("hub") or "{}")
-        except (ConnectionError, ValueError):  # no storage
+            hub = json_input.stored(await self.read_text("hub"))
+        except ConnectionError:  # no storage
             return
         js.wispShards.authorize(str(hub.get("baseURL") or self.origin), str(hub.get("token") or ""))
 
