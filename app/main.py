@@ -3,13 +3,12 @@
 handlers.py decides what to do about each kind of message; it knows no JavaScript.
 """
 
-import json
-from array import array
 from typing import Any
 
 import js
 from pyodide.ffi import JsException, JsProxy, to_js
 
+from app import json_output
 from app.browser import ModelPlatform
 from app.client import Call, Client
 from app.handlers import Worker
@@ -34,12 +33,14 @@ def connect(port: Any) -> Client:
         if isinstance(result, dict):
             arrays = _arrays_of(result)
             in_chunks = [_arrays_of(chunk) for chunk in result.get("chunks", ())]
-        vectors: list[array[float]] = []  # embeddings: as JSON, their numbers would take longer than the model
         loads = message.get("loads", [])
         files = [{name: load[name] for name in _FILES if name in load} for load in loads]
         if loads:
             message = {**message, "loads": [{**load, **dict.fromkeys(_FILES)} for load in loads]}
-        out = js.JSON.parse(json.dumps(message, default=vectors.append))
+        text, vectors = json_output.written(
+            message
+        )  # embeddings: as JSON, their numbers would take longer than the model
+        out = js.JSON.parse(text)
         for i, names in enumerate(files):
             for name, parts in names.items():
                 setattr(out.loads[i], name, to_js(parts))
@@ -149,8 +150,8 @@ class Browser(ModelPlatform):
     async def _authorize(self) -> None:
         """Let downloads from the user's hub carry the token that app/hub/settings.js stored."""
         try:
-            hub = json_input.parse(await self.read_text("hub") or "{}")
-        except (ConnectionError, ValueError):  # no storage
+            hub = json_input.stored(await self.read_text("hub"))
+        except ConnectionError:  # no storage
             return
         js.wispShards.authorize(str(hub.get("baseURL") or self.origin), str(hub.get("token") or ""))
 

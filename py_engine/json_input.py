@@ -36,6 +36,15 @@ def parse(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+def stored(text: str | None) -> dict[str, Any]:
+    """Parse the object that an earlier visit stored. Empty if there is none, or if it is damaged."""
+    try:
+        found = parse(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def depth(text: str) -> int:
     """The levels of nesting of a JSON text; at most that many where it has few brackets."""
     brackets = text.count("[") + text.count("{")

@@ -95,6 +95,8 @@ class Loader:
         except BaseException as error:
             if compiling:
                 compiling.cancel()
+            if self.prover is not None:
+                self.prover.close()
             cause = await self._cause(runners, error)
             for runner in runners.values():
                 runner.close()
@@ -136,9 +138,12 @@ class Loader:
 
             self.prover = Prover(gpu, self.proven, self.load_package)
             gpu.prove = self.prover.prove
+            self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
         try:
             await gpu.upload_start()
         except BaseException as error:
+            if self.prover is not None:
+                self.prover.close()
             cause = await gpu.cause(error)
             gpu.close()
             raise cause from None

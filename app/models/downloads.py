@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.models.loading import OnProgress, Options, Progress, download
+from app.openai.fields import whole
 from py_engine import json_input
 from py_engine.errors import NOT_FOUND, WispError
 
@@ -251,16 +252,20 @@ class Downloads:
 
     async def _restore(self) -> None:
         try:
-            stored = json_input.parse(await self._platform.read_text(NAME) or "{}")
-        except (ConnectionError, ValueError):
+            stored = json_input.stored(await self._platform.read_text(NAME))
+        except ConnectionError:
             return
-        self._limit = min(MOST, max(1, int(stored.get("limit", LIMIT))))
-        for entry in stored.get("items", []):
+        self._limit = min(MOST, max(1, whole(stored.get("limit")) or LIMIT))
+        items = stored.get("items")
+        for entry in items if isinstance(items, list) else ():
+            if not isinstance(entry, dict) or not isinstance(entry.get("request"), dict):
+                continue
             try:
                 chosen = await self._choose(entry["request"])
             except (WispError, KeyError, TypeError):  # of another version
                 continue
             key = " ".join(str(part) for part in chosen.parts)
             state = PAUSED if entry.get("paused") else QUEUED
-            self._items[key] = Download(key, chosen, state, int(entry.get("loaded", 0)), int(entry.get("total", 0)))
+            loaded, total = (whole(entry.get(name)) or 0 for name in ("loaded", "total"))
+            self._items[key] = Download(key, chosen, state, loaded, total)
         self._pump()

@@ -15,6 +15,7 @@ from app.models.catalog import Choice
 from app.models.loaded import Loaded
 from app.models.projector import LoadedProjector, media_options, prompt_rows
 from app.models.request_queue import Job, aborted
+from app.openai.fields import whole
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.records import plan_records
@@ -145,12 +146,13 @@ def _integer(fields: dict[str, Any], name: str, most: int | None = None) -> int 
     value = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    found = whole(value)
+    if found is None:
         raise WispError(f"{name} must be an integer.", "invalid_type", param=name)
-    if value < 1 or (most is not None and value > most):
+    if found < 1 or (most is not None and found > most):
         limit = "must be at least 1" if most is None else f"must be between 1 and {most}"
         raise WispError(f"{name} {limit}.", "invalid_value", param=name)
-    return int(value)
+    return found
 
 
 def _switch(fields: dict[str, Any], name: str) -> bool | None:

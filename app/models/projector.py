@@ -17,6 +17,7 @@ from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
+from py_engine.models.common import dimension, natural
 from py_engine.options import MediaOptions
 
 PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept
@@ -148,13 +149,13 @@ def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:
 
 def prompt_rows(model: Loaded) -> MediaOptions:
     """How a text model is loaded whose prompts may have rows of a caller in place of tokens."""
-    n_embd, deep = int(model.header.arch("embedding_length")), int(model.header.arch("n_deepstack_layers", 0))
+    n_embd, deep = dimension(model.header, "embedding_length"), natural(model.header, "n_deepstack_layers")
     return MediaOptions(n_embd * (1 + deep), 1)
 
 
 def chunker_of(model: Loaded, projector: Projector) -> Chunker:
     """What makes the chunks of prompts for a text model."""
-    n_embd, mrope = int(model.header.arch("embedding_length")), bool(model.header.arch("rope.dimension_sections", []))
+    n_embd, mrope = dimension(model.header, "embedding_length"), bool(model.header.arch("rope.dimension_sections", []))
     return Chunker(model.tokenizer, projector, n_embd=n_embd, mrope=mrope)
 
 

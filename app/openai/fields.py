@@ -1,9 +1,9 @@
 """Read the fields of a request, checked for type and range. An error's `param` names the field."""
 
-import json
 import math
 from typing import Any
 
+from py_engine import json_input
 from py_engine.errors import WispError
 
 Json = Any  # a parsed JSON value: None, bool, int, float, str, list or dict
@@ -89,9 +89,9 @@ def one_of(body: Body, name: str, values: tuple[str, ...]) -> str | None:
 
 
 def parsed(arguments: str) -> dict[str, Json]:
-    """The arguments of a function call; none where they are cut off, or are no object."""
+    """The arguments of a function call; none where they are cut off, nested too deep, or no object."""
     try:
-        found = json.loads(arguments or "{}")
+        found = json_input.parse(arguments or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

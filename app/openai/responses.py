@@ -111,12 +111,25 @@ def _add_item(messages: list[dict[str, Json]], item: Json, path: str) -> None:
         output = _content(item.get("output"), path)
         messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
     elif kind == "reasoning":
-        parts = item.get("content") or []
-        messages.append(
-            {"role": "assistant", "content": None, "reasoning_content": "".join(p.get("text", "") for p in parts)}
-        )
+        thought = _reasoning(item.get("content"), f"{path}.content")
+        messages.append({"role": "assistant", "content": None, "reasoning_content": thought})
     else:
         raise unsupported(f"{path} is of type {kind!r}, which is not supported; leave it out.", f"{path}.type")
+
+
+def _reasoning(content: Json, path: str) -> str:
+    """The text of a reasoning item's content; a server may have sent it without any."""
+    if content is not None and not isinstance(content, list):
+        raise wrong_type(path, "a list of parts", content)
+    thought = ""
+    for j, part in enumerate(content or ()):
+        if not isinstance(part, dict):
+            raise wrong_type(f"{path}[{j}]", "an object", part)
+        said = part.get("text", "")
+        if not isinstance(said, str):
+            raise wrong_type(f"{path}[{j}].text", "a string", said)
+        thought += said
+    return thought
 
 
 def _content(content: Json, path: str) -> Json:

@@ -47,6 +47,15 @@ def cut(upstream: Upstream) -> WispError:
     )
 
 
+def endless(upstream: Upstream) -> WispError:
+    """The error for more than an answer, or an event of a stream, may have."""
+    return WispError(
+        f"{upstream.name} ({upstream.base_url}) sends an answer that is too long to be one. Check its base URL.",
+        "upstream_error",
+        SERVER_ERROR,
+    )
+
+
 def redirected(upstream: Upstream) -> WispError:
     """The error for a redirect: requests only go to addresses that the user has configured."""
     return WispError(

@@ -15,7 +15,7 @@ from app.client import Call, Fields
 from app.openai.endpoints import ENDPOINTS
 from app.upstreams import errors
 from app.upstreams.server import Upstream, checked_name, configured, restored
-from app.upstreams.server_sent_events import Events
+from app.upstreams.server_sent_events import MAX_EVENT, Events
 from py_engine import json_input
 from py_engine.errors import NOT_FOUND, WispError
 
@@ -24,6 +24,7 @@ Handler = Callable[[Fields, Call], Awaitable[Any]]
 PATHS = {kind: endpoint.path.removeprefix("v1/") for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
 STORE = "upstreams"
 MAX_MODELS = 2000
+MAX_ANSWER = 64 << 20  # bytes of an answer that is not streamed
 LISTING_S = 10.0  # timeout of a list of models
 
 
@@ -232,10 +233,12 @@ class Upstreams:
 
     async def _whole(self, upstream: Upstream, reply: Reply, seconds: float) -> dict[str, Any]:
         """The whole answer as an object. Raises the error that the upstream reports."""
-        data = b""
+        data = bytearray()
         try:
             while piece := await self._piece(upstream, reply, seconds):
                 data += piece
+                if len(data) > MAX_ANSWER:
+                    raise errors.endless(upstream)
         finally:
             reply.close()
         text = data.decode("utf-8", "replace")
@@ -257,6 +260,8 @@ class Upstreams:
         events, finished = Events(), False
         while True:
             piece = await self._piece(upstream, reply, upstream.timeout)
+            if events.held > MAX_EVENT:
+                raise errors.endless(upstream)
             for event in events.feed(piece) if piece else events.end():
                 if event.data == "[DONE]":
                     return

@@ -3,6 +3,8 @@
 import codecs
 from dataclasses import dataclass
 
+MAX_EVENT = 16 << 20  # characters of one event; what reads the stream checks `held`
+
 
 @dataclass(frozen=True)
 class Event:
@@ -17,7 +19,8 @@ class Events:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._line = ""
+        self._line: list[str] = []  # the pieces of the last one
+        self.held = 0  # characters of the event that is incomplete
         self._after_cr = self._begun = False
         self._name = ""
         self._data: list[str] = []
@@ -38,13 +41,18 @@ class Events:
             text, self._after_cr = text.removeprefix("\n"), False
         if text.endswith("\r"):
             self._after_cr = True
-        *lines, self._line = (self._line + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.held += len(text)
+        self._line.append(text)
+        if "\n" not in text and "\r" not in text:
+            return []
+        *lines, rest = "".join(self._line).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._line = [rest]
         return [event for line in lines if (event := self._field(line))]
 
     def _field(self, line: str) -> Event | None:
         if not line:
             event = Event(self._name, "\n".join(self._data)) if self._data else None
-            self._name, self._data = "", []
+            self._name, self._data, self.held = "", [], 0
             return event
         name, _, value = line.partition(":")  # a comment's name is empty
         value = value.removeprefix(" ")

@@ -29,6 +29,8 @@ def check_draft(model: Header, draft: Header) -> None:
     if model.get(KIND) != draft.get(KIND):
         raise _mismatch(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))
+    if not isinstance(others, list):
+        raise _mismatch("its tokens are no list")
     check_size(len(tokens), len(others))
     if tokens[: len(others)] != others:
         at = next(i for i, (a, b) in enumerate(zip(tokens, others, strict=False)) if a != b)

@@ -58,7 +58,7 @@ class Parts:
     @classmethod
     def _of(cls, sources: list[Source], headers: list[Header]) -> Parts:
         """The files of one model and its adapters."""
-        expected = headers[0].get("split.count", 0) or 1
+        expected = _number(headers[0], "split.count", 0) or 1
         check_model(headers[0])
         for number, one in enumerate(headers[expected:]):
             if is_adapter(one):
@@ -70,9 +70,9 @@ class Parts:
             )
         tensors: dict[str, TensorInfo] = {}
         for number, one in enumerate(headers):
-            if number < expected and one.get("split.no", number) != number:
+            if number < expected and (found := _number(one, "split.no", number)) != number:
                 raise WispError(
-                    f"File {number + 1} of the set is number {one.get('split.no') + 1}. Load the files in order.",
+                    f"File {number + 1} of the set is number {found + 1}. Load the files in order.",
                     "corrupt_header",
                 )
             if duplicates := tensors.keys() & one.tensors.keys():
@@ -114,3 +114,11 @@ class Parts:
             if info := header.tensors.get(tensor):
                 return await source.read(header.data_offset + info.offset, info.nbytes)
         raise KeyError(tensor)
+
+
+def _number(header: Header, key: str, default: int) -> int:
+    """Read a number of a set of files."""
+    value = header.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 16:
+        raise WispError(f"{key} is {value!r:.100} in the file's metadata; it must be a whole number.", "corrupt_header")
+    return value

@@ -66,11 +66,11 @@ class Proven:
 
 
 async def _read(key: str) -> dict[str, str]:
-    with suppress(JsException, ValueError):
+    text = None
+    with suppress(JsException):
         text = await js.wispShards.getChoice(key)
-        if isinstance(text, str):
-            return {str(name): str(fault) for name, fault in json_input.parse(text).items()}
-    return {}
+    found = json_input.stored(text if isinstance(text, str) else None)
+    return {name: str(fault) for name, fault in found.items()}
 
 
 @cache

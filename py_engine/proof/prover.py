@@ -1,6 +1,7 @@
 """Proves a plan's kernels on the device that will run them, before the first token.
 
-A kernel that is known is not run again. The cases of all others go to the device in one submit.
+A kernel that is known is not run again. The cases of all others go to the device in one submit. Those of the lists that
+a load needs are made while the pipelines are compiled: numpy takes as long to start and to compute as the device.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, chec
 
 if TYPE_CHECKING:
     from py_engine.gpu.gpu import Gpu
+    from py_engine.proof.cases import Case
     from py_engine.proof.proven import Proven
 
 LoadPackage = Callable[[str], Awaitable[Any]]
@@ -29,18 +31,31 @@ class Prover:
     def __init__(self, gpu: Gpu, proven: Proven, load_package: LoadPackage | None) -> None:
         self._gpu, self._proven, self._load_package = gpu, proven, load_package
         self._in_use = False
-        self.stats: dict[str, Any] = {"checked": 0, "known": 0, "skipped": [], "ms": 0.0}
+        self._prepared: tuple[list[str], asyncio.Task[list[Case]]] | None = None  # lists, and their cases
+        self.stats: dict[str, Any] = {"checked": 0, "known": 0, "skipped": [], "ms": 0.0, "prepare_ms": 0.0}
 
     def model_in_use(self) -> None:
         """The model is loaded: a wrong kernel from now on is treated like a lost GPU, so that the model loads again."""
         self._in_use = True
 
+    def prepare(self, names: Iterable[str]) -> None:
+        """Begin to make the cases of lists that are compiled meanwhile. prove() waits for them, close() ends it."""
+        names = sorted(names)
+        if any(not self._proven.knows(shader) for shader in self._shaders(names)):
+            task = asyncio.ensure_future(self._prepare(names))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
+            self._prepared = names, task
+
+    def close(self) -> None:
+        """Stop preparing."""
+        if self._prepared is not None:
+            self._prepared[1].cancel()
+            self._prepared = None
+
     async def prove(self, names: Iterable[str]) -> None:
         """Prove the kernels of lists, which are compiled. WrongKernels, or device_lost once the model is in use."""
         names = sorted(names)
-        shaders = shaders_of(self._gpu.plan, self._gpu.variant, names)
-        if not self._in_use:  # with the first lists
-            shaders += upload_shaders(self._gpu.plan, self._gpu.variant)
+        shaders = self._shaders(names)
         unknown = [s for s in shaders if not self._proven.knows(s)]
         self.stats["known"] += len(shaders) - len(unknown)
         if unknown:
@@ -55,9 +70,20 @@ class Prover:
             self._gpu.give_up(error.message)
             raise WispError(error.message, "device_lost", SERVER_ERROR) from None
 
+    def _shaders(self, names: list[str]) -> list[Shader]:
+        """The kernels of lists; those of uploads, too, with the first lists."""
+        of_lists = shaders_of(self._gpu.plan, self._gpu.variant, names)
+        return of_lists if self._in_use else of_lists + upload_shaders(self._gpu.plan, self._gpu.variant)
+
+    async def _prepare(self, names: list[str]) -> list[Case]:
+        started = time.perf_counter()
+        made = await self._cases(names, SEEDS[0])
+        from py_engine.proof import comparison, device_run  # noqa: F401, so that prove() need not wait for them
+
+        self.stats["prepare_ms"] = round(1000 * (time.perf_counter() - started), 1)
+        return made
+
     async def _find_out(self, names: list[str], unknown: list[Shader]) -> None:
-        if self._load_package is not None:
-            await self._load_package("numpy")
         try:
             right, wrong = await self._run(names, SEEDS[0])
         except WispError:  # too little memory, or a lost device, which the load itself reports
@@ -75,17 +101,14 @@ class Prover:
 
     async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
         """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        from py_engine.proof.cases import cases
+        if self._prepared is not None and (self._prepared[0], SEEDS[0]) == (names, seed):
+            made = await self._prepared[1]
+        else:
+            made = await self._cases(names, seed)
+        self.close()
         from py_engine.proof.comparison import fault
         from py_engine.proof.device_run import DeviceRun
-        from py_engine.proof.upload_cases import upload_cases
 
-        made = []
-        plan, device, knows = self._gpu.plan, self._gpu.variant, self._proven.knows
-        of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
-        for case in chain(of_upload, cases(plan, device, names, knows, seed)):
-            made.append(case)
-            await asyncio.sleep(0)  # downloads go on
         right: set[str] = set()
         wrong: dict[str, str] = {}
         if made:
@@ -96,3 +119,18 @@ class Prover:
                 else:
                     right |= {shader.label for shader in case.shaders}
         return right - set(wrong), wrong
+
+    async def _cases(self, names: list[str], seed: int) -> list[Case]:
+        """The cases of kernels that are not known."""
+        if self._load_package is not None:
+            await self._load_package("numpy")
+        from py_engine.proof.cases import cases
+        from py_engine.proof.upload_cases import upload_cases
+
+        made = []
+        plan, device, knows = self._gpu.plan, self._gpu.variant, self._proven.knows
+        of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
+        for case in chain(of_upload, cases(plan, device, names, knows, seed)):
+            made.append(case)
+            await asyncio.sleep(0)  # downloads go on
+        return made

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable
-from types import BuiltinMethodType
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2.runtime import Undefined
 
-from py_engine.text.template_limits import LimitExceeded, Limits
+from py_engine.text.template_limits import MAX_PIECES, LimitExceeded, Limits
 
 MAX_REPEAT = 1_000_000  # length of a sequence that * makes
 MAX_BITS = 4096  # of an integer
@@ -38,7 +38,9 @@ _METHODS: dict[type, frozenset[str]] = {
 }
 _PADDING = words("center expandtabs ljust rjust zfill")
 # At worst they compare length times argument characters. 64 comparisons count as one character: they are fast.
-_QUADRATIC = words("lstrip rfind rindex rpartition rsplit rstrip strip")
+_QUADRATIC = words("lstrip rfind rindex rpartition rstrip strip")
+_SPLITTING = words("rsplit split")
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _FORMAT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
@@ -79,8 +81,18 @@ def check_fields(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     limits.foresee(len(text) + fields * (MAX_BITS + max(map(limits.size, values), default=0)))
 
 
-def check_method(limits: Limits, method: BuiltinMethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check a call of a built-in type's method."""
+def belongs_to_a_value(called: Any) -> bool:
+    """Whether what is called is a method of a built-in type, or of one made from such a type: the escape filter's."""
+    if isinstance(called, MethodType):
+        owner = called.__self__
+        return isinstance(owner, (type, *_METHODS))
+    return isinstance(called, BuiltinMethodType)
+
+
+def check_method(
+    limits: Limits, method: BuiltinMethodType | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Check a call of a method that belongs to a value."""
     owner: Any = method.__self__
     name = method.__name__
     allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), frozenset())
@@ -95,14 +107,33 @@ def check_method(limits: Limits, method: BuiltinMethodType, args: tuple[Any, ...
         _check_width(next((a for a in (*args, *kwargs.values()) if isinstance(a, int)), 8))
         limits.foresee(len(owner) * (MAX_WIDTH if name == "expandtabs" and owner.count("\t") > 1000 else 1))
     elif name in _QUADRATIC:
-        limits.foresee(len(owner) * max((len(a) for a in args if isinstance(a, str)), default=0) >> 6)
+        _check_comparisons(limits, owner, args)
+    elif name in _SPLITTING:
+        if name == "rsplit":
+            _check_comparisons(limits, owner, args)
+        given = dict(zip(("sep", "maxsplit"), args, strict=False)) | kwargs
+        limits.cut(_pieces(owner, given.get("sep"), given.get("maxsplit")))
+    elif name == "splitlines":
+        limits.cut(len(owner) if len(owner) <= MAX_PIECES else sum(map(owner.count, _LINE_ENDS)))
     elif name == "join" and args:
+        if isinstance(args[0], str):
+            limits.cut(len(args[0]))
         size = limits.size(args[0]) if isinstance(args[0], str | list | tuple | dict) else 0
         limits.foresee(size + len(owner) * (len(args[0]) if size else 0))
         if not size and not isinstance(args[0], list | tuple | dict | str):
             raise LimitExceeded("it joins what is no list")
     elif name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
         limits.foresee(len(owner) + owner.count(args[0]) * len(args[1]))
+
+
+def _check_comparisons(limits: Limits, text: str, args: tuple[Any, ...]) -> None:
+    limits.foresee(len(text) * max((len(a) for a in args if isinstance(a, str)), default=0) >> 6)
+
+
+def _pieces(text: str, sep: Any, maxsplit: Any) -> int:
+    """At most as many as text.split(sep, maxsplit) makes."""
+    made = text.count(sep) + 1 if isinstance(sep, str) and sep else len(text) // 2 + 1
+    return min(made, maxsplit + 1) if isinstance(maxsplit, int) and maxsplit >= 0 else made
 
 
 def _check_width(width: Any) -> None:
@@ -132,6 +163,7 @@ def _replace(limits: Limits, given: Arguments) -> None:
 
 
 def _join(limits: Limits, given: Arguments) -> None:
+    _cut(limits, given)
     given["value"] = list(given["value"])
     limits.foresee(limits.size(given["value"]) + len(given["value"]) * len(str(given["d"])))
 
@@ -147,8 +179,20 @@ def _round(limits: Limits, given: Arguments) -> None:
 
 def _groups(limits: Limits, given: Arguments) -> None:
     """Check batch(linecount) and slice(slices)."""
+    _cut(limits, given)
     if (given["linecount"] if "linecount" in given else given["slices"]) > MAX_WIDTH:
         raise LimitExceeded("it makes too many groups")
+
+
+def _trim(limits: Limits, given: Arguments) -> None:
+    _check_comparisons(limits, str(given["value"]), (str(given["chars"] or ""),))
+
+
+def _cut(limits: Limits, given: Arguments) -> None:
+    """Check a filter that makes a list of a text's characters or words."""
+    text = given["value"] if "value" in given else given["s"]
+    if isinstance(text, str):
+        limits.cut(len(text))
 
 
 def _sum(limits: Limits, given: Arguments) -> None:
@@ -174,8 +218,20 @@ def _json(limits: Limits, given: Arguments) -> None:
     limits.foresee(size * 6 + size // 8 * (width * depth + sum(map(len, separators))))
 
 
+ATTRIBUTES = words("groupby join map max min rejectattr selectattr sort sum unique")  # filters that read attributes
+MAX_ATTRIBUTES = 16  # names in one of their arguments, as in "a.b,c"
+
+
+def check_attributes(values: tuple[Any, ...]) -> None:
+    """Check the arguments of a filter that reads attributes of each member."""
+    for value in values:
+        if isinstance(value, str) and value.count(".") + value.count(",") >= MAX_ATTRIBUTES:
+            raise LimitExceeded("it reads too many attributes at once")
+
+
 FILTERS: dict[str, Callable[[Limits, Arguments], None]] = {
     "batch": _groups, "center": _center, "e": _escape, "escape": _escape, "forceescape": _escape, "format": _format,
-    "indent": _indent, "int": _int, "join": _join, "replace": _replace, "round": _round, "slice": _groups, "sum": _sum,
-    "tojson": _json, "urlencode": _escape,
+    "groupby": _cut, "indent": _indent, "int": _int, "join": _join, "list": _cut, "replace": _replace, "round": _round,
+    "slice": _groups, "sort": _cut, "sum": _sum, "title": _cut, "tojson": _json, "trim": _trim, "unique": _cut,
+    "urlencode": _escape, "wordcount": _cut,
 }  # fmt: skip

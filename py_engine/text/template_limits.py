@@ -16,6 +16,8 @@ MAX_SECONDS = 1.0  # of the processor
 MAX_STEPS = 2_000_000  # blocks entered, items iterated, and 256 characters each of the texts that are worked on
 MAX_TEXT = 8 << 20  # characters of one text, and of the prompt; of a container 8 for each member are added
 MAX_BYTES = 96 << 20  # of all the values that one rendering makes
+MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
+MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
 MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
 MAX_CALLS = 50  # macros and blocks within each other
 # In a browser the processor's time is the time since the worker began, and is not available after 36 minutes.
@@ -35,13 +37,13 @@ class Limits:
 
     def __init__(self, clock: Callable[[], float] = CLOCK) -> None:
         self._clock = clock
-        self.start()
+        self.start(MAX_FOLDED)
 
-    def start(self) -> None:
-        """Begin a rendering."""
+    def start(self, values: int = MAX_BYTES) -> None:
+        """Begin a rendering. `values`: the bytes that its values may have in all."""
         self._end = self._clock() + MAX_SECONDS
         self._steps, self._unclocked = MAX_STEPS, 0
-        self._bytes = MAX_BYTES
+        self._bytes = values
         self._calls = 0
         self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
 
@@ -92,6 +94,17 @@ class Limits:
         (one, size), (other, more) = self.measure(left), self.measure(right)
         self._note(value, max(one, other), size + more)
         return value
+
+    def cut(self, pieces: int) -> None:
+        """Account for a list of a text's pieces before it is made."""
+        if pieces > MAX_PIECES:
+            raise LimitExceeded("it cuts a text into too many pieces")
+
+    def spread(self, items: Any) -> Any:
+        """Account for the members of an iterable that become the arguments of a call."""
+        if isinstance(items, str):
+            self.cut(len(items))
+        return self.counted(items)
 
     def counted(self, items: Iterable[Any]) -> Iterable[Any]:
         """Account for each item of an iterable: at once where their number is known."""

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import wraps
-from types import BuiltinMethodType
 from typing import Any
 
 import jinja2
@@ -24,8 +23,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from py_engine.text.template_costs import (
+    ATTRIBUTES,
     FILTERS,
     MAX_REPEAT,
+    belongs_to_a_value,
+    check_attributes,
     check_fields,
     check_method,
     check_percent,
@@ -53,15 +55,27 @@ class Code(CodeGenerator):
         super().blockvisit(body, frame)
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        counted = nodes.EnvironmentAttribute("limits.counted")
-        node.iter = nodes.Call(counted, [node.iter], [], None, None, lineno=node.lineno)
+        node.iter = self._accounted("limits.counted", node.iter)
         super().visit_For(node, frame)
 
     def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
-        if isinstance(node.node, nodes.EnvironmentAttribute):  # made by visit_For
+        if isinstance(node.node, nodes.EnvironmentAttribute):  # made by _accounted
             self._wrapped(node.node.name, self.visit, node.args[0], frame)
         else:
             super().visit_Call(node, frame, forward_caller=forward_caller)
+
+    def signature(self, node: Any, frame: Frame, extra_kwargs: Any = None) -> None:
+        if node.dyn_args is not None and not (
+            isinstance(node.dyn_args, nodes.Call) and isinstance(node.dyn_args.node, nodes.EnvironmentAttribute)
+        ):
+            node.dyn_args = self._accounted("limits.spread", node.dyn_args)
+        super().signature(node, frame, extra_kwargs)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        if isinstance(node.arg, nodes.Slice):
+            self._wrapped("limits.made", super().visit_Getitem, node, frame)
+        else:
+            super().visit_Getitem(node, frame)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self._wrapped("concatenated", super().visit_Tuple, nodes.Tuple(node.nodes, "load"), frame)
@@ -77,6 +91,10 @@ class Code(CodeGenerator):
             self._wrapped("limits.made", super().visit_Tuple, node, frame)
         else:
             super().visit_Tuple(node, frame)
+
+    def _accounted(self, name: str, node: Any) -> nodes.Call:
+        """An expression whose value is accounted for by a method of the environment."""
+        return nodes.Call(nodes.EnvironmentAttribute(name), [node], [], None, None, lineno=node.lineno)
 
     def _wrapped(self, name: str, visit: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
         self.write(f"environment.{name}(")
@@ -188,7 +206,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         limits.enter()
         try:
             limits.spend(len(args))
-            if isinstance(called, BuiltinMethodType):
+            if belongs_to_a_value(called):
                 check_method(limits, called, args, kwargs)
             result = super().call(context, called, *args, **kwargs)
             return result if getattr(called, "__name__", "") == "get" else limits.made(result)
@@ -226,6 +244,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """A filter that accounts for its arguments and its result."""
         limits, check = self.limits, FILTERS.get(name)
         passed = int(hasattr(filter, "jinja_pass_arg"))
+        hidden = passed - int(
+            hasattr(inspect.unwrap(filter), "jinja_pass_arg")
+        )  # its signature lacks what Jinja passes
         signature = inspect.signature(filter) if check else None
         weight = 8 if name in _SORTING else 1
 
@@ -240,11 +261,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
             else:
                 limits.foresee(limits.size(value))
             args = (*args[:passed], value, *args[passed + 1 :])
+            if name in ATTRIBUTES:
+                check_attributes((*args[passed + 1 :], *kwargs.values()))
             if check is not None and signature is not None:
-                bound = signature.bind(*args, **kwargs)
+                bound = signature.bind(*args[hidden:], **kwargs)
                 bound.apply_defaults()
                 check(limits, bound.arguments)
-                args, kwargs = bound.args, bound.kwargs
+                args, kwargs = (*args[:hidden], *bound.args), bound.kwargs
             result = filter(*args, **kwargs)
             return result if name in _CHOOSING else limits.made(result)
 

@@ -67,7 +67,7 @@ def serialize(choices: Choices) -> str:
 
 
 def deserialize(device: Device, text: str) -> Choices:
-    """Choices for a device from their JSON. ValueError, KeyError or TypeError for other JSON."""
+    """Choices for a device from their JSON. ArithmeticError, LookupError, TypeError or ValueError for other JSON."""
     cached = json_input.parse(text)
     tiles = tuple((str(name), tuple(int(n) for n in tile)) for name, tile in cached["tiles"])
     chosen = replace(device, tiles=tiles, **{name: cached["fields"][name] for name in FIELDS})

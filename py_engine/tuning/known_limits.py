@@ -27,7 +27,13 @@ async def known_limits(adapter: Any, device: Device | None) -> Limits | None:
         cached = await js.wispShards.getChoice(key)
         if cached is not None:
             return _read(json_input.parse(str(cached)), on_cpu=device is None)
-    except (JsException, ValueError, TypeError, LookupError):  # no database, or another version's entry: measure
+    except (
+        JsException,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # no database, or another version's entry: measure
         pass
     try:
         limits = await measure(device)

@@ -94,7 +94,7 @@ async def _cached(key: str, device: Device) -> Choices | None:
         return None
     try:
         return cached_choices.deserialize(device, text) if isinstance(text, str) else None
-    except (ValueError, KeyError, TypeError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # damaged, or of another version
         return None
 
 

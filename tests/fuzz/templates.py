@@ -21,7 +21,7 @@ ATOMS = words(
     "1 0 -1 2 7 60 1000 99999 1000000 10**9 2**63 1.5 1e308 '' 'a' 'ab' 'a,b' '%s%s' '%(a)s' '%99999d' '%*d' '{0}{0}' "
     "'{:99999}' '{:{}}' '<|im_end|>' none true false x ns.x y m messages messages[0] messages[0].content tools "
     "messages[-1].tool_calls range(3) range(1000000) [] [1] {} {'a':1} (1,) namespace dict loop self caller range "
-    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name"
+    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) big"
 )
 FILTERS = words(
     "abs attr('x') attr('format') batch(3) batch(10**9,0) capitalize center(9) center(10**9) count d default(1) "
@@ -29,7 +29,8 @@ FILTERS = words(
     "indent(10**9,true) int items join join(x) last length list lower map('upper') map('tojson') "
     "map(attribute='content') max min random reject('none') rejectattr('role') replace('a','bb') replace('',x) reverse "
     "round(2) round(10**9,'ceil') safe select('string') selectattr('role') slice(3) slice(10**9) sort string sum "
-    "sum(start=[]) title tojson tojson(indent=4) tojson(indent=10**9) trim trim(x) truncate(5) unique upper urlencode "
+    "sort(attribute='a,a.a') trim(big) sum(start=[]) title tojson tojson(indent=4) tojson(indent=10**9) trim "
+    "trim(x) truncate(5) unique upper urlencode "
     "wordcount striptags urlize"
 )
 METHODS = words(
@@ -41,7 +42,7 @@ METHODS = words(
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
 TESTS = words("defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd")
-PARTS = words("[{0}] [{0},{0}] {{'a':{0}}} ({0},) [{0}]*9 ({0})[0] ({0})[::2]")
+PARTS = words("[{0}] [{0},{0}] {{'a':{0}}} ({0},) [{0}]*9 ({0})[0] ({0})[::2] ({0})[1:]")
 CALLS = words("m({0}) m({0},*{0}) range({0}) namespace(y={0}) dict(a={0}) cycler(*{0})")
 
 
@@ -90,6 +91,7 @@ def statement(rng: Random, depth: int) -> str:
 def case(rng: Random) -> str:
     """A template, sometimes damaged or repeated."""
     text = "{% set ns = namespace(x='a') %}{% set x = 'ab' %}{% set y = [1] %}{% macro m(a) %}{{ a }}{% endmacro %}"
+    text += "{% set big = 'b,' * 400000 ~ 'a' %}"
     text += "".join(statement(rng, rng.randrange(4)) for _ in range(rng.randrange(1, 5)))
     if rng.random() < 0.1:
         at = rng.randrange(len(text))

@@ -42,4 +42,5 @@ def test_rendering_is_the_same_streamed_and_runs_nothing(fuzz_page: Page) -> Non
         wrong = {first + i: (what, cases[i]) for i, what in enumerate(found) if what}
         assert not wrong
         assert not errors, f"seeds {first} to {first + CHUNK - 1}"
-    assert requests == []
+    own = f"{fuzz_page.url.partition('/tests/')[0]}/assets/fonts/"
+    assert [url for url in requests if not url.startswith(own)] == []  # a formula may need one more font of the page

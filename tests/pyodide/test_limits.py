@@ -7,6 +7,8 @@ import pytest
 from pytest_pyodide import run_in_pyodide
 
 CASES = int(os.environ.get("WISP_FUZZ_CASES", "60"))
+SEED = int(os.environ.get("WISP_FUZZ_SEED", "1"))
+CHUNK = 500  # cases of one call, which may take two minutes
 
 
 @run_in_pyodide
@@ -31,7 +33,9 @@ def fuzz(selenium_node: Any, name: str, seeds: list[int]) -> float:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", ["json_texts", "templates"])
 def test_fuzzers_end_with_clean_errors(selenium_node: Any, name: str) -> None:
-    print(name, round(fuzz(selenium_node, name, list(range(1, CASES + 1))), 2), "s")
+    firsts = range(SEED, SEED + CASES, CHUNK)
+    slowest = max(fuzz(selenium_node, name, list(range(at, min(at + CHUNK, SEED + CASES)))) for at in firsts)
+    print(name, round(slowest, 2), "s")
 
 
 @run_in_pyodide

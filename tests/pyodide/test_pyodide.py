@@ -158,6 +158,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     import asyncio
     import json
     from pathlib import Path
+    from types import SimpleNamespace
 
     import js
     from pyodide.code import run_js
@@ -204,6 +205,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         backend = "cpu"
         notices: list = []  # noqa: RUF012
         parallel = 2
+        embeddings = SimpleNamespace(preferred=False)
 
         def stats(self) -> dict:
             return {}
@@ -216,9 +218,11 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
 
     data = Path("/repo/static/models/wisp-mini-q4_0.gguf").read_bytes()  # noqa: ASYNC240
     model = vocabulary("mini", parse(data, len(data)), {})
+    model.header.metadata["llama.x"] = float("nan")  # which JSON cannot express
     model.engine = Engine()
     model.options = Options(Choice("mini", ()))
     main._worker._models.loaded["mini"], main._worker._models.default = model, "mini"
+    assert (await ask("{id: 5, kind: 'ollama.show', request: {}}"))["result"]["model_info"]["llama.x"] is None
     ids = (await ask("{id: 5, kind: 'tokenize', text: 'a\\ud83d é', addSpecial: undefined, parseSpecial: null}"))[
         "result"
     ]

@@ -96,7 +96,19 @@ RUNAWAYS = [
     "{{ '{:1000000000}'.format(1) }}", "{{ '{:{}}'.format(1, 10 ** 9) }}", "{{ strftime_now('%1000000000Y') }}",
     "{{ (" + BIG + ").rfind('b' + 'a' * 500000) }}", "{{ range(1000000)|join(" + BIG + ") }}",
     "{{ '{0.x}{0.x}'.format(namespace(x=" + BIG + ")) }}",
+    "{{ ('a'|e).center(10 ** 9) }}", "{{ ('%9999999d'|e) % 5 }}", "{{ ((" + BIG + ")|e).strip('b' * 900000 ~ 'a') }}",
+    "{{ (" + BIG + ")|trim('b' * 900000 ~ 'a') }}", "{{ ((" + BIG + ")|e).escape('<' * 1000000) }}",
+    "{% set x = " + BIG + " %}" + "".join(f"{{% set x{i} = x[1:] %}}" for i in range(200)),
+    "{{ " + "~".join(["'a'|center(9999)"] * 1000) + " }}",
+    # texts as lists: each piece is an object
+    *("{{ ((" + BIG + ")|" + f + ")|length }}" for f in ("list", "join(',')", "sort", "slice(3)|list", "wordcount")),
+    *("{{ ((" + BIG + ")|" + f + ")|length }}" for f in ("unique|list", "groupby('a')", "title", "batch(3)|list")),
+    *("{{ ('a ' * 500000)." + f + "|length }}" for f in ("split()", "split(' ')", "rsplit(' ')")),
+    "{{ ('\n' * 999999).splitlines() }}", "{{ cycler(*" + BIG + ") }}",
+    "{% macro m() %}{% endmacro %}{{ m(*" + BIG + ") }}",
     # lists
+    "{% set x = range(900000)|list %}" + "".join(f"{{% set x{i} = x[1:] %}}" for i in range(200)),
+    "{{ range(9999)|sort(attribute='" + ",".join(["real"] * 3000) + "') }}",
     "{{ [0] * 10 ** 9 }}", "{{ [" + BIG + "] * 1000 }}", "{{ [1]|batch(10 ** 9, 0)|list }}", "{{ [1]|slice(10 ** 9) }}",
     "{{ [['a'] * 1000] * 1000|sum(start=[]) }}", "{{ {}.fromkeys(range(10 ** 6)) }}",
     DOUBLED.replace("START", "[1]").replace("NEXT", "ns.x + ns.x"),
@@ -113,7 +125,7 @@ RUNAWAYS = [
 
 
 @pytest.mark.timeout(60)  # without its limits, the sandbox would run for hours
-@pytest.mark.parametrize("source", RUNAWAYS)
+@pytest.mark.parametrize("source", RUNAWAYS, ids=range(len(RUNAWAYS)))
 def test_runaway_templates_end(source: str) -> None:
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
@@ -145,6 +157,26 @@ DEEP = [
 def test_deep_and_large_templates_do_not_compile(source: str) -> None:
     with pytest.raises(WispError, match="does not compile"):
         ChatTemplate(source)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("('abc'|list)[1:]", "['b', 'c']"),
+        ("range(5)|slice(2)|list", "[[0, 1, 2], [3, 4]]"),
+        ("range(3)|batch(2)|list", "[[0, 1], [2]]"),
+        ("'a b c'.split(maxsplit=1)", "['a', 'b c']"),
+        ("('a,b'|e).split(',')", "[Markup('a'), Markup('b')]"),
+        ("'ab'|join('-')", "a-b"),
+        ("[{'a': 2}, {'a': 1}]|sort(attribute='a')|map(attribute='a')|join(',')", "1,2"),
+        ("' a '|trim", "a"),
+        ("'{}{}'.format(*'ab')", "ab"),
+        ("'a\\nb'.splitlines()", "['a', 'b']"),
+    ],
+)
+def test_the_limits_leave_results_as_they_are(expression: str, text: str) -> None:
+    loop = "{% for i in [1] %}{{ " + expression + " }}{% endfor %}"
+    assert ChatTemplate("{{ " + expression + " }}" + loop).render(USER) == text * 2
 
 
 def test_a_template_sees_copies() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.compatible import anthropic, llama_server, ollama
-from app.openai.fields import Json
+from app.openai.fields import Json, parsed
 from app.openai.requests import ChatRequest
 from py_engine.errors import WispError
 from tests.support.worker_page import HELLO, HI, Page
@@ -197,6 +197,12 @@ def test_calls_that_are_cut_off_have_no_arguments() -> None:
         one.chunk({"choices": [], **usage})
     assert (message.body["stop_reason"], message.body["content"][0]["input"]) == ("max_tokens", {})
     assert answer.body["done_reason"] == "length"
+
+
+def test_arguments_of_calls_that_are_nested_too_deep_are_not_parsed() -> None:
+    """Python's parser would overflow WebAssembly's stack, which ends the engine."""
+    assert parsed('{"a": ' + "[" * 50 + "]" * 50 + "}")["a"]
+    assert parsed('{"a": ' + "[" * 99_999 + "]" * 99_999 + "}") == {}
 
 
 @pytest.mark.parametrize("read", [anthropic.messages_request, ollama.chat])

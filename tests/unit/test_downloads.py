@@ -189,6 +189,10 @@ async def test_bad_requests(browser: Browser) -> None:
 async def test_a_damaged_list_of_an_earlier_visit_is_ignored(browser: Browser) -> None:
     for text in (
         "no json",
+        "[]",
+        "5",
+        '{"limit": "x", "items": 5}',
+        '{"limit": 1e999, "items": [5, {"request": 5}, {"request": {"model": "https://host/a.gguf"}, "total": "x"}]}',
         '{"items": [{}, {"request": {"model": 5}}, {"request": {"model": "https://host/a.gguf"}}]}',
     ):
         browser.texts["downloads"] = text

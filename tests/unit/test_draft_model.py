@@ -262,6 +262,7 @@ def test_a_draft_model_of_another_vocabulary_is_refused() -> None:
         ("tokenizer.ggml.tokens", [*tokens[:7], "other", *tokens[8:]], "its token 7 is 'other'"),
         ("tokenizer.ggml.tokens", [*tokens, "more"], "it has 305 tokens, the model has 304"),
         ("tokenizer.ggml.tokens", tokens[:-129], "it has 175 tokens, the model has 304"),
+        ("tokenizer.ggml.tokens", 5, "its tokens are no list"),
         ("tokenizer.ggml.model", "llama", "its tokenizer.ggml.model is 'llama', the model's is 'gpt2'"),
     ):
         with pytest.raises(WispError, match=says) as error:

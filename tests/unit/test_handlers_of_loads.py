@@ -1,6 +1,7 @@
 """The worker's handler of loads: what fails leaves the loaded model, and what succeeds replaces it in time."""
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -57,6 +58,8 @@ async def test_failed_loads_leave_the_loaded_model(page: Page) -> None:
         ({"variant": {"magic": 1}}, "invalid_value"),
         ({"contextLength": "x"}, "invalid_type"),
         ({"contextLength": 0}, "invalid_value"),
+        ({"contextLength": math.nan}, "invalid_type"),
+        ({"contextLength": math.inf}, "invalid_type"),
         ({"vocabOnly": 1}, "invalid_type"),
     ):
         assert await page.code("load", **fields) == code, fields

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from app.models.loading import vocabulary
+from app.models.projector import prompt_rows
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files import gguf_values
 from py_engine.files.gguf_header import Header, parse
+from py_engine.files.parts import Parts
 from py_engine.plan.kernels import Device
 from py_engine.plan.rope import RopeSpec, table
 from tests.support.gguf_bytes import ARCH, ARRAY, F32, STRING, U8, U32, gguf, string
@@ -187,3 +190,21 @@ def test_the_memory_of_a_large_header_is_bounded(kind: int, element: bytes, monk
         tracemalloc.stop()
     with pytest.raises(WispError, match="would end at byte"):
         parse(gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, U8, gguf_values.MAX_HEADER)], []), None)
+
+
+@pytest.mark.parametrize("value", ["x", [1], 1.5, True, -1, 1 << 40])
+@pytest.mark.parametrize("name", ["split.count", "split.no"])
+def test_numbers_of_split_files_are_checked(name: str, value: Any) -> None:
+    found = header()
+    found.metadata[name] = value
+    with pytest.raises(WispError) as error:
+        Parts.of([], [found])
+    assert error.value.code == "corrupt_header"
+
+
+@pytest.mark.parametrize("value", ["x", [1], INF, -1])
+@pytest.mark.parametrize("name", ["embedding_length", "n_deepstack_layers"])
+def test_the_width_that_projectors_must_have_is_checked(name: str, value: Any) -> None:
+    with pytest.raises(WispError) as error:
+        prompt_rows(vocabulary("x", header(**{name: value}), {}))
+    assert error.value.code == "corrupt_header"

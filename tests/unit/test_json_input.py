@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_engine.json_input import MAX_DEPTH, TooDeep, depth, parse
+from py_engine.json_input import MAX_DEPTH, TooDeep, depth, parse, stored
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('[]{}",\\a'),
@@ -53,3 +53,12 @@ def test_broken_json_is_a_value_error(text: str) -> None:
 
 def test_a_closing_bracket_inside_a_string_does_not_lower_the_depth() -> None:
     assert depth('["]", ' * 200) == 200 == max(accumulate([1] * 200))
+
+
+@pytest.mark.parametrize("text", [None, "", "no json", "[]", "5", "null", "[" * 30_000, '"x"'])
+def test_a_stored_object_that_is_damaged_is_empty(text: str | None) -> None:
+    assert stored(text) == {}
+
+
+def test_a_stored_object_is_read() -> None:
+    assert stored('{"a": [1]}') == {"a": [1]}

@@ -339,6 +339,23 @@ def test_completion_prompts_with_media() -> None:
         assert param_of(completion_request, {"prompt": wrong}) == (code, param), wrong
 
 
+@pytest.mark.parametrize(
+    ("content", "param"),
+    [
+        (5, ""),
+        ("x", ""),
+        ({"text": "x"}, ""),
+        (["x"], "[0]"),
+        ([{"text": 5}], "[0].text"),
+        ([{"text": []}], "[0].text"),
+    ],
+)
+def test_reasoning_of_responses_is_checked(content: Any, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        responses_request({"input": [{"type": "reasoning", "content": content}, {"role": "user", "content": "Hi"}]})
+    assert (error.value.code, error.value.param) == ("invalid_type", f"input[0].content{param}")
+
+
 def test_media_in_messages() -> None:
     messages = [
         {"role": "system", "content": "Be brief."},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.upstreams import registry
 from app.upstreams.server import masked
 from py_engine.errors import CODES
 from tests.support.worker_page import HELLO, HI, Page, Platform, settle
@@ -237,19 +238,28 @@ BROKEN: dict[str, tuple[Callable[[], Reply], str]] = {
     "error of responses": (lambda: stream(CHUNK, {"type": "error", "message": "gone", "code": "x"}), "office: gone."),
     "no JSON": (lambda: stream(CHUNK, end=b"data: {oops\n\n"), "JSON in its stream"),
     "a list": (lambda: stream(CHUNK, [1]), "JSON in its stream"),
+    "an endless line": (lambda: stream(CHUNK, end=b"data: " + b"x" * 100_000), "too long to be one"),
     "deep JSON": (lambda: stream(CHUNK, end=b"data: " + b"[" * 30_000 + b"\n\n"), "JSON in its stream"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_streams_that_break(page: UpstreamPage, name: str) -> None:
+async def test_streams_that_break(page: UpstreamPage, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reply, said = BROKEN[name]
+    monkeypatch.setattr(registry, "MAX_EVENT", 50_000)
     answer(page, "chat/completions", reply)
     number, task = page.send("chat.completions", request={**CHAT, "stream": True})
     await task
     chunk, last = page.answers(number)
     assert (chunk["kind"], last["kind"]) == ("chunk", "error")
     assert said in last["error"]["message"]
+
+
+async def test_an_endless_answer_is_given_up(page: UpstreamPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MAX_ANSWER", 1000)
+    answer(page, "chat/completions", lambda: Reply(*[b"x" * 100] * 11, 30.0))
+    error = await refused(page, request=CHAT)
+    assert (error["code"], "too long to be one" in error["message"]) == ("upstream_error", True)
 
 
 async def test_an_abort_ends_the_upstream_s_answer_too(page: UpstreamPage) -> None:
