@@ -9,7 +9,7 @@ import { startAssistants } from "./ui/chats/assistants.js";
 import { Chat } from "./ui/chats/chat.js";
 import { startChatList } from "./ui/chats/list.js";
 import { startGauge } from "./ui/chats/gauge.js";
-import { chooseOther } from "./ui/chats/other_model.js";
+import { chooseOther, otherChoices } from "./ui/chats/other_model.js";
 import { startPrivate } from "./ui/chats/private.js";
 import { SecondModel } from "./ui/chats/second_model.js";
 import { startSnippets } from "./ui/chats/snippets.js";
@@ -33,6 +33,7 @@ import { startMcp } from "./ui/mcp/panel.js";
 import { startMonitor } from "./ui/monitor.js";
 import { announce, dismiss, notify } from "./ui/notices.js";
 import { startPrefetch } from "./ui/prefetch.js";
+import { startQuality } from "./ui/quality.js";
 import { startPwa } from "./ui/pwa.js";
 import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { startAttachments } from "./ui/media/attachments.js";
@@ -207,6 +208,11 @@ startHub({
 const upstreams = startUpstreams({
   wisp: () => engine.wisp(),
   removed: (name) => engine.loaded?.choice.upstream === name && void load(DEFAULT),
+});
+startQuality({
+  engine,
+  beside: loadBeside,
+  others: async () => (await otherChoices(engine)).filter(({ upstream }) => !upstream),
 });
 const mcp = startMcp({
   wisp: () => engine.wisp(),

@@ -42,6 +42,8 @@ PAGES = {
     "mermaid": "app/ui/answer/mermaid_frame.js",
     "monitor": "app/ui/monitor/panel.js",
     "monitor-style": "app/ui/monitor/monitor.css",
+    "quality": "app/ui/quality/sheet.js",
+    "quality-style": "app/ui/quality/quality.css",
     "code-worker": "app/tools/sandbox/worker.js",
 }
 SANDBOX = ROOT / "app" / "tools" / "sandbox"  # its Python runs in an interpreter of its own

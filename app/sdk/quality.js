@@ -17,6 +17,7 @@ import { WispError } from "./error.js";
  */
 
 const CHUNK = 512; // tokens, llama-perplexity's default
+const SLICE = 8; // ms of sums over vocabularies at a time: the page draws and listens between them
 
 /** @implements {QualityFigures} */
 export class Quality {
@@ -33,9 +34,9 @@ export class Quality {
    */
   async perplexity(text, { model, ...options } = {}) {
     const mean = new Mean();
-    const chunks = await this.#each(text, [model], options, ([{ logits, shape }], ids, first) => {
-      for (let i = first; i < ids.length - 1; i++) mean.add(-logProbability(row(logits, shape, i), ids[i + 1]));
-    });
+    const chunks = await this.#each(text, [model], options, ([logits], next) =>
+      mean.add(-logProbability(logits, next)),
+    );
     return perplexityOf(mean, chunks);
   }
 
@@ -48,17 +49,14 @@ export class Quality {
     const [divergences, bases, models] = [new Mean(), new Mean(), new Mean()];
     let max = 0;
     let same = 0;
-    const chunks = await this.#each(text, [base, model], options, ([one, other], ids, first) => {
-      if (one.shape[1] !== other.shape[1]) throw invalid("The models have different vocabularies.", "base");
-      for (let i = first; i < ids.length - 1; i++) {
-        const [a, b] = [row(one.logits, one.shape, i), row(other.logits, other.shape, i)];
-        const kl = divergence(a, b);
-        divergences.add(kl);
-        max = Math.max(max, kl);
-        same += top(a) === top(b) ? 1 : 0;
-        bases.add(-logProbability(a, ids[i + 1]));
-        models.add(-logProbability(b, ids[i + 1]));
-      }
+    const chunks = await this.#each(text, [base, model], options, ([a, b], next) => {
+      if (a.length !== b.length) throw invalid("The models have different vocabularies.", "base");
+      const kl = divergence(a, b);
+      divergences.add(kl);
+      max = Math.max(max, kl);
+      same += top(a) === top(b) ? 1 : 0;
+      bases.add(-logProbability(a, next));
+      models.add(-logProbability(b, next));
     });
     const tokens = divergences.count;
     const both = { base: perplexityOf(bases, chunks), model: perplexityOf(models, chunks) };
@@ -103,7 +101,7 @@ export class Quality {
   /**
    * Evaluates a text chunk by chunk with each model. Returns the number of chunks.
    * @param {string} text @param {(string | undefined)[]} models @param {QualityOptions} options
-   * @param {(logits: Logits[], ids: number[], first: number) => void} score positions from `first` on
+   * @param {(rows: Float32Array[], next: number) => void} score one position: each model's logits, and the token after it
    */
   async #each(text, models, { contextLength = CHUNK, onProgress = () => {}, signal }, score) {
     const [model] = models;
@@ -120,13 +118,18 @@ export class Quality {
     }
     const [bos] = await this.#engine.tokenize("", { addSpecial: true, model });
     const total = Math.floor(ids.length / contextLength);
+    let begun = performance.now();
     for (let chunk = 0; chunk < total; chunk++) {
       signal?.throwIfAborted();
       const part = ids.slice(chunk * contextLength, (chunk + 1) * contextLength);
       const fed = bos === undefined ? part : [bos, ...part.slice(1)];
       const logits = [];
       for (const one of models) logits.push(await this.#logits(fed, one));
-      score(logits, part, contextLength >> 1);
+      for (let i = contextLength >> 1; i < part.length - 1; i++) {
+        const rows = logits.map(({ logits, shape }) => row(logits, shape, i));
+        score(rows, part[i + 1]);
+        if (performance.now() - begun > SLICE) begun = await pause();
+      }
       onProgress(chunk + 1, total);
     }
     return total;
@@ -174,6 +177,18 @@ function perplexityOf(mean, chunks) {
 
 /** @param {Float32Array} logits @param {[number, number]} shape @param {number} i */
 const row = (logits, [, width], i) => logits.subarray(i * width, (i + 1) * width);
+
+/** Lets the page do what waits, also in a hidden tab, whose timers are slow. Returns the time. @returns {Promise<number>} */
+function pause() {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    port1.onmessage = () => {
+      port1.close();
+      resolve(performance.now());
+    };
+    port2.postMessage(null);
+  });
+}
 
 /** log Σ exp(logits). @param {Float32Array} logits */
 function logSum(logits) {

@@ -86,6 +86,12 @@ def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: s
             page.click("#hub-open")
             check("hub")
             page.keyboard.press("Escape")
+            page.click("#quality-button")
+            expect(page.locator("#quality-dialog")).to_be_visible()
+            for measure in page.locator("#quality-dialog input[type=radio]").all():
+                measure.check(force=True)
+                check("quality")
+            page.keyboard.press("Escape")
         if name == "settings":
             page.click("#mcp-button")
             page.click("#mcp-add")

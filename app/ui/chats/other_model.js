@@ -32,6 +32,21 @@ export async function chooseOther(button, message, { list, load, regenerate, mor
   openMenu(button, [...entries, { label: t("Another model"), icon: "more", run: more }]);
 }
 
+/**
+ * The models of the catalog, of upstreams and of this browser's storage, without the one that answers.
+ * @param {import("../engine.js").Engine} engine @returns {Promise<Choice[]>}
+ */
+export async function otherChoices(engine) {
+  const models = await engine.models().catch(() => []);
+  const known = models.flatMap(choiceOf).map((choice) => ({ id: choice.model, choice }));
+  const stored = (await engine.cached().catch(() => []))
+    .filter(({ id, complete }) => complete && !known.some((other) => other.id === id))
+    .map(({ id, url }) => ({ id, choice: { model: url, name: id, keep: url } }));
+  const { choice, stats } = engine.loaded ?? {};
+  const first = choice?.upstream ? choice.model : stats?.model;
+  return [...known, ...stored].filter(({ id }) => id !== first).map((one) => one.choice);
+}
+
 /** @param {Record<string, any>} model @returns {Choice | []} */
 export function choiceOf({ id, name, owned_by, size }) {
   if (owned_by !== "wisp") {

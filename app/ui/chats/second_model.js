@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { notify } from "../notices.js";
 import { show } from "../texts.js";
 import { openMenu } from "./menu.js";
-import { choiceOf } from "./other_model.js";
+import { otherChoices } from "./other_model.js";
 
 /**
  * @typedef {import("../engine.js").Choice} Choice
@@ -50,25 +50,13 @@ export class SecondModel {
   }
 
   async #open() {
-    const models = await this.engine.models().catch(() => []);
-    const known = models.flatMap(choiceOf).map((choice) => ({ id: choice.model, choice }));
-    const stored = (await this.engine.cached().catch(() => []))
-      .filter(({ id, complete }) => complete && !known.some((other) => other.id === id))
-      .map(({ id, url }) => ({ id, choice: { model: url, name: id, keep: url } }));
-    const others = [...known, ...stored].filter(({ id }) => id !== this.#first());
-    const entries = others.map((/** @type {{ choice: Choice }} */ { choice }) => ({
+    const entries = (await otherChoices(this.engine)).map((choice) => ({
       label: choice.name,
       icon: choice.upstream ? "away" : "columns",
       run: () => void this.#choose(choice),
     }));
     const off = { label: TEXTS.off, icon: "close", run: () => this.#use(null) };
     openMenu(this.#button, this.loaded ? [off, ...entries] : entries);
-  }
-
-  /** The id of the model that answers first. */
-  #first() {
-    const { choice, stats } = this.engine.loaded ?? {};
-    return choice?.upstream ? choice.model : stats?.model;
   }
 
   /** @param {Choice} choice */
