@@ -42,7 +42,7 @@ def sheet(opened: tuple[Page, list[str]]) -> Iterator[Locator]:
 
 
 def choose(sheet: Locator, measure: str, text: str, *, chunk: int | None = None) -> None:
-    """Choose what to measure of which text."""
+    """Choose what to measure and on which text."""
     sheet.get_by_role("radio", name=measure).check(force=True)
     sheet.locator("textarea").fill(text)
     if chunk:

@@ -1,4 +1,4 @@
-/** The sheet of quality figures: what to measure, of which text; progress; results. A bundle of its own. */
+/** The sheet of quality figures: what to measure and on which text; progress; results. A bundle of its own. */
 import { joined, sentences, t } from "../../language/phrase.js";
 import { nameOf } from "../address.js";
 import { h, iconButton } from "../dom.js";
