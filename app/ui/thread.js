@@ -12,6 +12,7 @@ import { icon } from "./icons.js";
 import { rate, seconds, tokens } from "./format.js";
 import { columns, pickButton } from "./chats/pair.js";
 import { answered, firstSent } from "./chats/turns.js";
+import { LaterMessages } from "./later_messages.js";
 import { isKey } from "./shortcuts.js";
 import { Markdown } from "./markdown.js";
 import { mediaList } from "./media/views.js";
@@ -34,6 +35,7 @@ import { say } from "./texts.js";
 const NOT_SENT = t(
   "The model does not see the messages above this line. A longer context, or a model with one, sees them again.",
 );
+const AT_ONCE = 20; // newest messages that are drawn when a chat is shown; earlier ones when one scrolls near
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 export class Thread {
@@ -45,10 +47,12 @@ export class Thread {
   #line = h("li", { class: "not-sent", title: NOT_SENT }, t("not sent: the context is full"));
   #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
+  #later;
 
   /** @param {Actions} actions what the buttons under the last messages do */
   constructor(actions) {
     this.actions = actions;
+    this.#later = new LaterMessages(this.#scroller, (message) => this.#item(message));
     this.#scroller.addEventListener("scroll", () => this.#look(), { passive: true });
     new ResizeObserver(() => this.#follow()).observe(this.#list);
     new ResizeObserver(() => this.#follow()).observe(this.#scroller);
@@ -62,17 +66,26 @@ export class Thread {
   show(conversation, coming) {
     this.#conversation = conversation;
     const { messages } = conversation;
-    this.#list.replaceChildren();
-    for (const message of messages) if (message !== coming) this.add(message);
+    this.#later.clear();
+    const shown = messages.filter((message) => message !== coming);
+    const items = shown.map((message, index) =>
+      index < shown.length - AT_ONCE ? this.#later.item(message) : this.#item(message),
+    );
+    this.#list.replaceChildren(...items);
     this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     this.toEnd();
   }
 
   /** @param {Message} message */
   add(message) {
+    this.#list.append(this.#item(message));
+  }
+
+  /** @param {Message} message */
+  #item(message) {
     const versions = this.#versions(message);
-    if (message.role === "user") this.#list.append(userItem(message, this.actions, versions));
-    else this.#list.append(new AnswerView(message, this.actions, versions).element);
+    if (message.role === "user") return userItem(message, this.actions, versions);
+    return new AnswerView(message, this.actions, versions).element;
   }
 
   /** Adds an answer that grows. @param {Message} message */
