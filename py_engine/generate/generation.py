@@ -218,20 +218,15 @@ class Generation:
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
         constrained = ConstrainedAnswer(answer, self.plan.n_vocab, len(answer.ids), count, self._usual_run)
-        begun = False
-
-        def reuse_once() -> bool:
-            nonlocal begun
-            begun = begun or reuse()
-            return begun
-
+        first: Reuse | None = reuse
         self._constrained += 1
         try:
             while not constrained.ended and not answer.lacks_pages:
                 if self._shares(constrained):
-                    run = self._scheduler.run(answer, sequence, constrained.left, reuse_once, constrained)
+                    run = self._scheduler.run(answer, sequence, constrained.left, first, constrained)
                 else:
-                    run = self._run_alone(answer, sequence, constrained, reuse_once)
+                    run = self._run_alone(answer, sequence, constrained, first)
+                first = None
                 async with aclosing(run) as batches:
                     async for batch in batches:
                         yield batch
@@ -253,13 +248,13 @@ class Generation:
         return self.time_slices.expired() or self._shares(constrained)
 
     async def _run_alone(
-        self, answer: Answer, sequence: SequenceCache, constrained: ConstrainedAnswer, reuse: Reuse
+        self, answer: Answer, sequence: SequenceCache, constrained: ConstrainedAnswer, reuse: Reuse | None
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield tokens under a constraint for a time slice, or until it can share steps."""
         runner = self.runner
         async with self.time_slices.acquire():
             try:
-                if not reuse():
+                if reuse is not None and not reuse():
                     return
                 fed = len(sequence.tokens) < len(answer.ids)
                 if not await self._feed(answer, sequence):

@@ -65,13 +65,13 @@ class Scheduler:
         self._task: asyncio.Task[None] | None = None
 
     async def run(
-        self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse,
+        self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse | None,
         constrained: ConstrainedAnswer | None = None,
     ) -> AsyncGenerator[Batch, None]:  # fmt: skip
         """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
 
-        `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes. Yields an
-        empty batch after each part of the prompt but the last. Closing the generator cancels the sequence. A
+        `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes; None if it
+        was called before. Yields an empty batch after each part of the prompt but the last. Closing the generator cancels the sequence. A
         `constrained` answer also returns when no other request is under way.
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
@@ -83,18 +83,20 @@ class Scheduler:
         finally:
             self.unconstrained -= constrained is None
 
-    async def _run_sequence(self, sequence: RunningSequence, reuse: Reuse) -> AsyncGenerator[Batch, None]:
+    async def _run_sequence(self, sequence: RunningSequence, reuse: Reuse | None) -> AsyncGenerator[Batch, None]:
         answer, cache, constrained = sequence.answer, sequence.cache, sequence.constrained
-        await self._prompts.acquire()
+        sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
+        if not sequence.prompted:
+            await self._prompts.acquire()
         try:
             masks = constrained is not None
             await self._runner.configure(answer.sampling, answer.begins, answer.shifted, masks, cache.number)
-            if not reuse():
-                self._prompts.release()
+            if reuse is not None and not reuse():
+                self._end_prompt(sequence)
                 return
             await answer.media.encode(answer.ids, len(cache.tokens))
         except BaseException:
-            self._prompts.release()
+            self._end_prompt(sequence)
             raise
         if constrained is not None and not sequence.prompting:
             sequence.position = constrained.at - 1

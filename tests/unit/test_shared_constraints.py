@@ -91,6 +91,36 @@ async def test_a_constrained_answer_goes_on_alone_and_beside_others_again(
     assert rounds > 3
 
 
+async def test_a_long_prompt_of_another_request_does_not_stop_a_constrained_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It joins the scheduler at once, and gets tokens between the parts of that prompt."""
+    used = engine()
+    monkeypatch.setattr(counts(used), "prompt_tokens_in", lambda ms: 16)
+    order: list[str] = []
+
+    async def one(name: str, ids: list[int], sampling: Sampling, count: int, constraint: Any = None) -> list[int]:
+        out: list[int] = []
+        request = GenerationRequest(ids, sampling, AnswerLimits(count, STOPS), constraint)
+        async for batch in used.generate(request):
+            if batch.ids or name == "prompt":
+                order.append(name)
+            out += batch.ids
+            if name == "held" and len(out) == 10:
+                begun.set()
+        return out
+
+    begun = asyncio.Event()
+    long = [7 * i % 250 for i in range(160)]
+    held = asyncio.ensure_future(one("held", PROMPT, WARM, 60, RandomConstraint(0.97)))
+    await begun.wait()
+    await one("prompt", long, GREEDY, 1)
+    assert await held == await collect(make(), PROMPT, WARM, 60, constraint=RandomConstraint(0.97))
+    during = order[order.index("prompt") : len(order) - order[::-1].index("prompt")]
+    assert during.count("prompt") >= 8
+    assert during.count("held") >= 4
+
+
 async def test_forced_tokens_are_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     used = engine()
     fed: list[int] = []
