@@ -71,8 +71,8 @@ class Scheduler:
         """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
 
         `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes; None if it
-        was called before. Yields an empty batch after each part of the prompt but the last. Closing the generator cancels the sequence. A
-        `constrained` answer also returns when no other request is under way.
+        was called before. Yields an empty batch after each part of the prompt but the last. Closing the generator
+        cancels the sequence. A `constrained` answer also returns when no other request is under way.
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
         self.unconstrained += constrained is None
