@@ -48,27 +48,29 @@ async def _replace_rejected(runner: Runner, sequence: RunningSequence, constrain
     number = sequence.cache.number
     if constrained.forced >= MIN_FORCED and not constrained.scored:
         await _feed_forced(runner, sequence, constrained)
-    await constrained.fetch_forced()
-    if constrained.at_end():
-        constrained.ended = True
-        sequence.push(Batch([min(constrained.stop_ids)] if constrained.stop_ids else []))
-    elif constrained.left > 0:
-        runner.mask(await constrained.mask(), number)
-        sequence.masked = True
+    if constrained.left > 0:
+        await constrained.fetch_forced()
+        if constrained.at_end():
+            constrained.ended = True
+            sequence.push(Batch([min(constrained.stop_ids)] if constrained.stop_ids else []))
+        else:
+            runner.mask(await constrained.mask(), number)
+            sequence.masked = True
     sequence.position, sequence.left = constrained.at - 1, constrained.left
 
 
 async def _feed_forced(runner: Runner, sequence: RunningSequence, constrained: ConstrainedAnswer) -> None:
     """Feed forced tokens, as many as there are pages for."""
-    newest, first = constrained.newest, constrained.at - 1
-    most = min(constrained.forced, constrained.left, runner.plan.batch - 1)
-    forced = await constrained.take_forced(sequence.cache.reserve(constrained.at + most) - constrained.at)
+    newest, first, number = constrained.newest, constrained.at - 1, sequence.cache.number
+    most = min(constrained.forced, constrained.left, runner.plan.batch)
+    granted = sequence.cache.reserve(constrained.at + most - 1) - first
+    forced = await constrained.take_forced(min(most, granted))
     constrained.advance(forced)
     sequence.push(Batch(forced))
-    if forced:  # the newest token as well: it has no keys and values yet
-        small = len(forced) < MAX_SMALL_BATCH and runner.prepared([SMALL_BATCH], [sequence.cache.number])
-        lists = [SMALL_BATCH if small else PREFILL]
-        runner.feed(first, [newest, *forced], lists, sequence.cache.number)
+    if forced:  # the newest token has no keys and values yet; the next step computes those of the last one
+        small = len(forced) <= MAX_SMALL_BATCH and runner.prepared([SMALL_BATCH], [number])
+        runner.feed(first, [newest, *forced[:-1]], [SMALL_BATCH if small else PREFILL], number)
+        runner.set_tokens(number, constrained.at - 1, forced[-1:])
 
 
 def most_steps(sequence: RunningSequence) -> int:

@@ -168,8 +168,11 @@ class GpuRunner:
 
     def _for_batch(self, lists: list[str], n: int, *, any_rounding: bool = False) -> list[str]:
         """The lists for a batch of n tokens. The usual ones do for all sizes, until the others are compiled."""
-        found = batch_sizes.lists_for(self.plan, lists, n, split_attention=any_rounding)
-        return found if found == lists or self.prepared(found) else lists
+        for split in (True, False) if any_rounding else (False,):
+            found = batch_sizes.lists_for(self.plan, lists, n, split_attention=split)
+            if found == lists or self.prepared(found):
+                return found
+        return lists
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         self._check()

@@ -16,6 +16,7 @@ from tests.support.cpu_engines import (
     PROMPTS,
     SHAPED,
     STOPS,
+    VOCAB,
     WARM,
     Anything,
     Counting,
@@ -137,7 +138,7 @@ async def test_forced_tokens_are_fed_at_once(monkeypatch: pytest.MonkeyPatch) ->
     got, _ = await asyncio.gather(collect(used, PROMPT, GREEDY, 60, constraint=RandomConstraint(0.97)), free)
     assert got == want
     assert fed
-    assert set(fed) == {4}, "three forced tokens, and the one before them"
+    assert set(fed) == {3}, "the token before three forced ones, and two of them"
 
 
 async def test_a_constraint_that_ends_the_answer() -> None:
@@ -202,3 +203,34 @@ async def test_pages_that_are_lacking(slice_s: float, monkeypatch: pytest.Monkey
     want = [await collect(make(128), ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts]
     got = await asyncio.gather(*(collect(used, ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts))
     assert got == want
+
+
+class Literal(Anything):
+    """A constraint that forces a long text after three tokens."""
+
+    async def forced(self) -> list[int]:
+        return [(at * 7) % VOCAB for at in range(len(self.accepted), 50)] if 3 <= len(self.accepted) < 50 else []
+
+
+@pytest.mark.parametrize("count", [60, 50, 40, 10])
+async def test_a_forced_text_longer_than_a_batch(count: int) -> None:
+    """A batch of these engines has 16 tokens. The answer may end within the text."""
+    used = engine()
+    got, free = await asyncio.gather(
+        collect(used, PROMPT, WARM, count, constraint=Literal(), stops=frozenset({2})),
+        collect(used, PROMPTS[1], WARM, 80),
+    )
+    assert got == await collect(make(), PROMPT, WARM, count, constraint=Literal(), stops=frozenset({2}))
+    assert free == await collect(make(), PROMPTS[1], WARM, 80)
+
+
+@pytest.mark.parametrize("length", range(38, 46))
+async def test_forced_tokens_at_the_end_of_the_context(length: int) -> None:
+    """None is written behind the context, where the next sequence's block table begins."""
+    used = engine(n_ctx=64, page=16)
+    prompt = [7 * i % 250 for i in range(length)]
+    got, free = await asyncio.gather(
+        collect(used, prompt, WARM, 60, constraint=RandomConstraint(0.97)), collect(used, PROMPTS[1], WARM, 55)
+    )
+    assert got == await collect(make(64), prompt, WARM, 60, constraint=RandomConstraint(0.97))
+    assert free == await collect(make(64), PROMPTS[1], WARM, 55)
