@@ -225,12 +225,20 @@ async def test_a_forced_text_longer_than_a_batch(count: int) -> None:
 
 
 @pytest.mark.parametrize("length", [24, 31])
-async def test_forced_tokens_at_the_end_of_the_context(length: int) -> None:
-    """None is written beyond the context, where the next sequence's block table begins."""
+async def test_forced_tokens_at_the_end_of_the_context(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is fed beyond the context, where the next sequence's block table begins."""
     used = engine(n_ctx=64, page=16, batch=64)
+    feed, ends = used.runner.feed, list[int]()
+
+    def noting(position: int, ids: list[int], *args: Any, **kwargs: Any) -> None:
+        ends.append(position + len(ids))
+        feed(position, ids, *args, **kwargs)
+
+    monkeypatch.setattr(used.runner, "feed", noting)
     prompt = [7 * i % 250 for i in range(length)]
     got, free = await asyncio.gather(
         collect(used, prompt, WARM, 60, constraint=Literal()), collect(used, PROMPTS[1], WARM, 55)
     )
     assert got == await collect(make(64, 64), prompt, WARM, 60, constraint=Literal())
     assert free == await collect(make(64, 64), PROMPTS[1], WARM, 55)
+    assert max(ends) <= 64
