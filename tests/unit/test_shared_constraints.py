@@ -236,8 +236,8 @@ async def test_forced_tokens_at_the_end_of_the_context(length: int, monkeypatch:
 
     monkeypatch.setattr(used.runner, "feed", noting)
     prompt = [7 * i % 250 for i in range(length)]
-    got, free = await asyncio.gather(
-        collect(used, prompt, WARM, 60, constraint=Literal()), collect(used, PROMPTS[1], WARM, 55)
+    free, got = await asyncio.gather(
+        collect(used, PROMPTS[1], WARM, 55), collect(used, prompt, WARM, 60, constraint=Literal())
     )
     assert got == await collect(make(64, 64), prompt, WARM, 60, constraint=Literal())
     assert free == await collect(make(64, 64), PROMPTS[1], WARM, 55)
