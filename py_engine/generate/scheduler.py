@@ -201,8 +201,8 @@ class Scheduler:
     def _submit_ahead(self) -> None:
         while units := self._units():
             alone_prompt = len(units) == 1 and units[0][0].prompting
-            checked = any(rejects_often(sequence) for unit in units for sequence in unit)
-            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_CHECKED_MS if checked else AHEAD_MS):
+            rejecting = any(rejects_often(sequence) for unit in units for sequence in unit)
+            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_CHECKED_MS if rejecting else AHEAD_MS):
                 return
             unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)

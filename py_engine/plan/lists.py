@@ -27,7 +27,7 @@ SHORT = "short_"
 MEDIUM = "medium_"
 LONG = "long_"
 SPLIT_ATTENTION = "split_"
-SIZES = (SHORT, MEDIUM, LONG, SPLIT_ATTENTION)  # of batches (batch_sizes.py)
+SIZES = (SPLIT_ATTENTION, SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py), in the order in which a name has them
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_END = "draft_end"  # after its last one
 
@@ -74,7 +74,7 @@ def split_attention(name: str) -> str:
 
 def unsized(name: str) -> str:
     """The list that does what `name` does, for batches of usual size."""
-    for prefix in (SPLIT_ATTENTION, *SIZES):
+    for prefix in SIZES:
         name = name.removeprefix(prefix)
     return name
 
