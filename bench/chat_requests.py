@@ -6,7 +6,7 @@ Tokens a second in sum, medians, with temperature 0.8 and seeds:
     strings    an array of strings: the mask changes few tokens
     objects    an array of objects: in random models, the mask changes most tokens
 of one and of four such requests at once, and of one beside seven without a schema (all of them, and it alone).
-Then the milliseconds until the first token of 32 and 100 more tokens after a prompt, sampled without a seed.
+Then the milliseconds until the first token of 32, 100 and 200 more tokens after a prompt, sampled without a seed.
 """
 
 import argparse
@@ -89,7 +89,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     asked = {
         "chats": [int(length) for length in options.chats.split(",")],
-        **{"more": [32, 100], "tokens": options.tokens, "runs": options.runs},
+        "more": [32, 100, 200],
+        "tokens": options.tokens,
+        "runs": options.runs,
         "options": {"backend": options.backend, "contextLength": options.context_length},
     }
     found = evaluated(MEASURE, options.model, asked, options.adapter)
