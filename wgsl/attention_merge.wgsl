@@ -1,6 +1,5 @@
-// y = the joined results of all splits of attention_matrix.wgsl: weights of other references are scaled to the largest one.
-//
-// Grid (columns of y / THREADS, tokens). A thread joins one dimension of a head.
+// y = attention, joined from the sums of each split of attention_matrix.wgsl. The splits' weights have different references
+// (the logit whose weight is 1); all are scaled to the largest one. Grid (columns of y / THREADS, tokens). A thread joins one dimension of a head.
 #param TQ // tokens of a tile in attention_matrix.wgsl
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param Y16 // 1: y is f16

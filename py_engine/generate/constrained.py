@@ -12,26 +12,23 @@ from collections.abc import AsyncGenerator, Callable
 
 from py_engine.errors import WispError
 from py_engine.generate.constrained_answer import ConstrainedAnswer
+from py_engine.generate.forced_tokens import feed_forced
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 
 
 class ConstrainedDecoder:
-    """A decoder of an answer that has the device to itself. `fed`: the last feed computed the next logits."""
+    """A decoder of an answer that has the device to itself. `fed`: the end of a prompt was the last that was fed."""
 
     def __init__(self, runner: Runner, answer: ConstrainedAnswer, sequence: SequenceCache, *, fed: bool) -> None:
         self._runner, self._answer, self._sequence = runner, answer, sequence
         self.lacks_pages, self.needs = False, 0  # positions that need pages
-        self._fed = fed  # the logits come from a batch, so they can be sampled only once
+        self._fed = fed  # the logits are of a prompt's end: computed again, they would round as in decoding
         self._pauses: Callable[[], bool] = lambda: False
 
     async def batches(self, pauses: Callable[[], bool]) -> AsyncGenerator[Batch, None]:
-        """Yield tokens until the constraint allows no more, an id of stop_ids came, or all were decoded: it has ended.
-
-        It returns earlier once `pauses()` holds. Another decoder may then go on.
-        """
+        """Yield tokens until the answer has ended, or until `pauses()` holds: then another decoder may go on."""
         runner, answer, self._pauses = self._runner, self._answer, pauses
         runner.begin(answer.at, answer.left, self._sequence.number)
         if not self._fed:  # compute the newest token's logits again
@@ -48,12 +45,9 @@ class ConstrainedDecoder:
             if not self._reserve(self._runner.max_lookahead()):
                 return
             if answer.forced and not answer.scored:
-                plan = runner.plan
-                forced = Batch(
-                    await answer.take_forced(1 if plan.encodes_prompts else plan.batch)
-                )  # its PREFILL encodes
+                forced = Batch(await answer.take_forced(runner.plan.batch))
                 try:
-                    await self._feed(forced)
+                    self._feed(forced)
                 except WispError:  # the constraint has advanced past them
                     yield forced
                     raise
@@ -63,7 +57,7 @@ class ConstrainedDecoder:
             else:
                 async for batch in self._sample_ahead():
                     yield batch
-            if not self._fed and answer.left > 0 and pauses():  # logits of a batch cannot be computed again
+            if not self._fed and answer.left > 0 and pauses():
                 return
         answer.ended = True
 
@@ -74,16 +68,14 @@ class ConstrainedDecoder:
         self.lacks_pages, self.needs = self._sequence.reserve(end) < end, end
         return not self.lacks_pages
 
-    async def _feed(self, forced: Batch) -> None:
-        answer, first = self._answer, self._answer.at
+    def _feed(self, forced: Batch) -> None:
+        """Feed forced tokens and compute the next logits."""
+        answer, first, number = self._answer, self._answer.at, self._sequence.number
         answer.advance(forced.ids)
         fed = forced.ids if answer.left else forced.ids[:-1]  # the context may end at the last token
-        if fed:
-            lists = [*PREFILL_END] if len(fed) > 1 else [DECODE]
-            self._runner.feed(first, fed, lists, self._sequence.number, read=True)
-            await self._runner.result()
-        self._runner.begin(answer.at, answer.left, self._sequence.number)
-        self._fed = True
+        feed_forced(self._runner, first, fed, number, exact=answer.exact, logits=True)
+        self._runner.begin(answer.at, answer.left, number)
+        self._fed = False
 
     async def _sample_masked(self, rejected_before: bool = False) -> Batch:
         """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""

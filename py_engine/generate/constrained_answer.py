@@ -6,26 +6,29 @@ constrained.py decodes it alone, scheduler.py beside others. It may pass from on
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from py_engine.generate.answer import Answer
 from py_engine.plan.shared import MAX_STEPS
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
-TRIED = 24  # tokens of the first request after which it is known how many are usually accepted in a row
+TRIED = 24  # tokens of the first request, after which its `usual_run` is known
 
 
 class ConstrainedAnswer:
     """The state of a constrained answer, whose next token is at position `at`; up to `left` tokens may follow.
 
-    `usual_run`: tokens that earlier requests sampled between two that the mask changed, on average.
+    `usual_run`: tokens between two that the mask changed, on average of earlier requests; 0: not known.
+    `others`: whether another request runs, and this model's constrained answers can share steps.
     """
 
-    def __init__(self, answer: Answer, n_vocab: int, at: int, left: int, usual_run: float = 0.0) -> None:
+    def __init__(self, answer: Answer, n_vocab: int, left: int, usual_run: float, others: Callable[[], bool]) -> None:
         assert answer.constraint is not None
-        self.constraint, self.at, self.left, self.usual_run = answer.constraint, at, left, usual_run
+        self.constraint, self.at, self.left, self.usual_run = answer.constraint, len(answer.ids), left, usual_run
+        self._others = others
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
-        self.stop_ids = answer.stop_ids
+        self.stop_ids, self.exact = answer.stop_ids, answer.exact
         # every token needs a log-probability, so none may be fed unsampled
         self.scored = answer.sampling.logprobs >= 0
         self.newest = answer.ids[-1] if answer.ids else 0  # the token before `at`
@@ -57,12 +60,14 @@ class ConstrainedAnswer:
         """Whether to sample without the mask, where up to `most` tokens could be sampled ahead."""
         return self.process is None and self.lookahead(most) >= MIN_LOOKAHEAD
 
-    def may_share(self) -> bool:
-        """Whether to share steps with other answers. It is tried where nothing is known.
+    def shares(self) -> bool:
+        """Whether to share steps with other answers: not if the host processes each token's logits.
 
-        Not if the mask changes most tokens: each of them waits for the host, and the others would wait with it.
+        Nor if the mask changes most tokens: each of them waits for the host, and the other answers would wait, too.
+        That is not known at first, so an answer begins by sharing.
         """
-        return self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
+        pays = self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
+        return self.process is None and pays and self._others()
 
     def count_run(self, tokens: int, rejected: bool) -> None:
         """Count tokens that were sampled, and whether the mask then changed one."""

@@ -56,14 +56,13 @@ class Generation:
         self.scales: Sequence[float] = runner.plan.adapters.defaults  # where a request gives none
         self._use(runner)
         self._usual_run = 0.0  # tokens in a row that a constraint usually accepts
-        self._constrained = 0  # answers under a constraint that are under way
+        self._running = 0  # answers that do not wait for pages
 
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
         drafts = self._speculation and not self.plan.recurrent  # a rejected draft has changed the states
         model = DraftModel(runner, self._draft_tokens) if drafts and self.plan.draft is not None else None
         self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts, model)
-        self._scheduler.alone = lambda constrained: not self._shares(constrained)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -184,6 +183,7 @@ class Generation:
         count = min(answer.left, self.context_length - len(ids) + 1)
         produced: list[int] = []
         run = self._scheduler.run if answer.constraint is None else self._run_constrained
+        self._running += 1
         try:
             async with aclosing(run(answer, sequence, count, lambda: self._reuse(answer, sequence))) as batches:
                 async for batch in batches:
@@ -198,6 +198,7 @@ class Generation:
             if len(produced) < count and not answer.lacks_pages:
                 answer.done = True  # the constraint may allow nothing more
         finally:
+            self._running -= 1
             answer.ids = ids + produced
 
     def _reuse(self, answer: Answer, sequence: SequenceCache) -> bool:
@@ -217,12 +218,11 @@ class Generation:
         self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
-        constrained = ConstrainedAnswer(answer, self.plan.n_vocab, len(answer.ids), count, self._usual_run)
+        constrained = ConstrainedAnswer(answer, self.plan.n_vocab, count, self._usual_run, self._others_run)
         first: Reuse | None = reuse
-        self._constrained += 1
         try:
             while not constrained.ended and not answer.lacks_pages:
-                if self._shares(constrained):
+                if constrained.shares():
                     run = self._scheduler.run(answer, sequence, constrained.left, first, constrained)
                 else:
                     run = self._run_alone(answer, sequence, constrained, first)
@@ -232,20 +232,18 @@ class Generation:
                         yield batch
                 yield Batch([])  # lets the caller abort within a long prompt
         finally:
-            self._constrained -= 1
             self._usual_run = constrained.usual_run
 
-    def _shares(self, constrained: ConstrainedAnswer) -> bool:
-        """Whether other requests run, and a constrained answer can share steps with them.
+    def _others_run(self) -> bool:
+        """Whether there are other answers that a constrained one can share steps with.
 
-        It cannot where the host processes each token's logits, or where decoded tokens cannot be taken back.
+        It cannot where decoded tokens cannot be taken back.
         """
         takes_back = not self.plan.recurrent and not self.plan.encodes_prompts
-        others = self._scheduler.unconstrained + self._constrained - 1
-        return others > 0 and takes_back and constrained.process is None and constrained.may_share()
+        return takes_back and self._running > 1
 
     def _ends_slice(self, constrained: ConstrainedAnswer) -> bool:
-        return self.time_slices.expired() or self._shares(constrained)
+        return self.time_slices.expired() or constrained.shares()
 
     async def _run_alone(
         self, answer: Answer, sequence: SequenceCache, constrained: ConstrainedAnswer, reuse: Reuse | None

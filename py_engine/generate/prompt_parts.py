@@ -25,11 +25,11 @@ class PromptPart:
     at: int
     ids: list[int]
     lists: Sequence[str]
-    exact: bool  # tokens round as in any other part of a prompt
+    exact: bool  # its tokens have the results that they have in any other part of a prompt
     last: bool
     media: MediaBatch | None = None
-    shift: int = 0  # as in Runner.feed()
-    rounding: Rounding = Rounding.SAME  # the same
+    shift: int = 0  # rotary position - position (Runner.feed)
+    rounding: Rounding = Rounding.SAME
 
     def record(self, cache: SequenceCache) -> None:
         """Record in the caches that the part was submitted."""

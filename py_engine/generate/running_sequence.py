@@ -26,8 +26,9 @@ class RunningSequence:
     draft_fits: bool = True  # before the context or the pages end
     constrained: ConstrainedAnswer | None = None  # checks what is sampled
     masked: bool = False  # the next token is sampled with the constraint's mask
-    version: int = 0  # of the tokens that follow: those of submits before a rejected token are dropped
-    leaves: bool = False  # it goes on elsewhere
+    # Counts the rejected tokens. What was submitted before the last of them is dropped when it is read.
+    version: int = 0
+    leaves: bool = False  # generation.py goes on with it alone
     position: int = 0  # of the newest token, after all submits
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
@@ -86,9 +87,11 @@ class ScheduledWork:
     steps: int = 0  # with drafts
     n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
     versions: list[int] = field(init=False)  # of the sequences
+    masked: list[bool] = field(init=False)  # whether each sequence's token is sampled with a mask
 
     def __post_init__(self) -> None:
         self.versions = [sequence.version for sequence in self.unit]
+        self.masked = [sequence.masked for sequence in self.unit]
 
 
 def may_draft(sequence: RunningSequence) -> bool:

@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.checking import checked, most_steps, rejects_often
+from py_engine.generate.checking import check, most_steps, prepare_first, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
@@ -38,7 +37,7 @@ UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
-AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: it waits for the results
+AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: the next steps wait until they are checked
 
 
 Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
@@ -60,8 +59,6 @@ class Scheduler:
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
-        self.unconstrained = 0  # answers without a constraint that are under way
-        self.alone: Callable[[ConstrainedAnswer], bool] = lambda _: False  # whether no other request is under way
         self._task: asyncio.Task[None] | None = None
 
     async def run(
@@ -72,19 +69,9 @@ class Scheduler:
 
         `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes; None if it
         was called before. Yields an empty batch after each part of the prompt but the last. Closing the generator
-        cancels the sequence. A `constrained` answer also returns when no other request is under way.
+        cancels the sequence. A `constrained` answer also returns when it should go on alone (ConstrainedAnswer.shares).
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
-        self.unconstrained += constrained is None
-        try:
-            async with aclosing(self._run_sequence(sequence, reuse)) as batches:
-                async for batch in batches:
-                    yield batch
-        finally:
-            self.unconstrained -= constrained is None
-
-    async def _run_sequence(self, sequence: RunningSequence, reuse: Reuse | None) -> AsyncGenerator[Batch, None]:
-        answer, cache, constrained = sequence.answer, sequence.cache, sequence.constrained
         sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
         if not sequence.prompted:
             await self._prompts.acquire()
@@ -95,6 +82,8 @@ class Scheduler:
                 self._end_prompt(sequence)
                 return
             await answer.media.encode(answer.ids, len(cache.tokens))
+            if sequence.prompting:
+                await prepare_first(self._runner, sequence)
         except BaseException:
             self._end_prompt(sequence)
             raise
@@ -161,12 +150,14 @@ class Scheduler:
     async def _read(self) -> None:
         batches = await self._runner.result()
         submit = self._in_flight.popleft()
-        for sequence, version, sampled in zip(submit.unit, submit.versions, batches, strict=True):
+        for sequence, version, masked, sampled in zip(
+            submit.unit, submit.versions, submit.masked, batches, strict=True
+        ):
             batch = sampled if submit.samples else Batch([])
             sequence.submits -= 1
-            if sequence.constrained is not None:
+            if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    await checked(self._runner, sequence, sequence.constrained, batch)
+                    await check(self._runner, sequence, batch, masked=masked)
                 continue
             yielded = len(batch.ids)
             if self._drafting:
@@ -185,9 +176,9 @@ class Scheduler:
                     self._draft_model.account.plain(yielded)
 
     def _let_leave(self) -> None:
-        """Let constrained answers go on elsewhere that no other request is under way with."""
+        """Give constrained answers back that should go on alone."""
         for sequence in self._sequences:
-            if sequence.constrained is not None and not sequence.prompting and self.alone(sequence.constrained):
+            if sequence.constrained is not None and not sequence.prompting and not sequence.constrained.shares():
                 sequence.leaves = True
 
     def _release_finished(self) -> None:
@@ -269,14 +260,19 @@ class Scheduler:
         if not paged:
             return None
         self._runner.decode([sequence.row for sequence in paged], steps)
+        submit = ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
         for sequence in paged:
-            if sequence.masked:  # of one token
-                self._runner.mask(None, sequence.cache.number)
-                sequence.masked = False
+            self._end_mask(sequence)
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
-        return ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
+        return submit
+
+    def _end_mask(self, sequence: RunningSequence) -> None:
+        """Let the tokens after the one with a mask be sampled without it."""
+        if sequence.masked:
+            self._runner.mask(None, sequence.cache.number)
+            sequence.masked = False
 
     def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> ScheduledWork | None:
         """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
@@ -288,7 +284,7 @@ class Scheduler:
             return None
         lists = part.lists
         if part.last:
-            lists = (*lists, *answer.sampling.lists())
+            lists = (*lists, *answer.sampling.lists(sequence.masked))
             sequence.position = len(answer.ids)
             sequence.left -= 1
             self._end_prompt(sequence)
@@ -297,9 +293,13 @@ class Scheduler:
             part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift, rounding=part.rounding
         )
         part.record(sequence.cache)
-        if part.last and self._speculation and sequence.constrained is None:
-            sequence.ids = list(answer.ids)
-        return ScheduledWork([sequence], runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS, part.last)
+        ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
+        submit = ScheduledWork([sequence], ms, part.last)
+        if part.last:
+            self._end_mask(sequence)
+            if self._speculation and sequence.constrained is None:
+                sequence.ids = list(answer.ids)
+        return submit
 
     # -- drafts
 

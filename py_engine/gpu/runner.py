@@ -221,13 +221,16 @@ class GpuRunner:
         return submitted
 
     async def result(self) -> list[Batch]:
-        while not self._in_flight[0].read:
-            self._in_flight.popleft()
+        self._skip_unread()
         submit = self._in_flight[0]
         result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
         self._in_flight.popleft()
         self._times.add(submit.kind, float(result.ms) / submit.steps, bool(result.queued))
         return submit.batches(result, self.plan.n_vocab)
+
+    def _skip_unread(self) -> None:
+        while not self._in_flight[0].read:
+            self._in_flight.popleft()
 
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
         if drafting:
@@ -294,6 +297,7 @@ class GpuRunner:
         return count
 
     async def take(self) -> tuple[Batch, bool]:
+        self._skip_unread()
         result = await self._awaited(self.gpu.replay.result())
         (batch,) = self._in_flight.popleft().batches(result, self.plan.n_vocab)
         self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + float(result.ms)

@@ -1,9 +1,9 @@
 """Attention of few tokens late in a context, divided among more workgroups.
 
-64 tokens of an 8B model are two tiles for each of eight key heads, which leaves most of a GPU idle while each workgroup
-goes through the whole context. In the lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)),
-several workgroups share a tile's positions, and a second dispatch joins their results. They round differently, so only
-prompts whose text may depend on how they were read take these lists (generate/prompt_parts.py).
+64 tokens of an 8B model are two tiles for each of eight key heads: most of a GPU is idle while each workgroup goes
+through the whole context. The lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)) divide the
+positions of a tile among several workgroups, and a second dispatch joins their results. They round differently from
+other lists, so they read only prompts of requests whose text may differ each time (generate/prompt_parts.py).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from py_engine.plan.kernels import has_param
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import THREADS
 
-LEAST_POSITIONS = 1024  # of a context for which it pays
-ROWS = 1024  # tokens x splits: what their sums take of memory
+LEAST_POSITIONS = 1024  # in contexts of fewer it does not pay
+ROWS = 1024  # of the buffer with their sums: tokens x splits
 
 
 def splits(tokens: int) -> int:
-    """Workgroups that share a tile's positions, in batches of up to so many tokens."""
+    """Workgroups that a tile's positions are divided among, in batches of up to so many tokens."""
     return ROWS // tokens
 
 

@@ -22,16 +22,8 @@ F16 = 2e-2  # computes in f16
 STORED_Q8_0 = 4e-2  # stores int8 with f32 scales
 F16_STEP = 2.0**-10  # relative distance of two neighbouring f16
 
-PASSED_ON = {
-    "parts",
-    "sums",
-    "partial",
-    "rows",
-    "bounds",
-    "histogram",
-    "spread",
-    "sorted",
-}  # read by later ops of a case only
+# results that only later ops of the same case read
+PASSED_ON = {"parts", "sums", "partial", "rows", "bounds", "histogram", "spread", "sorted"}
 PAIRS = {"best": (0, 1), "drawn": (0, 1), "logprobs": (1, 0)}  # u32 pairs: places of (a float's bits, an id)
 PADDING = {"embed", "norm"}  # kernels that also write their rows' padding
 REMOVED = -1e29  # larger values are of tokens that can be sampled

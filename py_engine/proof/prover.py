@@ -101,11 +101,11 @@ class Prover:
 
     async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
         """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        if self._prepared is not None and (self._prepared[0], SEEDS[0]) == (names, seed):
-            made = await self._prepared[1]
-        else:
-            made = await self._cases(names, seed)
-        self.close()
+        prepared = self._prepared is not None and (self._prepared[0], SEEDS[0]) == (names, seed)
+        try:
+            made = await (self._prepared[1] if prepared and self._prepared else self._cases(names, seed))
+        finally:  # a failed one must not be awaited again
+            self.close()
         from py_engine.proof.comparison import fault
         from py_engine.proof.device_run import DeviceRun
 

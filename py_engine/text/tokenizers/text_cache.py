@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-LEAST_CHARS = 256  # of a text that is cached: shorter ones are encoded as fast
+LEAST_CHARS = 256  # of a text that is cached; to encode a shorter one takes no longer than to find it
 MOST_CHARS = 1 << 20  # of all cached texts; the least recently used ones are dropped
 
 

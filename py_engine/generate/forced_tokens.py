@@ -1,0 +1,33 @@
+"""Tokens that a constraint forces: they are fed without being sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from py_engine.generate.prompt_parts import SHORT_PROMPT
+from py_engine.plan.lists import DECODE, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
+from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.runners import Runner
+
+
+def feed_forced(
+    runner: Runner, position: int, ids: list[int], number: int, *, exact: bool, logits: bool = False
+) -> None:
+    """Feed tokens of sequence `number` from `position` on; at most Plan.batch. `logits`: and compute the last one's.
+
+    They round as if they were decoded one by one, so the text does not depend on which tokens were fed. Only a longer
+    text is fed like a prompt if the answer need not be `exact` (Answer.exact).
+    """
+    if len(ids) > SHORT_PROMPT and not exact and not runner.plan.encodes_prompts:
+        runner.feed(position, ids, PREFILL_END if logits else (PREFILL,), number)
+        return
+    size = MAX_SMALL_BATCH if runner.prepared(SMALL_BATCH_END, [number]) else 1
+    for at in range(0, len(ids), size):
+        part = ids[at : at + size]
+        runner.feed(position + at, part, _lists(len(part), logits and at + size >= len(ids)), number)
+
+
+def _lists(tokens: int, logits: bool) -> Sequence[str]:
+    if tokens == 1:
+        return (DECODE,)
+    return SMALL_BATCH_END if logits else (SMALL_BATCH,)
