@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py_engine.cpu.step_times import PROMPT, CpuStepTimes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
@@ -38,7 +39,7 @@ class Work:
     """Submitted work, which runs when its result is asked for."""
 
     run: Callable[[], list[Batch]]
-    kind: Kind | None = None  # (0, False, 0): a part of a prompt; None: nothing reads it
+    kind: Kind | None = None  # None: nothing reads it
     steps: int = 1
 
 
@@ -57,7 +58,7 @@ class CpuRunner:
         self._cpu: Cpu  # from ready() to close()
         self._work: deque[Work] = deque()
         self._packed: list[tuple[PackedBatch, list[str], int]] = []  # fed, but not computed
-        self._times: dict[Kind, float] = {}  # milliseconds of a step; (0, False, 0): of a prompt token
+        self._times = CpuStepTimes()
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
         self._adapted = AdaptedSequences(self.plan)
@@ -147,7 +148,7 @@ class CpuRunner:
             return [self._read(Row(seq, position + len(ids) - 1), 1)]
 
         if read:
-            self._work.append(Work(run, (0, False, 0), len(ids)))
+            self._work.append(Work(run, PROMPT, len(ids)))
         else:
             self._run_in_order(run)
 
@@ -189,8 +190,7 @@ class CpuRunner:
         assert work.kind is not None
         started = time.perf_counter()
         batches = work.run()
-        ms = 1000 * (time.perf_counter() - started) / work.steps
-        self._times[work.kind] = 0.7 * self._times.get(work.kind, ms) + 0.3 * ms
+        self._times.add(work.kind, 1000 * (time.perf_counter() - started) / work.steps)
         self._run_unread()
         return batches
 
@@ -214,7 +214,7 @@ class CpuRunner:
             run()
 
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
-        return self._times.get((rows, drafting, n_model_draft), 0.0)
+        return self._times.ms((rows, drafting, n_model_draft))
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return 1
@@ -223,7 +223,7 @@ class CpuRunner:
         return n * self.prompt_token_ms()
 
     def prompt_token_ms(self) -> float:
-        return self._times.get((0, False, 0), 0.0)
+        return self._times.ms(PROMPT)
 
     def prompt_tokens_in(self, ms: float) -> int:
         return self.plan.batch

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py_engine.cpu.cache_pages import CachePages
 from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost, too_large
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.cpu.op_times import op_times, time_of
+from py_engine.cpu.step_times import PROMPT, CpuStepTimes
 from py_engine.cpu.token_reader import TokenReader
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
@@ -40,7 +42,7 @@ LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may rej
 class CpuSubmit:
     """Work whose result is to be read."""
 
-    kind: Kind  # (0, False, 0): a part of a prompt
+    kind: Kind
     steps: int  # decode steps; of a prompt, its tokens
     result: asyncio.Future[Read]
     parse: Callable[[bytes], list[Batch]]
@@ -64,12 +66,12 @@ class WasmRunner:
         self.plan, self._device, self.numpy = plan, device, device.numpy
         self.threads = min(threads or device.threads, device.threads)
         self._memory = Memory(plan, device.base, self.threads)
-        self._lists = Lists(device, self._memory)
+        self._lists, self._pages = Lists(device, self._memory), CachePages(plan, device, self._memory)
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._tokens = TokenReader(plan, self._memory, self._samplings)
         self._rules = Rules(plan.n_vocab)
         self._in_flight: deque[CpuSubmit] = deque()
-        self._times: dict[Kind, float] = {}  # milliseconds of a step, or of a prompt token
+        self._times = CpuStepTimes()
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
@@ -118,43 +120,24 @@ class WasmRunner:
 
     async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
-        grown = {
-            b.name: b
-            for group, count in zip(self.plan.page_groups, pages, strict=True)
-            if count > group.pages
-            for b in self.plan.with_pages(group, count)
-        }
-        await self._device.grow(self._memory.end_with(grown.values()))  # may fail, with nothing changed
-        self._device.copy(self._memory.move(grown.values()))
-        for group, count in zip(self.plan.page_groups, pages, strict=True):
-            self.plan.set_pages(group, count)
+        await self._pages.reserve(pages)
         self._lists.forget()
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         entry = table_offset(self.plan.n_ctx, self.plan.page, group, seq) + first
         self._write("state", array("I", pages).tobytes(), TABLES + 4 * entry)
 
-    def _regions(self, group: int, page: int) -> list[tuple[int, int]]:
-        return self._memory.page_regions(self.plan.page_groups[group], page)
-
     def copy_page(self, group: int, source: int, to: int) -> None:
         self._check()
-        both = zip(self._regions(group, source), self._regions(group, to), strict=True)
-        self._device.copy([(old, new, size) for (old, size), (new, _) in both])
+        self._pages.copy(group, source, to)
 
     async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
         self._check()
-        return (await self._device.read(Region(*r) for page in pages for r in self._regions(*page))).data
+        return await self._pages.read(pages)
 
     def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
         self._check()
-        parts = []
-        for group, page, first in pages:
-            at = first
-            for address, size in self._regions(group, page):
-                parts.append(Copy(address, at, size))
-                at += size
-        self._device.write(data, parts)
+        self._pages.write(pages, data)
 
     def set_tokens(self, seq: int, position: int, ids: Sequence[int]) -> None:
         self._write("tokens", array("I", ids).tobytes(), 4 * (seq * self._capacity + position))
@@ -224,7 +207,7 @@ class WasmRunner:
         self._run(self._adapted.lists(lists, [seq]), exact=rounding == Rounding.FLOATS or ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
-            self._submit((0, False, 0), len(ids), regions, parse)
+            self._submit(PROMPT, len(ids), regions, parse)
 
     def _write_media(self, media: MediaBatch) -> None:
         """Write the records and embeddings of a batch with media."""
@@ -279,30 +262,25 @@ class WasmRunner:
         submit = self._in_flight[0]
         found = await submit.result
         self._in_flight.popleft()
-        ms = found.ms / submit.steps
-        self._times[submit.kind] = 0.7 * self._times.get(submit.kind, ms) + 0.3 * ms
+        self._times.add(submit.kind, found.ms / submit.steps)
         return submit.parse(_bytes(found.data))
 
     # -- measured times
 
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
-        return self._times.get((rows, drafting, n_model_draft), 0.0)
+        return self._times.ms((rows, drafting, n_model_draft))
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
-        known = self.step_ms(rows, drafting=drafting, n_model_draft=n_model_draft)
-        return 1 if drafting or not known else max(1, min(MAX_STEPS, int(ms / known)))
+        return self._times.steps_in((rows, drafting, n_model_draft), ms, 1 if drafting else MAX_STEPS)
 
     def prompt_ms(self, n: int) -> float:
         return n * self.prompt_token_ms()
 
     def prompt_token_ms(self) -> float:
-        return self.step_ms(0)
+        return self._times.ms(PROMPT)
 
     def prompt_tokens_in(self, ms: float) -> int:
-        token = self.prompt_token_ms()
-        if not token:
-            return self.plan.batch
-        return max(MIN_PROMPT, min(self.plan.batch, int(ms / token) // MIN_PROMPT * MIN_PROMPT))
+        return self._times.prompt_tokens_in(ms, MIN_PROMPT, self.plan.batch)
 
     # -- one sequence under the host's control
 
@@ -351,8 +329,7 @@ class WasmRunner:
         resampled = int(struct.unpack_from("<4I", data)[2])
         again, self._resampled = resampled != self._resampled, resampled
         (batch,) = submit.parse(data[4 * STATE_WORDS :])
-        ms = found.ms / submit.steps
-        self._times[submit.kind] = 0.7 * self._times.get(submit.kind, ms) + 0.3 * ms
+        self._times.add(submit.kind, found.ms / submit.steps)
         return batch, again
 
     def rewind(self, position: int, count: int) -> None:
@@ -366,8 +343,7 @@ class WasmRunner:
     def max_lookahead(self) -> int:
         if self.plan.recurrent:  # only the newest token can be computed again
             return 1
-        known = self.step_ms(1)
-        return max(1, min(MAX_STEPS, int(LOOKAHEAD_MS / known))) if known else 1
+        return self.steps_in(1, LOOKAHEAD_MS)
 
     async def stop(self) -> None:
         self._in_flight.clear()
