@@ -97,11 +97,11 @@ class ConstrainedDecoder:
         runner.mask(None, self._sequence.number)
         in_flight = 0
         while answer.left > 0:
-            window = answer.lookahead(runner.max_lookahead())
+            window = min(answer.lookahead(runner.max_lookahead()), answer.left, runner.plan.batch)
             if not self._reserve(window):
                 return
-            while in_flight < min(window, answer.left):
-                in_flight += runner.step(max(1, min(window // 3, answer.left - in_flight)))
+            while in_flight < window:  # which has pages
+                in_flight += runner.step(max(1, min(window // 3, window - in_flight)))
             batch, _ = await runner.take()
             in_flight -= len(batch.ids)
             accepted = await answer.check(batch.ids)
