@@ -1,5 +1,6 @@
 """Engines on the numpy executor, with prompts, samplers and constraints for them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.options import PARALLEL
 from py_engine.plan.lists import DECODE, SMALL_BATCH, verify
 from py_engine.plan.pages import PAGE
+from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_models import GOLDEN, load
 
@@ -25,16 +27,31 @@ SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, rep
 
 
 class Runner(CpuRunner):
-    """A CPU runner that samples up to `ahead` tokens ahead under a constraint and counts forward passes."""
+    """A CPU runner that samples up to `ahead` tokens ahead under a constraint and counts forward passes.
+
+    It decodes no position whose page the sequence has not been given.
+    """
 
     ahead = 1
     forwards = 0
 
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._ends: dict[int, int] = {}  # of the pages in the first group, by sequence
+
     def max_lookahead(self) -> int:
         return self.ahead
 
+    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
+        if not group:
+            self._ends[seq] = self.plan.page * (first + len(pages))
+        super().set_pages(group, seq, first, pages)
+
     def _run(self, lists: Any) -> None:
         self.forwards += DECODE in lists
+        if DECODE in lists or SMALL_BATCH in lists:
+            rows = self._states()[: max(1, self._states()[0][1])]
+            assert all(position < self._ends.get(int(seq), position + 1) for position, _, _, seq in rows)
         super()._run(lists)
 
 

@@ -1,17 +1,14 @@
 """The engine's generation on the numpy executor: seeds, aborts, constraints, a full context."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
-from py_engine.plan.lists import DECODE
-from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Constraint, Sampling
 from tests.support.cpu_engines import (
     MODEL,
@@ -153,32 +150,10 @@ async def test_constrained_sampling_ahead_gives_equal_tokens(name: str, sampling
     assert await collect(engine, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9)
 
 
-class Paged(Runner):
-    """A runner that computes no position whose page the sequence has not been given."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self.ends: dict[int, int] = {}  # of the first page group, by sequence
-
-    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
-        if not group:
-            self.ends[seq] = self.plan.page * (first + len(pages))
-        super().set_pages(group, seq, first, pages)
-
-    def _run(self, lists: Any) -> None:
-        if DECODE in lists:
-            position, _, _, seq = self._states()[0]
-            assert position < self.ends[int(seq)]
-        super()._run(lists)
-
-
 @pytest.mark.parametrize("ahead", [4, 7, 18])
 async def test_sampling_ahead_computes_no_position_without_a_page(ahead: int) -> None:
-    """Its keys and values would go to a page of another sequence, or of cached tokens."""
-    plain = make(page=16)
-    runner = Paged(plain.plan)
-    runner._cpu, runner.ahead = plain.runner._cpu, ahead  # type: ignore[attr-defined]
-    engine = Engine(plain.plan, runner, "cpu", 4)
+    """Its keys and values would go to a page of another sequence, or of cached tokens: Runner asserts it."""
+    engine = make(ahead=ahead, page=16)
     for _ in range(3):
         for sampling in (WARM, Sampling(temperature=0)):
             got = await collect(engine, PROMPT, sampling, 100, constraint=RandomConstraint(0.97, jumps=False))
