@@ -44,8 +44,8 @@ def _visit_children(visitor: Any, node: nodes.Node, *args: Any, **kwargs: Any) -
 
 
 # Jinja's own call bound methods with *args, which recurses in C; calls of functions do not.
-NodeVisitor.visit = _visit
-NodeVisitor.generic_visit = _visit_children
+_visitors: Any = NodeVisitor
+_visitors.visit, _visitors.generic_visit = _visit, _visit_children
 
 
 class Code(CodeGenerator):
@@ -77,6 +77,15 @@ class Code(CodeGenerator):
             self._wrapped("limits.made", super().visit_Getitem, node, frame)
         else:
             super().visit_Getitem(node, frame)
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        node.expr = self._compared(node.expr)
+        for operand in node.ops:
+            operand.expr = self._compared(operand.expr)
+        super().visit_Compare(node, frame)
+
+    def _compared(self, node: nodes.Expr) -> nodes.Expr:
+        return node if isinstance(node, nodes.Const) else self._accounted("limits.compared", node)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self._wrapped("concatenated", super().visit_Tuple, nodes.Tuple(node.nodes, "load"), frame)

@@ -90,6 +90,9 @@ class Limits:
         elif isinstance(value, (list, tuple, dict)):
             self._allocate(value)
             self.measure(value)
+            if isinstance(value, dict):
+                for key in value:
+                    self.compared(key)
         elif isinstance(value, Iterator):
             return self._drained(value)
         return value
@@ -116,6 +119,12 @@ class Limits:
         self._allocate(value)
         (one, size), (other, more) = self.measure(left), self.measure(right)
         self._note(value, max(one, other), size + more)
+        return value
+
+    def compared(self, value: Any) -> Any:
+        """Account for a comparison with a value, or for its hash, and return it."""
+        if isinstance(value, (str, list, tuple, dict)):
+            self.spend(self.size(value) >> 8)
         return value
 
     def cut(self, pieces: int) -> None:

@@ -98,6 +98,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters = {name: filter for name, filter in self.filters.items() if name not in _REMOVED}
         filters |= {"tojson": _tojson}
         self.filters = {name: self._accounted(name, filter) for name, filter in filters.items()}
+        tests: dict[str, Any] = self.tests
+        self.tests = {name: self._accounted_test(test) for name, test in tests.items()}
 
         class AccountedNamespace(Namespace):
             """A namespace. It is not shown as text, where namespaces within each other would have no end."""
@@ -179,6 +181,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.limits.foresee(sum(map(len, found)))
         return self.limits.made("".join(found))
 
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Look up obj[argument]."""
+        return super().getitem(obj, self.limits.compared(argument))
+
     def _text(self, value: Any) -> str:
         self.limits.foresee(self.limits.size(value))
         return str(value)
@@ -240,6 +246,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return limited
 
+    def _accounted_test(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """A test that accounts for what it compares."""
+        limits = self.limits
+
+        @wraps(test)
+        def accounted(*args: Any, **kwargs: Any) -> Any:
+            limits.spend()
+            for value in (*args, *kwargs.values()):
+                limits.compared(value)
+            return test(*args, **kwargs)
+
+        return accounted
+
     def _accounted(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         """A filter that accounts for its arguments and its result."""
         limits, check = self.limits, FILTERS.get(name)
@@ -258,6 +277,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 value = limits.counted(value)
             elif isinstance(value, (list, tuple, dict, range)):
                 limits.spend(len(value) * weight)
+                limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)
             else:
                 limits.foresee(limits.size(value))
             args = (*args[:passed], value, *args[passed + 1 :])

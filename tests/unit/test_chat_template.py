@@ -118,6 +118,13 @@ RUNAWAYS = [
     NESTED.replace("START", "1").replace("NEXT", "{'a': ns.x}"),
     NESTED.replace("START", "1").replace("NEXT", "dict(a=ns.x)"),
     NESTED.replace("START", "1").replace("NEXT", "namespace(y=ns.x)"),
+    # comparisons
+    "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 in b }}{% endfor %}",
+    "{% set b = [1] * 1000000 %}{% set c = b[:] %}{% for i in range(99999) %}{{ b == c }}{% endfor %}",
+    "{% set b = [1] * 1000000 %}{{ ([2] * 99999)|select('in', b)|list }}",
+    "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 is in b }}{% endfor %}",
+    "{% set ns = namespace(x=(1,)) %}{% for i in range(19) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+    "{% for i in range(99999) %}{{ {}[ns.x] }}{% endfor %}",
     # numbers
     "{{ 10 ** 100000000 }}", "{{ 1|round(10 ** 9, 'ceil') }}", "{{ (1).to_bytes(10 ** 9, 'big') }}",
     DOUBLED.replace("START", "9").replace("NEXT", "ns.x * ns.x"),
