@@ -31,7 +31,7 @@ def fuzz(selenium_node: Any, name: str, seeds: list[int]) -> float:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ["json_texts", "templates"])
+@pytest.mark.parametrize("name", ["constraints", "json_texts", "requests", "templates"])
 def test_fuzzers_end_with_clean_errors(selenium_node: Any, name: str) -> None:
     firsts = range(SEED, SEED + CASES, CHUNK)
     slowest = max(fuzz(selenium_node, name, list(range(at, min(at + CHUNK, SEED + CASES)))) for at in firsts)
