@@ -125,6 +125,8 @@ class Limits:
         """Account for a comparison with a value, or for its hash, and return it."""
         if isinstance(value, (str, list, tuple, dict)):
             self.spend(self.size(value) >> 8)
+        elif isinstance(value, range):
+            self.spend(len(value) >> 5)  # it compares each number with a value that is none
         return value
 
     def cut(self, pieces: int) -> None:

@@ -121,6 +121,7 @@ RUNAWAYS = [
     # comparisons
     "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 in b }}{% endfor %}",
     "{% set b = [1] * 1000000 %}{% set c = b[:] %}{% for i in range(99999) %}{{ b == c }}{% endfor %}",
+    "{% for i in range(99999) %}{{ 'a' in range(1000000) }}{% endfor %}",
     "{% set b = [1] * 1000000 %}{{ ([2] * 99999)|select('in', b)|list }}",
     "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 is in b }}{% endfor %}",
     "{% set ns = namespace(x=(1,)) %}{% for i in range(19) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
