@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urldefrag, urljoin
 
+from app.constrain.counts import count
 from app.openai.fields import Json
 
 # Values of $schema: drafts in which the supported keywords have the same meaning as in draft 2020-12.
@@ -152,7 +153,8 @@ class Document:
         for raw in fragment[1:].split("/"):
             key = raw.replace("~1", "/").replace("~0", "~")
             try:
-                at = at.sub(int(key) if isinstance(at.schema, list) and key.isdigit() else key)
+                index = count(key) if isinstance(at.schema, list) else None
+                at = at.sub(key if index is None else index)
             except (KeyError, IndexError, TypeError):
                 raise subschema.unsupported(keyword, f"{reference!r} points to nothing in the schema") from None
         if not isinstance(at.schema, dict | bool):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from app.constrain.counts import count
 from app.constrain.ebnf import (
     ANY,
     UNICODE,
@@ -22,7 +23,7 @@ from app.constrain.ebnf import (
 )
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_REPEAT = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}")
+_REPEAT = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 MAX_REPEATS = 100_000
@@ -167,7 +168,8 @@ class _Reader:
         found = _REPEAT.match(self._text, self._at)
         if found is None:
             return part
-        low, high = int(found[1]), int(found[3]) if found[3] else None if found[2] else int(found[1])
+        low = count(found[1]) or 0
+        high = count(found[3]) if found[3] else None if found[2] else low
         if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
             raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MAX_REPEATS}")
         self._at = found.end()
@@ -197,7 +199,7 @@ class _Reader:
             self._at += len(digits)
             try:
                 return ord(chr(int(digits, 16)))
-            except ValueError:
+            except (ValueError, OverflowError):
                 raise self._bad("an escape must have hexadecimal digits") from None
         if not kind or kind.isalnum():
             raise self._bad(f"unknown escape \\{kind}")

@@ -39,6 +39,8 @@ class JsonGrammar:
         self._grammar, self._schemas, self._ordered = grammar, schemas, ordered
         self._plain_integers = plain_integers
         self._names: dict[Ref, str] = {}
+        self._undefined: list[Ref] = []  # named in rules, and not defined yet
+        self._defining = False
         self._comma = f"{self._blank(',')} {literal(',')} {self._blank(VALUE)}"
 
     def _blank(self, before: str) -> str:
@@ -51,9 +53,19 @@ class JsonGrammar:
         """Return the rule for the values of a Ref, which must be inhabited."""
         if ref not in self._names:
             self._names[ref] = self._grammar.name("value" if ref == TRUE else "v")
+            self._undefined.append(ref)
+            if not self._defining:
+                self._define()
+        return self._names[ref]
+
+    def _define(self) -> None:
+        """Define the rules that others name, one after the other: chains of schemas may be thousands long."""
+        self._defining = True
+        while self._undefined:
+            ref = self._undefined.pop()
             options = [o for v in self._schemas.values(ref) for o in self._options(v, ref)]
             self._grammar.define(self._names[ref], either(options))
-        return self._names[ref]
+        self._defining = False
 
     def _unsupported(self, ref: Ref, keyword: str, why: str) -> UnsupportedKeyword:
         subschemas = self._schemas.subschemas(ref)

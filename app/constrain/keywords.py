@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 
 from app.constrain import automaton, numbers, regex
@@ -205,7 +204,7 @@ def _number(subschema: Subschema, keyword: str) -> Decimal | None:
     value = subschema.schema.get(keyword)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise subschema.invalid(keyword, "it must be a number")
     return _decimal(value)
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 from app.constrain.automaton import Dfa, Nfa
+from app.constrain.counts import count
 from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normalize
 from app.constrain.effort import spend
 
@@ -176,10 +177,10 @@ class _Parser:
             return None
         close = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : close].partition(",")
-        if close < 0 or not low.isdigit() or (high and not high.isdigit()):
+        least, most = count(low), count(high) if high else None if comma else count(low)
+        if close < 0 or least is None or (high and most is None):
             raise BadPattern("a { that does not begin a repetition such as {2,3}")
         self._at = close + 1
-        least, most = int(low), int(high) if high else None if comma else int(low)
         if most is not None and most < least:
             raise BadPattern("a repetition {n,m} with n > m")
         if max(least, most or 0) > MAX_REPEATS:

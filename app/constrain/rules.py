@@ -2,7 +2,7 @@
 
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex
-from app.constrain.sources import check_unicode, grammar_rule, regex_rule, schema_rule
+from app.constrain.sources import check_json, grammar_rule, regex_rule, schema_rule
 from app.constrain.structural import structural_rule
 from app.openai.fields import unsupported
 from app.openai.formats import Format
@@ -12,7 +12,7 @@ __all__ = ["form_rule", "schema_rule"]
 
 def form_rule(grammar: Grammar, form: Format) -> str:
     """Add the rule for the form that a request names."""
-    check_unicode(form.value, form.param)
+    check_json(form.value, form.param)
     try:
         return _rule(grammar, form)
     except TooComplex:

@@ -15,7 +15,7 @@ from py_engine.errors import WispError
 
 def schema_rule(grammar: Grammar, schema: Json, param: str, *, strict: bool = False, ordered: bool = False) -> str:
     """Add the rule for the JSON values that a schema allows. `ordered`: properties come in the schema's order."""
-    check_unicode(schema, param)
+    check_json(schema, param)
     try:
         schemas = Schemas(schema, strict)
         if not schemas.inhabited(schemas.root):
@@ -65,9 +65,11 @@ def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
         raise unsupported("The grammar is too large; shorten its repetitions or character classes.", param) from None
 
 
-def check_unicode(value: Json, param: str) -> None:
-    """Reject unpaired surrogates: no UTF-8 text has them."""
+def check_json(value: Json, param: str) -> None:
+    """Reject unpaired surrogates, which no UTF-8 text has, and numbers that JSON lacks."""
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise wrong_value(f"{param} contains an unpaired surrogate; send valid Unicode.", param) from None
+    except ValueError:
+        raise wrong_value(f"{param} contains a number that JSON lacks, such as NaN.", param) from None

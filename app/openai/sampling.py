@@ -85,7 +85,7 @@ def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, 
 
 
 def _token(key: str) -> int | None:
-    return int(key) if key.isascii() and key.isdigit() else None
+    return int(key) if key.isascii() and key.isdigit() and len(key) < 20 else None
 
 
 def _breakers(value: Json) -> tuple[str, ...]:

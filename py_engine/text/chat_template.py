@@ -81,6 +81,8 @@ class ChatTemplate:
             raise WispError(
                 f"The model's chat template rejects these messages: {error}", "bad_chat_template", param="messages"
             ) from error
+        finally:
+            limits.end()
         return "".join(out)
 
     @property

@@ -99,6 +99,8 @@ def check_method(
     if name not in allowed:
         raise LimitExceeded(f"it calls {name}(), which chat templates may not")
     if not isinstance(owner, str):
+        for value in args:
+            limits.compared(value)
         if not isinstance(owner, int | float) and name not in ("get", "items", "keys", "values"):
             limits.spend(len(owner))
         return

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
+from jinja2.runtime import Undefined
+
 MAX_SECONDS = 1.0  # of the processor
 MAX_STEPS = 2_000_000  # blocks entered, items iterated, and 256 characters each of the texts that are worked on
 MAX_TEXT = 8 << 20  # characters of one text, and of the prompt; of a container 8 for each member are added
@@ -24,7 +26,7 @@ MAX_CALLS = 50  # macros and blocks within each other
 CLOCK = time.perf_counter if sys.platform == "emscripten" else time.process_time
 CLOCK_STEPS = 100  # steps between two looks at the clock
 
-_VIEWS = (type(dict[Any, Any]().keys()), type(dict[Any, Any]().values()), type(dict[Any, Any]().items()))
+_FLAT = (int, float, complex, range, type(None), Undefined)  # these hold no other values
 _ATOMS = frozenset([str, int, float, bool, type(None)])
 
 
@@ -47,6 +49,10 @@ class Limits:
         self._calls = 0
         self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
 
+    def end(self) -> None:
+        """End a rendering: free its values."""
+        self._sizes = {}
+
     def spend(self, steps: int = 1) -> None:
         """Account for work."""
         self._steps -= steps
@@ -58,16 +64,16 @@ class Limits:
             if self._clock() > self._end:
                 raise LimitExceeded(f"it takes too long, more than {MAX_SECONDS:.0f} s")
 
-    def enter(self) -> None:
+    def enter(self, weight: int = 1) -> None:
         """Account for a call. leave() ends it."""
         self.spend()
-        self._calls += 1
+        self._calls += weight
         if self._calls > MAX_CALLS:
             raise LimitExceeded(f"its macros call each other more than {MAX_CALLS} levels deep")
 
-    def leave(self) -> None:
+    def leave(self, weight: int = 1) -> None:
         """End a call."""
-        self._calls -= 1
+        self._calls -= weight
 
     def foresee(self, size: int) -> None:
         """Account for a text or container before it is made. `size`: as size() will measure it, or more."""
@@ -84,15 +90,43 @@ class Limits:
         elif isinstance(value, (list, tuple, dict)):
             self._allocate(value)
             self.measure(value)
+            if isinstance(value, dict):
+                for key in value:
+                    self.compared(key)
         elif isinstance(value, Iterator):
-            return self.counted(value)
+            return self._drained(value)
         return value
+
+    def _drained(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Advance an iterator to its end now. Iterators of iterators would recurse when they advance or are freed."""
+        if id(items) in self._sizes:
+            return items  # one of _drained()
+        found = self.made(list(self._counted(items)))
+        return self._held(iter(found), found)
+
+    def _held(self, holder: Any, held: Any) -> Any:
+        """Note that an object which is no container holds one."""
+        depth, size = self.measure(held)
+        self._note(holder, depth + 1, size)
+        return holder
+
+    def viewed(self, view: Any, owner: Any) -> Any:
+        """Account for items(), keys() or values() of a dict."""
+        return self._held(view, owner)
 
     def joined(self, value: Any, left: Any, right: Any) -> Any:
         """Account for the list `left` + `right`, whose members are not measured again."""
         self._allocate(value)
         (one, size), (other, more) = self.measure(left), self.measure(right)
         self._note(value, max(one, other), size + more)
+        return value
+
+    def compared(self, value: Any) -> Any:
+        """Account for a comparison with a value, or for its hash, and return it."""
+        if isinstance(value, (str, list, tuple, dict)):
+            self.spend(self.size(value) >> 8)
+        elif isinstance(value, range):
+            self.spend(len(value) >> 5)  # it compares each number with a value that is none
         return value
 
     def cut(self, pieces: int) -> None:
@@ -123,18 +157,20 @@ class Limits:
         return len(value) if isinstance(value, str) else self.measure(value)[1]
 
     def measure(self, value: Any, level: int = 0) -> tuple[int, int]:
-        """(depth, size) of a value. Members that appear twice count twice, as in the text of the value."""
+        """(depth, size) of a value. Members that appear twice count twice, as in the text of the value.
+
+        The depth of a member must be known. Python frees what a value holds by recursion, so thousands of values that
+        hold each other would overflow the stack. Macros, methods and loops can therefore be no members.
+        """
         if isinstance(value, str):
             return 0, len(value)
-        if isinstance(value, _VIEWS):
-            value = list(value)
-        if not isinstance(value, (list, tuple, dict)):
-            if level and getattr(type(value), "changes", False):
-                raise LimitExceeded(f"it puts a {type(value).__name__} into a list")
-            return 0, 8
         known = self._sizes.get(id(value))
         if known is not None:
             return known[1:]
+        if not isinstance(value, (list, tuple, dict)):
+            if level and not isinstance(value, _FLAT):
+                raise LimitExceeded(f"it puts a {type(value).__name__} into a list")
+            return 0, 8
         if level > MAX_NESTING:
             raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")
         depth, size = 0, 0

@@ -12,16 +12,19 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from functools import wraps
+from functools import reduce, wraps
+from types import CodeType
 from typing import Any
 
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
+from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Cycler, Joiner, Namespace, missing, object_type_repr
 
+from py_engine.text import indented_json
+from py_engine.text.template_code import MAX_SOURCE, Code, check_code, check_tree, take_trees_apart
 from py_engine.text.template_costs import (
     ATTRIBUTES,
     FILTERS,
@@ -37,69 +40,13 @@ from py_engine.text.template_costs import (
 )
 from py_engine.text.template_limits import LimitExceeded, Limits
 
-MAX_SOURCE = 100_000  # characters of a template
-MAX_NODES = 20_000  # of its syntax tree
-MAX_DEPTH = 60  # of that tree
-MAX_BRANCHES = 100  # {% elif %} of one {% if %}
+BLOCK_CALLS = 5  # calls of macros that one of a block counts as: it recurses in C
+MAX_NAME = 100  # characters of a name in a message
 
 _REMOVED = words("pprint striptags urlize wordwrap xmlattr")  # cost that cannot be foreseen; no model needs them
 _SORTING = words("dictsort groupby sort unique")
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CHOOSING = words("attr d default first last max min random")  # return a value that was there before
-
-
-class Code(CodeGenerator):
-    """Jinja's compiler, with an account of blocks, loops, literals and concatenations in the code it writes."""
-
-    def blockvisit(self, body: Iterable[nodes.Node], frame: Frame) -> None:
-        self.writeline("environment.limits.spend()")
-        super().blockvisit(body, frame)
-
-    def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        node.iter = self._accounted("limits.counted", node.iter)
-        super().visit_For(node, frame)
-
-    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
-        if isinstance(node.node, nodes.EnvironmentAttribute):  # made by _accounted
-            self._wrapped(node.node.name, self.visit, node.args[0], frame)
-        else:
-            super().visit_Call(node, frame, forward_caller=forward_caller)
-
-    def signature(self, node: Any, frame: Frame, extra_kwargs: Any = None) -> None:
-        if node.dyn_args is not None and not (
-            isinstance(node.dyn_args, nodes.Call) and isinstance(node.dyn_args.node, nodes.EnvironmentAttribute)
-        ):
-            node.dyn_args = self._accounted("limits.spread", node.dyn_args)
-        super().signature(node, frame, extra_kwargs)
-
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
-        if isinstance(node.arg, nodes.Slice):
-            self._wrapped("limits.made", super().visit_Getitem, node, frame)
-        else:
-            super().visit_Getitem(node, frame)
-
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        self._wrapped("concatenated", super().visit_Tuple, nodes.Tuple(node.nodes, "load"), frame)
-
-    def visit_List(self, node: nodes.List, frame: Frame) -> None:
-        self._wrapped("limits.made", super().visit_List, node, frame)
-
-    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
-        self._wrapped("limits.made", super().visit_Dict, node, frame)
-
-    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
-        if node.ctx == "load":
-            self._wrapped("limits.made", super().visit_Tuple, node, frame)
-        else:
-            super().visit_Tuple(node, frame)
-
-    def _accounted(self, name: str, node: Any) -> nodes.Call:
-        """An expression whose value is accounted for by a method of the environment."""
-        return nodes.Call(nodes.EnvironmentAttribute(name), [node], [], None, None, lineno=node.lineno)
-
-    def _wrapped(self, name: str, visit: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
-        self.write(f"environment.{name}(")
-        visit(node, frame)
-        self.write(")")
 
 
 class Generation(jinja2.ext.Extension):
@@ -112,6 +59,24 @@ class Generation(jinja2.ext.Extension):
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
 
+class Missing(Undefined):
+    """An undefined value that holds a message instead of the object which lacks it."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        hint: str | None = None,
+        obj: Any = missing,
+        name: Any = None,
+        exc: type[jinja2.TemplateRuntimeError] = jinja2.UndefinedError,
+    ) -> None:
+        if not hint:
+            shown = repr(name if isinstance(name, str | int) else type(name).__name__)[:MAX_NAME]
+            hint = f"{shown} is undefined" if obj is missing else f"{object_type_repr(obj)!r} has no attribute {shown}"
+        super().__init__(hint, exc=exc)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """A Jinja environment that accounts for everything to `limits`."""
 
@@ -122,16 +87,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.limits = limits = Limits()
         extensions = [jinja2.ext.loopcontrols, Generation]
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=extensions, cache_size=0, finalize=self._finalized
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=extensions,
+            undefined=Missing,
+            optimized=False,  # the optimizer recurses in C, and would compute outside of a rendering
+            cache_size=0,
+            finalize=self._finalized,
         )
         filters = {name: filter for name, filter in self.filters.items() if name not in _REMOVED}
         filters |= {"tojson": _tojson}
         self.filters = {name: self._accounted(name, filter) for name, filter in filters.items()}
+        tests: dict[str, Any] = self.tests
+        self.tests = {name: self._accounted_test(test) for name, test in tests.items()}
 
         class AccountedNamespace(Namespace):
             """A namespace. It is not shown as text, where namespaces within each other would have no end."""
-
-            changes = True
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 super().__init__(*args, **kwargs)
@@ -143,6 +114,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
             def __repr__(self) -> str:
                 return "<Namespace>"
+
+        def new_cycler(*items: Any) -> Cycler:
+            return Cycler(*limits.made(items))
+
+        def new_joiner(sep: Any = ", ") -> Joiner:
+            return Joiner(*limits.made((sep,)))
 
         def limited_range(*arguments: int) -> range:
             numbers = range(*arguments)
@@ -165,8 +142,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "range": limited_range,
             "dict": new_dict,
             "namespace": AccountedNamespace,
-            "cycler": self.globals["cycler"],
-            "joiner": self.globals["joiner"],
+            "cycler": new_cycler,
+            "joiner": new_joiner,
             "raise_exception": raise_exception,
             "strftime_now": strftime_now,
         }
@@ -176,11 +153,23 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         if len(source) > MAX_SOURCE:
             raise LimitExceeded(f"it has more than {MAX_SOURCE} characters")
-        tree = super()._parse(source, name, filename)
-        _check_tree(tree)
+        try:
+            tree = super()._parse(source, name, filename)
+            check_tree(tree)
+        except Exception:
+            take_trees_apart()
+            raise
         return tree
 
+    def _compile(self, source: str, filename: str) -> CodeType:
+        check_code(source)
+        return super()._compile(source, filename)
+
     # -- running: called by the code that Code writes
+
+    def added(self, context: Any, terms: tuple[Any, ...]) -> Any:
+        """Add the operands of a + b + c ..., from the left."""
+        return reduce(lambda left, right: self.call_binop(context, "+", left, right), terms)
 
     def concatenated(self, parts: tuple[Any, ...]) -> str:
         """Join the operands of ~."""
@@ -188,9 +177,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def concat(self, parts: Iterable[str]) -> str:
         """Join texts: those of ~, of macros and of {% set %} blocks."""
-        found = list(parts)
+        found = [part for part in parts]  # noqa: C416 - list() would recurse in C
         self.limits.foresee(sum(map(len, found)))
         return self.limits.made("".join(found))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Look up obj[argument]."""
+        return super().getitem(obj, self.limits.compared(argument))
 
     def _text(self, value: Any) -> str:
         self.limits.foresee(self.limits.size(value))
@@ -203,15 +196,28 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         limits = self.limits
-        limits.enter()
+        weight = BLOCK_CALLS if isinstance(called, BlockReference) else 1
+        limits.enter(weight)
         try:
             limits.spend(len(args))
             if belongs_to_a_value(called):
                 check_method(limits, called, args, kwargs)
-            result = super().call(context, called, *args, **kwargs)
+            result = self._called(context, called, args, kwargs)
+            if isinstance(result, _VIEWS) and isinstance(called.__self__, dict):
+                return limits.viewed(result, called.__self__)
             return result if getattr(called, "__name__", "") == "get" else limits.made(result)
         finally:
-            limits.leave()
+            limits.leave(weight)
+
+    def _called(self, context: Context, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call. Macros and loops call each other as functions of Python, which does not recurse in C."""
+        if not isinstance(called, Macro | LoopContext):
+            return super().call(context, called, *args, **kwargs)
+        kwargs.pop("_loop_vars", None)
+        kwargs.pop("_block_vars", None)
+        if isinstance(called, Macro):
+            return Macro.__call__(called, context.eval_ctx, *args, **kwargs)
+        return LoopContext.__call__(called, *args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         limits = self.limits
@@ -240,6 +246,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return limited
 
+    def _accounted_test(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """A test that accounts for what it compares."""
+        limits = self.limits
+
+        @wraps(test)
+        def accounted(*args: Any, **kwargs: Any) -> Any:
+            limits.spend()
+            for value in (*args, *kwargs.values()):
+                limits.compared(value)
+            return test(*args, **kwargs)
+
+        return accounted
+
     def _accounted(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         """A filter that accounts for its arguments and its result."""
         limits, check = self.limits, FILTERS.get(name)
@@ -258,6 +277,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 value = limits.counted(value)
             elif isinstance(value, (list, tuple, dict, range)):
                 limits.spend(len(value) * weight)
+                limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)
             else:
                 limits.foresee(limits.size(value))
             args = (*args[:passed], value, *args[passed + 1 :])
@@ -268,28 +288,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 bound.apply_defaults()
                 check(limits, bound.arguments)
                 args, kwargs = (*args[:hidden], *bound.args), bound.kwargs
-            result = filter(*args, **kwargs)
-            return result if name in _CHOOSING else limits.made(result)
+            limits.enter()
+            try:
+                result = filter(*args, **kwargs)
+                return result if name in _CHOOSING else limits.made(result)
+            finally:
+                limits.leave()
 
         return accounted
-
-
-def _check_tree(tree: nodes.Node) -> None:
-    """Refuse a syntax tree that is too deep or too large to compile."""
-    level: list[nodes.Node] = [tree]
-    depth = count = 0
-    while level:
-        depth, count = depth + 1, count + len(level)
-        if depth > MAX_DEPTH:
-            raise LimitExceeded(f"it is nested more than {MAX_DEPTH} levels deep")
-        if count > MAX_NODES:
-            raise LimitExceeded(f"it has more than {MAX_NODES} expressions and blocks")
-        if any(isinstance(node, nodes.If) and len(node.elif_) > MAX_BRANCHES for node in level):
-            raise LimitExceeded(f"an if has more than {MAX_BRANCHES} branches")
-        level = [child for node in level for child in node.iter_child_nodes()]
 
 
 def _tojson(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if indent is None:
+        return json.dumps(value, ensure_ascii=ensure_ascii, separators=separators, sort_keys=sort_keys)
+    blanks = indent if isinstance(indent, str) else " " * indent
+    comma, colon = separators or (",", ": ")
+    return indented_json.dumps(value, blanks, comma, colon, ensure_ascii, sort_keys)

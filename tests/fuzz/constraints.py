@@ -1,5 +1,6 @@
 """Random regular expressions, grammars, schemas and structural tags, with large counts, deep and repeated at random."""
 
+import json
 from random import Random
 from typing import Any
 
@@ -13,12 +14,28 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-COUNTS = (0, 1, 2, 3, 7, 12, 50, 300, 2000, 10**5, 10**9, 2**64, -1, 1.5, 1e300, 1e-300)
+COUNTS = (0, 1, 2, 3, 7, 12, 50, 300, 2000, 10**5, 10**9, 2**64, -1, 1.5, 1e300, 1e-300, 10**400, 1e400, float("nan"))
 ATOMS = words(
     ". a ab \\d \\w \\s \\S [a-z] [^a] [^a-z0-9] \\p{L} \\p{Lu} \\P{N} \\u{1F600} é 中 ^ $ \\b (?=a) \\1 [ ] "
     "( ) \\x4 * {3 [\\u0000-\\u{10FFFF}] (?<n>a) (?:b) [\\p{L}\\d] \\cA \\- -"
 )
-REPEATS = ("", "", "*", "+", "?", "{2}", "{3,}", "{0,12}", "{100}", "{1,1000}", "{2000}", "{99999}", "{2,1}")
+REPEATS = (
+    "",
+    "",
+    "*",
+    "+",
+    "?",
+    "{2}",
+    "{3,}",
+    "{0,12}",
+    "{100}",
+    "{1,1000}",
+    "{2000}",
+    "{99999}",
+    "{2,1}",
+    "{²}",
+    "{" + "9" * 5000 + "}",
+)
 WORDS = ("a", "b", "x-y", "é", "a b", "~/", "$ref", "\ud800", "")
 
 
@@ -84,7 +101,7 @@ def schema(rng: Random, depth: int) -> Any:
         "patternProperties": lambda: {pattern(rng, 1): schema(rng, less) for _ in range(rng.choice((1, 2, 6)))},
         "required": lambda: rng.sample(WORDS, 2),
         "uniqueItems": lambda: True,
-        "$ref": lambda: rng.choice(("#", "#/$defs/a")),
+        "$ref": lambda: rng.choice(("#", "#/$defs/a", "#/anyOf/0", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "http://[/")),
         "format": lambda: rng.choice(("date", "uuid", "email", 5)),
         "$id": lambda: "http://x/y",
     }
@@ -97,6 +114,16 @@ def schema(rng: Random, depth: int) -> Any:
     return {name: makers[name]() for name in names}
 
 
+def chain(rng: Random) -> Any:
+    """A schema whose definitions refer to each other, one after the other."""
+    times, last = rng.choice((3, 30, 150, 1500)), schema(rng, 2)
+    around = rng.choice(
+        ('{"properties":{"a":%s}}', '{"items":%s}', '{"anyOf":[%s,true]}', '{"not":%s}', '{"allOf":[%s]}')
+    )
+    links = {f"d{i}": json.loads(around % f'{{"$ref":"#/$defs/d{i + 1}"}}') for i in range(times)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{times}": last}}
+
+
 def case(rng: Random) -> Format:
     """A form of an answer."""
     kind = rng.choice(("regex", "grammar", "json_schema", "json_schema", "structural_tag"))
@@ -104,6 +131,8 @@ def case(rng: Random) -> Format:
         return Format(kind, pattern(rng, rng.choice((0, 1, 2, 3, 4))) if rng.random() < 0.99 else "(" * 50_000)
     if kind == "grammar":
         return Format(kind, grammar(rng))
+    if kind == "json_schema" and rng.random() < 0.1:
+        return Format(kind, chain(rng), rng.random() < 0.3)
     if kind == "json_schema":
         return Format(kind, schema(rng, rng.randrange(1, 5)), rng.random() < 0.3)
     inner = rng.choice(({"type": "any_text"}, {"type": "regex", "pattern": pattern(rng, 2)}, {"type": "grammar"}))

@@ -27,7 +27,8 @@ FILTERS = words(
     "abs attr('x') attr('format') batch(3) batch(10**9,0) capitalize center(9) center(10**9) count d default(1) "
     "dictsort e escape filesizeformat first float forceescape format(1) format(x,x) groupby('role') indent "
     "indent(10**9,true) int items join join(x) last length list lower map('upper') map('tojson') "
-    "map(attribute='content') max min random reject('none') rejectattr('role') replace('a','bb') replace('',x) reverse "
+    "map(attribute='content') max min random reject('none') select('in',[1]*1000000) "
+    "reject('eq',big) rejectattr('role') replace('a','bb') replace('',x) reverse "
     "round(2) round(10**9,'ceil') safe select('string') selectattr('role') slice(3) slice(10**9) sort string sum "
     "sort(attribute='a,a.a') trim(big) sum(start=[]) title tojson tojson(indent=4) tojson(indent=10**9) trim "
     "trim(x) truncate(5) unique upper urlencode "
@@ -41,9 +42,37 @@ METHODS = words(
     "__init__ mro __globals__ _Namespace__attrs gi_frame"
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
-TESTS = words("defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd")
+TESTS = words(
+    "defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd eq(big) in([1.5]*1000000) upper"
+)
 PARTS = words("[{0}] [{0},{0}] {{'a':{0}}} ({0},) [{0}]*9 ({0})[0] ({0})[::2] ({0})[1:]")
-CALLS = words("m({0}) m({0},*{0}) range({0}) namespace(y={0}) dict(a={0}) cycler(*{0})")
+CALLS = words("m({0}) m({0},*{0}) range({0}) namespace(y={0}) dict(a={0}) cycler(*{0}) cycler({0}) joiner({0})")
+# Values that hold another one, which may hold another one, and so on.
+HOLDERS = words(
+    "[{0}] ({0},) {{'a':{0}}} [{0}].x {{}}[[{0}]] [{0}]['x'] cycler({0}) joiner({0}) cycler({0}).next "
+    "cycler({0}).current dict(a={0}) dict(a={0}).get dict(a={0}).items() [{0}].count [{0}]|list [{0}]|reverse "
+    "[{0}]|batch(2) [{0}]|slice(2) [{0}]|map('list') [{0}]|select [{0}]|reject [{0}]|unique [{0}]|map('default',1) "
+    "[1]|map('default',{0}) namespace(y={0}) ({0}|map('upper')) ({0}|select) ({0}|batch(3)) ({0}|slice(3)) "
+    "({0}|reverse) ({0}|items)"
+)
+# What may be written around a piece of source many times.
+AROUND = [
+    ("(x + ", ")"), ("(x ~ ", ")"), ("not (", ")"), ("-(", ")"), ("[", "]"), ("{'a':", "}"), ("(", ",)"), ("(", ")|e"),
+    ("x|default(", ")"), ("m(", ")"), ("m(*", ")"), ("m(a=", ")"), ("(", ").x"), ("x[", "]"), ("x[1:", "]"),
+    ("(1 if ", " else 2)"), ("(", " if x else 2)"), ("(x == ", ")"), ("(x in ", ")"), ("(x and ", ")"), ("(x ** ", ")"),
+    ("(", " is defined)"), ("x is sameas(", ")"), ("(x ~ m(x|default(", ")))"), ("", "|list"), ("", ".x"), ("", "[0]"),
+    ("", "()"), ("", " + x"), ("", " or x"), ("", " is none"), ("", " ~ x"), ("", " * x"), ("x if x else ", ""),
+    ("-", ""), ("x(", ")"),
+]  # fmt: skip
+BLOCKS = [
+    ("{% if x %}", "{% endif %}"), ("{% if y %}{% else %}", "{% endif %}"), ("{% if x %}{% elif x %}", "{% endif %}"),
+    ("{% for i in [1] %}", "{% endfor %}"), ("{% for i in [1] if i recursive %}{{ loop.index }}", "{% endfor %}"),
+    ("{% macro m(a) %}", "{% endmacro %}{{ m(1) }}"), ("{% call m(1) %}", "{% endcall %}"),
+    ("{% set x %}", "{% endset %}"), ("{% filter upper %}", "{% endfilter %}"),
+    ("{% generation %}", "{% endgeneration %}"), ("{% autoescape true %}", "{% endautoescape %}"),
+    ("{% with a=1 %}", "{% endwith %}"),
+]  # fmt: skip
+TIMES = (1, 3, 8, 15, 25, 36, 60, 500, 5000, 20000)
 
 
 def expression(rng: Random, depth: int) -> str:
@@ -88,10 +117,34 @@ def statement(rng: Random, depth: int) -> str:
     return rng.choice(shapes).format(given, body)
 
 
+def nested(rng: Random) -> str:
+    """A template with one thing very often: within itself, after itself, or as a value that holds the one before."""
+    shape, times = rng.randrange(5), rng.choice(TIMES)
+    if shape == 0:
+        before, after = rng.choice(AROUND)
+        return "{{ " + before * times + expression(rng, 1) + after * times + rng.choice([" }}", " }}", ""])
+    if shape == 1:
+        before, after = rng.choice(BLOCKS)
+        return before * times + statement(rng, 1) + after * times
+    value = "ns.x"
+    for _ in range(rng.randrange(1, 4)):
+        value = rng.choice(HOLDERS).format(value)
+    used = rng.choice(["", "", "{{ ns.x }}", "{{ ns.x|list }}", "{{ ns.x == ns.x }}", "{{ ns.x|tojson(indent=1) }}"])
+    if shape == 2:
+        return f"{{% set x = {value.replace('ns.x', 'x')} %}}" * times + used.replace("ns.x", "x")
+    if shape == 3:
+        calls = ["m(a - 1)", "caller() if caller else m(a - 1)", "[m(a - 1)]|map('upper')|list", "m(a=a - 1)"]
+        body = f"{{{{ {rng.choice(calls)} if a }}}}{used}"
+        return f"{{% macro m(a) %}}{body}{{% endmacro %}}{{{{ m({rng.choice((5, 24, 48, 60))}) }}}}"
+    return f"{{% for i in range({times * 10}) %}}{{% set ns.x = {value} %}}{{% endfor %}}{used}"
+
+
 def case(rng: Random) -> str:
     """A template, sometimes damaged or repeated."""
     text = "{% set ns = namespace(x='a') %}{% set x = 'ab' %}{% set y = [1] %}{% macro m(a) %}{{ a }}{% endmacro %}"
     text += "{% set big = 'b,' * 400000 ~ 'a' %}"
+    if rng.random() < 0.15:
+        text += nested(rng)
     text += "".join(statement(rng, rng.randrange(4)) for _ in range(rng.randrange(1, 5)))
     if rng.random() < 0.1:
         at = rng.randrange(len(text))

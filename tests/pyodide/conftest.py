@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_pyodide.config import get_global_config
 from pytest_pyodide.fixture import selenium_common
 
 from tools import pyodide as pyodide_files
 from tools import python_zip
 
+STACK_KB = 500  # of Chromium's workers; Node's own is twice that
 ROOT = Path(__file__).parents[2]
 SET_UP = """
 const fs = require("fs");
@@ -30,6 +32,7 @@ def selenium_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     archive.write_bytes(python_zip.pack(python_zip.sources()))
     wheels = [str(path) for path in pyodide_files.wheels() if path.name.startswith("regex-")]
     request.config.option.dist_dir = str(pyodide_files.core_dir())
+    get_global_config().set_flags("node", [f"--stack-size={STACK_KB}"])
     with selenium_common(request, "node", ("127.0.0.1", 0, None)) as runner:
         runner.set_script_timeout(120)
         names = {"wheels": wheels, "zip": str(archive), "root": str(ROOT)}

@@ -31,11 +31,47 @@ def fuzz(selenium_node: Any, name: str, seeds: list[int]) -> float:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ["json_texts", "templates"])
+@pytest.mark.parametrize("name", ["constraints", "json_texts", "requests", "templates"])
 def test_fuzzers_end_with_clean_errors(selenium_node: Any, name: str) -> None:
     firsts = range(SEED, SEED + CASES, CHUNK)
     slowest = max(fuzz(selenium_node, name, list(range(at, min(at + CHUNK, SEED + CASES)))) for at in firsts)
     print(name, round(slowest, 2), "s")
+
+
+@run_in_pyodide
+def test_chains_of_values_and_deep_trees_are_freed_without_recursion(selenium_node: Any) -> None:
+    """Python frees a value that holds another one by recursion in C."""
+    import gc
+    import sys
+    from contextlib import suppress
+
+    from py_engine.errors import WispError
+    from py_engine.text.chat_template import ChatTemplate
+
+    sys.path.append("/repo")
+    from tests.fuzz.templates import AROUND, BLOCKS, HOLDERS
+
+    start = (
+        "{% set ns = namespace(x='a') %}{% set x = 'a' %}{% macro m(a) %}{{ caller() if caller else a }}{% endmacro %}"
+    )
+    sources = [
+        *(f"{{% for i in range(4000) %}}{{% set ns.x = {h.format('ns.x')} %}}{{% endfor %}}" for h in HOLDERS),
+        "{% set x = x|select %}" * 1500,
+        *("{{ " + b * n + "x" + a * n + " }}" for b, a in AROUND for n in (28, 2000)),
+        *("{{ " + b * 2000 + "x" + a * 2000 + "(" for b, a in AROUND),
+        *(b * n + "x" + a * n for b, a in BLOCKS for n in (18, 500)),
+        "{% for i in range(4000) %}{% for j in [ns.x] %}{% set ns.x = loop %}{% endfor %}{% endfor %}",
+        "{% macro n(b) %}{% set ns.x = caller %}{% endmacro %}"
+        "{% for i in range(4000) %}{% set b = ns.x %}{% call n(1) %}{{ b }}{% endcall %}{% endfor %}",
+        "".join(f"{{% macro m{i + 1}() %}}{{{{ m{i} }}}}{{% endmacro %}}" for i in range(1000)),
+        "{% block b %}{{ self.b() }}{% endblock %}",
+        "{% macro r(n) %}{{ r(n - 1) if n }}{% endmacro %}{{ r(48) }}",
+        "{{ 'abc'|map(" + "'map'," * 2000 + "'list')|list }}",
+    ]
+    for source in sources:
+        with suppress(WispError):
+            ChatTemplate(start + source).render([])
+        gc.collect()
 
 
 @run_in_pyodide

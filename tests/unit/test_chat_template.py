@@ -118,6 +118,14 @@ RUNAWAYS = [
     NESTED.replace("START", "1").replace("NEXT", "{'a': ns.x}"),
     NESTED.replace("START", "1").replace("NEXT", "dict(a=ns.x)"),
     NESTED.replace("START", "1").replace("NEXT", "namespace(y=ns.x)"),
+    # comparisons
+    "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 in b }}{% endfor %}",
+    "{% set b = [1] * 1000000 %}{% set c = b[:] %}{% for i in range(99999) %}{{ b == c }}{% endfor %}",
+    "{% for i in range(99999) %}{{ 'a' in range(1000000) }}{% endfor %}",
+    "{% set b = [1] * 1000000 %}{{ ([2] * 99999)|select('in', b)|list }}",
+    "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 is in b }}{% endfor %}",
+    "{% set ns = namespace(x=(1,)) %}{% for i in range(19) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+    "{% for i in range(99999) %}{{ {}[ns.x] }}{% endfor %}",
     # numbers
     "{{ 10 ** 100000000 }}", "{{ 1|round(10 ** 9, 'ceil') }}", "{{ (1).to_bytes(10 ** 9, 'big') }}",
     DOUBLED.replace("START", "9").replace("NEXT", "ns.x * ns.x"),
@@ -172,11 +180,48 @@ def test_deep_and_large_templates_do_not_compile(source: str) -> None:
         ("' a '|trim", "a"),
         ("'{}{}'.format(*'ab')", "ab"),
         ("'a\\nb'.splitlines()", "['a', 'b']"),
+        ("'empty iterators are true' if []|select else ''", "empty iterators are true"),
+        ("cycler([1, 2]|select).next()|list", "[1, 2]"),
+        ("{'a': [1]}.items()|list", "[('a', [1])]"),
+        ("'a' + 'b' + 'c' + 'd' * 2", "abcdd"),
+        ("0 or '' or 'x' and 'y' and 'z' or 1", "z"),
+        (
+            "{'a': [1, {}], 'b': {'c': none}}|tojson(indent=1)",
+            '{\n "a": [\n  1,\n  {}\n ],\n "b": {\n  "c": null\n }\n}',
+        ),
     ],
 )
 def test_the_limits_leave_results_as_they_are(expression: str, text: str) -> None:
     loop = "{% for i in [1] %}{{ " + expression + " }}{% endfor %}"
     assert ChatTemplate("{{ " + expression + " }}" + loop).render(USER) == text * 2
+
+
+HOLDERS = "cycler(ns.x) cycler(ns.x).next joiner(ns.x) dict(a=ns.x).get [ns.x].count [cycler(ns.x)] dict(a=loop) m"
+ITERATORS = "[ns.x]|map('list') [ns.x]|select (ns.x|batch(2)) (ns.x|slice(2)) [ns.x|select] [ns.x]|reverse"
+
+
+@pytest.mark.parametrize("value", [*HOLDERS.split(), *ITERATORS.split()])
+def test_values_that_hold_each_other_end(value: str) -> None:
+    """Freeing a long chain of them would overflow the stack of WebAssembly."""
+    start = "{% macro m() %}{% endmacro %}{% set ns = namespace(x=[1]) %}"
+    template = ChatTemplate(start + "{% for i in range(500) %}{% set ns.x = " + value + " %}{% endfor %}")
+    with pytest.raises(WispError, match=r"nests lists|into a list"):
+        template.render(USER)
+
+
+def test_undefined_values_hold_nothing() -> None:
+    template = ChatTemplate(
+        "{% set ns = namespace(x=[1]) %}{% for i in range(500) %}{% set ns.x = [ns.x].a %}{% endfor %}x"
+    )
+    assert template.render(USER) == "x"
+    with pytest.raises(WispError, match="'dict object' has no attribute 'a'"):
+        ChatTemplate("{{ {}.a.b }}").render(USER)
+
+
+def test_long_sums_and_conditions_compile() -> None:
+    """A chain of operators is no deeper than one of them, in the code that Python compiles."""
+    for operator, text in (" + ", "x" * 30), (" ~ ", "x" * 30), (" or ", "x"), (" and ", "x"):
+        assert ChatTemplate("{{ " + operator.join(["bos_token"] * 30) + " }}", "x").render(USER) == text
 
 
 def test_a_template_sees_copies() -> None:

@@ -45,8 +45,22 @@ REFUSED: list[tuple[str, Any]] = [
     ("json_schema", {"oneOf": [{"pattern": f"a{i}"} for i in range(300)]}),
     ("json_schema", {"type": "object", "patternProperties": {f".*{i}.*": True for i in range(12)}}),
     ("json_schema", {"not": {"allOf": [{"pattern": f"{i}.*{i}"} for i in range(50)]}}),
+    # numbers beyond what float() and int() take, digits of other scripts, and what JSON lacks
+    ("regex", "a{" + "9" * 5000 + "}"),
+    ("regex", "a{²}"),
+    ("grammar", 'root ::= "a"{' + "9" * 5000 + "}"),
+    ("grammar", r'root ::= "\U99999999"'),
+    ("json_schema", {"minimum": 10**400}),
+    ("json_schema", {"maxLength": 10**400}),
+    ("json_schema", {"multipleOf": 10**400}),
+    ("json_schema", {"const": float("nan")}),
+    ("json_schema", {"enum": [float("inf")]}),
+    ("json_schema", {"$ref": "#/anyOf/²", "anyOf": [True]}),
+    ("json_schema", {"$ref": "#/anyOf/" + "9" * 5000, "anyOf": [True]}),
 ]
+CHAIN = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(400)}
 ALLOWED: list[tuple[str, Any]] = [
+    ("json_schema", {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d400": {"type": "null"}}}),
     ("json_schema", {"enum": [f"option {i} of many" for i in range(3000)]}),
     ("json_schema", {"enum": list(range(3000))}),
     ("json_schema", {"type": "array", "items": {"type": "integer"}, "minItems": 1000, "maxItems": 5000}),

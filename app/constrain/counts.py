@@ -1,0 +1,11 @@
+"""Read counts from texts, of any length: int() takes 4300 digits at most, and digits of any script."""
+
+LARGEST = 10**15
+
+
+def count(text: str) -> int | None:
+    """The number that ASCII digits write, at most LARGEST; None if the text is no number."""
+    if not text.isascii() or not text.isdigit():
+        return None
+    digits = text.lstrip("0")
+    return LARGEST if len(digits) > 15 else int(digits or "0")
