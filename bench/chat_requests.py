@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.headless import add_common, evaluated
 
-MEASURE = """async ({ model, tokens, chats, more, runs, options }) => {
+MEASURE = """async ({ model, tokens, chats, more, short = 128, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
   const engine = await Wisp.create({ shared: false });
   const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
@@ -46,8 +46,8 @@ MEASURE = """async ({ model, tokens, chats, more, runs, options }) => {
   for (const [name, items] of Object.entries({ strings: { type: "string" }, objects: item })) {
     const schema = { type: "array", items, minItems: 1000 };
     const format = { type: "json_schema", json_schema: { name, strict: true, schema } };
-    const held = (seed) => answer(random(128), tokens, { seed, response_format: format });
-    const free = (seed) => answer(random(128), 2 * tokens, { seed, ignore_eos: true });
+    const held = (seed) => answer(random(short), tokens, { seed, response_format: format });
+    const free = (seed) => answer(random(short), 2 * tokens, { seed, ignore_eos: true });
     const found = (result.forms[name] = { one: [], four: [], mixed: [], own: [] });
     for (let run = 0; run <= runs; run++) { // the first run compiles kernels
       const timed = async (answers) => {

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.headless import add_common, evaluated
 
-MEASURE = """async ({ model, counts, tokens, prompt, runs, options }) => {
+MEASURE = """async ({ model, counts, tokens, prompt, short = 128, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
   const engine = await Wisp.create({ shared: false });
   const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
@@ -45,7 +45,7 @@ MEASURE = """async ({ model, counts, tokens, prompt, runs, options }) => {
     await engine.unload();
     const stats = await engine.load({ model, parallel: Math.max(5, ...counts), speculation, ...options });
     result.backend = stats.backend;
-    await answer(random(64), 64);
+    await answer(random(Math.min(64, short)), Math.min(64, tokens));
     const found = (result[speculation ? "drafts" : "plain"] = {});
     for (const [kind, how] of Object.entries(kinds)) {
       found[kind] = [];
@@ -53,7 +53,7 @@ MEASURE = """async ({ model, counts, tokens, prompt, runs, options }) => {
         const totals = [];
         for (let run = 0; run <= runs; run++) { // the first run compiles kernels
           const begun = performance.now();
-          const all = await Promise.all(Array.from({ length: count }, (_, i) => answer(random(128), tokens, how(i))));
+          const all = await Promise.all(Array.from({ length: count }, (_, i) => answer(random(short), tokens, how(i))));
           const made = all.reduce((sum, one) => sum + one.tokens, 0);
           if (run) totals.push((1000 * made) / (performance.now() - begun));
         }
@@ -64,7 +64,7 @@ MEASURE = """async ({ model, counts, tokens, prompt, runs, options }) => {
   const rows = [];
   for (let run = 0; run <= runs; run++) {
     const alone = (await answer(random(prompt), 2)).first;
-    const streams = [1, 2, 3, 4].map((i) => answer(random(128), 4 * tokens, sampled(i)));
+    const streams = [1, 2, 3, 4].map((i) => answer(random(short), 4 * tokens, sampled(i)));
     await new Promise((resolve) => setTimeout(resolve, 400));
     const begun = performance.now();
     const beside = (await answer(random(prompt), 2)).first;

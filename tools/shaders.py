@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import encoder_shapes, shapes
 from py_engine import planner
@@ -116,8 +116,9 @@ def expanded(models: Iterable[Path]) -> Iterator[Shader]:
     """Yield each distinct shader of the models' plans, in every setup."""
     found = list(models_of(models))
     seen: set[str] = set()
-    for setup in SETUPS:  # the outer loop: models of one setup share shaders, which `expand` caches
-        for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup) for model in found)):
+    for setup in SETUPS:  # the outer loop: models of one setup share shaders
+        known: set[Any] = set()
+        for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup, known) for model in found)):
             if shader.code not in seen:
                 seen.add(shader.code)
                 yield shader
@@ -131,7 +132,8 @@ def _of_device(device: Device) -> Iterator[Shader]:
         yield kernels.expand("draft_states", {"VERIFY": verifies}, device)
 
 
-def _of_model(model: Model, setup: Setup) -> Iterator[Shader]:
+def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:
+    """The shaders of a model's plan, without those of `known`, to which they are added."""
     device, header = setup.device, model.header
     options = planner.PlanOptions(
         N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header), adapters=model.adapters
@@ -146,7 +148,10 @@ def _of_model(model: Model, setup: Setup) -> Iterator[Shader]:
     processors = [lists_of(plan, used) for used in PROCESSORS] if plan.generates else []
     for lists in (plan.lists, *processors):
         for op in itertools.chain(*lists.values()):
-            yield kernels.expand(op.kernel, op.params, device)
+            key = op.kernel, *((name, type(value), value) for name, value in op.params.items())
+            if key not in known:
+                known.add(key)
+                yield kernels.expand(op.kernel, op.params, device)
 
 
 def _media_width(header: Header) -> int:

@@ -78,7 +78,7 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
     page.goto(f"{server.url}notices.html")
     asked = {
         "model": f"{server.url}repo/static/models/wisp-mini-q4_0.gguf",
-        **{"counts": [1, 2], "tokens": 8, "prompt": 40, "runs": 1},
+        **{"counts": [1, 2], "tokens": 8, "prompt": 40, "short": 8, "runs": 1},
         "options": {"backend": "cpu", "contextLength": 256},
     }
     found = page.evaluate(side_by_side.MEASURE, asked)

@@ -13,7 +13,12 @@ from tools.serve import Server
 WORDS = " ".join(f"The {thing} of number {i} is in the garden." for i in range(9) for thing in ("key", "cup"))
 LOAD = """async ([backend, shared]) => {
     globalThis.engine = await (await import("/wisp.js")).Wisp.create({ shared });
-    await engine.load({ model: "wisp-mini-q4_0", backend, contextLength: 512 });
+    globalThis.load = () => engine.load({ model: "wisp-mini-q4_0", backend, contextLength: 512 });
+    await load();
+}"""
+LOAD_AGAIN = """async () => {
+    await engine.unload();
+    await load();
 }"""
 ASK = """async (more) => {
     const messages = [{ role: "user", content: more.content }];
@@ -53,10 +58,24 @@ class Visits:
         self._page = self.alone()
         return self._page
 
+    def begin(self) -> Page:
+        """The engine of the test before with nothing stored and nothing in its caches; a new one if there is none."""
+        if self._page is None:
+            return self.visit()
+        self._page.evaluate("engine.promptCache.clear()")
+        return self.load_again()
+
+    def load_again(self) -> Page:
+        """Load the model once more, which empties its caches and lists what is stored, without a start of Python."""
+        assert self._page is not None
+        self._page.evaluate(LOAD_AGAIN)
+        return self._page
+
     def visit_the_chats(self) -> Page:
         """Open the chat page with its engine."""
         page = open_page(self._context, self._server.url)
         page.evaluate(LOAD, [self._backend, True])
+        page.evaluate("engine.promptCache.clear()")
         return page
 
     def alone(self) -> Page:
@@ -67,11 +86,11 @@ class Visits:
         return page
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def visits(
     chromium: Callable[[str | None], Browser], server: Server, request: pytest.FixtureRequest
 ) -> Iterator[Visits]:
-    """A fresh profile. Its parameter is the backend, by default the CPU, which starts fastest."""
+    """A profile of this module's own. Its parameter is the backend, by default the CPU, which starts fastest."""
     backend = getattr(request, "param", "cpu")
     context = new_profile(chromium("lavapipe-optimized" if backend == "webgpu" else None))
     yield Visits(context, server, backend)
@@ -94,12 +113,12 @@ def test_after_a_reload_the_prompt_is_read(visits: Visits) -> None:
     page = visits.visit()
     assert ask(page) == (text, prompt, whole)
     seeded = ask(page, temperature=1.0, seed=4)
-    page = visits.visit()
+    page = visits.load_again()
     assert ask(page, temperature=1.0, seed=4)[0] == seeded[0]
 
 
 def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
-    page = visits.visit()
+    page = visits.begin()
     text, prompt, _ = ask(page)
     whole = (prompt - 1) // 64 * 64
     page.evaluate(STORED, whole)
@@ -107,23 +126,23 @@ def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
     page = visits.visit()
     assert ask(page) == (text, prompt, 0)
     page.evaluate(STORED, 64)
-    page = visits.visit()
+    page = visits.load_again()
     assert ask(page)[0] == text
     assert ask(page, WORDS + "?")[2] >= whole
 
 
 def test_private_requests_are_not_stored(visits: Visits) -> None:
-    page = visits.visit()
+    page = visits.begin()
     ask(page, prompt_cache_retention="in_memory")
     ask(page, "A cup. " + WORDS)
     usage = page.evaluate(STORED, 192)
-    page = visits.visit()
+    page = visits.load_again()
     assert ask(page)[2] == 0
     assert usage["blocks"] < 6
 
 
 def test_the_user_sees_limits_and_clears_it(visits: Visits) -> None:
-    page = visits.visit()
+    page = visits.begin()
     ask(page)
     usage = page.evaluate(STORED, 192)
     assert usage["bytes"] > 0
@@ -140,6 +159,7 @@ def test_the_user_sees_limits_and_clears_it(visits: Visits) -> None:
     assert page.evaluate("engine.promptCache.usage()")["blocks"] == 0
     page.wait_for_timeout(500)
     assert page.evaluate("engine.promptCache.usage()")["blocks"] == 0
+    page.evaluate("(limit) => engine.promptCache.setLimit(limit)", usage["limit"])
 
 
 def test_the_page_shows_and_clears_it(visits: Visits) -> None:
@@ -156,7 +176,7 @@ def test_the_page_shows_and_clears_it(visits: Visits) -> None:
 
 def test_another_engine_reads_what_this_one_stores(visits: Visits) -> None:
     """Both are loaded before anything is stored."""
-    one, other = visits.alone(), visits.alone()
+    one, other = visits.begin(), visits.alone()
     text, prompt, _ = ask(one)
     one.evaluate(STORED, (prompt - 1) // 64 * 64)
     assert ask(other) == (text, prompt, (prompt - 1) // 64 * 64)

@@ -20,7 +20,9 @@ PROMPTS = [[1, 5, 9, 13, 17, 21] * 4, [5] * 30, [7, 9] * 5, [250, 1, 6, 250, 1]]
 
 
 async def texts(engine: Engine, counts: list[int], tokens: int) -> dict[str, Any]:
-    """The texts alone; for each of some numbers of requests side by side: the texts, and figures of their drafts."""
+    """The texts alone, of as many as run side by side at most; for each of some numbers of requests side by side: the
+    texts, and figures of their drafts.
+    """
     runner: Any = engine.runner
     totals, drafts = engine._generation.totals, False
 
@@ -40,7 +42,7 @@ async def texts(engine: Engine, counts: list[int], tokens: int) -> dict[str, Any
     runner.step_ms = step_ms
     runner.steps_in = lambda *_, **__: 2  # else one submit would be most of an answer
     alone = []
-    for which in range(len(KINDS)):
+    for which in range(max(counts)):
         engine.forget()
         alone.append(await one(which))
     assert totals.draft_steps == 0
