@@ -75,8 +75,8 @@ def main(arguments: list[str]) -> int:
                     _forget(wisp, server.url)
                     _forget(bare, server.url)
                 times = _visit(wisp, server.url, ASK, WAIT, stay=visit == "first")
-                own = _visit(bare, bare_url, "", WAIT_BARE)
-                found.setdefault(visit, []).append(times | {"pyodide": own["first"]})
+                alone = _visit(bare, bare_url, "", WAIT_BARE)
+                found.setdefault(visit, []).append(times | {"pyodide": alone["first"]})
         browser.close()
     server.shutdown()
     for visit, runs in found.items():
