@@ -48,10 +48,10 @@ def test_without_a_gpu_only_the_first_second_is_waited(evaluate: Evaluate) -> No
 
 def test_a_gpu_that_was_there_is_waited_for_longer(evaluate: Evaluate) -> None:
     answers: list[Any] = ["adapter", *[None] * 15, "again", None]
-    first, restarted, gone = requests(evaluate, answers, [0, 60_000, 0])
+    first, restarted, absent = requests(evaluate, answers, [0, 60_000, 0])
     assert (first["adapter"], first["ms"]) == ("adapter", 0)
     assert (restarted["adapter"], restarted["ms"]) == ("again", 1500)
-    assert (gone["adapter"], gone["ms"]) == (None, 2000)
+    assert (absent["adapter"], absent["ms"]) == (None, 2000)
 
 
 def test_no_webgpu(evaluate: Evaluate) -> None:
