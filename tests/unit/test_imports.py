@@ -1,4 +1,4 @@
-"""Imports are half of the time to the first token: what most visits do not need is imported when it is needed."""
+"""Imports are much of the time to the first token: what most visits do not need is imported when it is needed."""
 
 import subprocess
 import sys
