@@ -4,6 +4,7 @@
  */
 import { fetchEncoded } from "./encoded.js";
 import { startFrom } from "./memory_snapshot.js";
+import { unpack } from "./stored_zip.js";
 
 /**
  * @typedef {{ pyodide: string, zip: string, snapshot: string, library: string, packages: string, wheels: string[],
@@ -45,9 +46,8 @@ export async function startPython(assets, report, packages) {
     packages.map((name) => wheelOf(assets, name)),
     { messageCallback() {} },
   );
-  const unpack = (/** @type {ArrayBuffer} */ zip) => pyodide.unpackArchive(zip, "zip", { extractDir: "/wisp" });
-  unpack(await archive);
-  if (!fromSnapshot) unpack(await bytes(assets.packages));
+  unpack(pyodide.FS, await archive, "/wisp");
+  if (!fromSnapshot) unpack(pyodide.FS, await bytes(assets.packages), "/wisp");
   pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
   pyodide.pyimport("app.on_demand").install(pyodide.toPy(assets.whole));
   report("python", 2, 3);

@@ -1,6 +1,6 @@
 /**
  * What the engine's Python finds in `globalThis`:
- *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
+ *   wispRequestAdapter, wispReplay, wispPages, wispUpload   py_engine/gpu/adapter.js, replay.js, pages.js, upload.js
  *   wispCompute                         py_engine/cpu/compute.js
  *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
  *   wispHashes       hash-wasm, for wispShards
@@ -14,6 +14,7 @@
 import { createSHA256, createXXHash64 } from "hash-wasm";
 import { Compute } from "../py_engine/cpu/compute.js";
 import * as wispShards from "../py_engine/files/shards.js";
+import { requestAdapter } from "../py_engine/gpu/adapter.js";
 import { Pages } from "../py_engine/gpu/pages.js";
 import { Replay } from "../py_engine/gpu/replay.js";
 import { Upload } from "../py_engine/gpu/upload.js";
@@ -30,7 +31,13 @@ import * as wispTextStore from "./text_store.js";
 export function provide(assets, loadPackage, readers) {
   const wispHashes = { createSHA256, createXXHash64 };
   Object.assign(globalThis, { wispReplay: Replay, wispPages: Pages, wispUpload: Upload, wispCompute: Compute });
-  Object.assign(globalThis, { wispShards, wispTextStore, wispHashes, wispAssets: assets });
+  Object.assign(globalThis, {
+    wispRequestAdapter: requestAdapter,
+    wispShards,
+    wispTextStore,
+    wispHashes,
+    wispAssets: assets,
+  });
   Object.assign(globalThis, {
     wispLoadPackage: loadPackage,
     wispImport: (/** @type {string} */ url) => import(url),

@@ -403,3 +403,4 @@ await startLaunch({
 // The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
 await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
 startPwa();
+requestIdleCallback(chatList.prepareSearch);

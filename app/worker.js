@@ -4,6 +4,7 @@
  */
 import { onComputeNeeded } from "../py_engine/cpu/compute.js";
 import { addDownloadWorker, onWorkersNeeded } from "../py_engine/files/shards.js";
+import { requestAdapter } from "../py_engine/gpu/adapter.js";
 import { startPython, wheelOf } from "./boot.js";
 import { provide } from "./engine_globals.js";
 import { Ports } from "./ports.js";
@@ -15,7 +16,7 @@ let main;
 
 /** @param {Assets} assets @param {(stage: string, loaded: number, total: number) => void} report */
 async function boot(assets, report) {
-  navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }); // starts the browser's GPU process meanwhile
+  requestAdapter().catch(() => {}); // starts the browser's GPU process meanwhile
   const { pyodide } = await startPython(assets, report, ["regex"]);
   const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */

@@ -42,7 +42,6 @@ from py_engine.profiling import PROFILED_STEPS, profile_step, timed
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.request_checks import check_constrains, check_request, check_vocabulary
 from py_engine.runners import Runner
-from py_engine.tuning.limits import measure
 from py_engine.tuning.when_idle import MeasureWhenIdle
 
 if TYPE_CHECKING:
@@ -345,6 +344,8 @@ class Engine:
         self.check_generates()
         on_gpu: Any = runner
         device = None if runner.threads else on_gpu.gpu.variant
+        from py_engine.tuning.limits import measure
+
         self.limits = self.limits or await measure(device, runner.threads)
         async with self._generation.sequences.acquire() as sequence:
             self._generation.set_scales(sequence, self.scales)

@@ -54,7 +54,6 @@ from py_engine.models.architecture import Architecture
 from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
-from py_engine.models.projectors import families as projectors
 from py_engine.plan import batch_sizes, diffusion, encoded, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
@@ -104,6 +103,8 @@ class PlanOptions:
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     """Plan the model for a device. A projector's plan has encoders only, and its sizes come from its header."""
     if header.architecture == PROJECTOR:
+        from py_engine.models.projectors import families as projectors
+
         return projectors.make_plan(flattened(header), device)
     model = family(header)
     cfg = model.Config.from_gguf(header)

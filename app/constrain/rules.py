@@ -1,17 +1,20 @@
-"""Grammar rules for the forms that a request may name: the entry point of this package."""
+"""Grammar rules for the forms that a request may name: the entry point of this package.
+
+Most requests name none. The modules that make rules are imported for the first one that does.
+"""
+
+from typing import Any
 
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex
-from app.constrain.sources import check_json, grammar_rule, regex_rule, schema_rule
-from app.constrain.structural import structural_rule
 from app.openai.fields import unsupported
 from app.openai.formats import Format
-
-__all__ = ["form_rule", "schema_rule"]
 
 
 def form_rule(grammar: Grammar, form: Format) -> str:
     """Add the rule for the form that a request names."""
+    from app.constrain.sources import check_json
+
     check_json(form.value, form.param)
     try:
         return _rule(grammar, form)
@@ -19,13 +22,22 @@ def form_rule(grammar: Grammar, form: Format) -> str:
         raise unsupported("The form of the answer is too complex; make it smaller.", form.param) from None
 
 
+def schema_rule(grammar: Grammar, schema: Any, param: str, *, strict: bool = False, ordered: bool = False) -> str:
+    """Add the rule for the JSON values that a schema allows. `ordered`: properties come in the schema's order."""
+    from app.constrain import sources
+
+    return sources.schema_rule(grammar, schema, param, strict=strict, ordered=ordered)
+
+
 def _rule(grammar: Grammar, form: Format) -> str:
+    from app.constrain import sources, structural
+
     if form.kind == "json_object":
-        return schema_rule(grammar, {"type": "object"}, form.param)
+        return sources.schema_rule(grammar, {"type": "object"}, form.param)
     if form.kind == "json_schema":
-        return schema_rule(grammar, form.value, form.param, strict=form.strict)
+        return sources.schema_rule(grammar, form.value, form.param, strict=form.strict)
     if form.kind == "regex":
-        return regex_rule(grammar, form.value, form.param)
+        return sources.regex_rule(grammar, form.value, form.param)
     if form.kind == "grammar":
-        return grammar_rule(grammar, form.value, form.param)
-    return structural_rule(grammar, form.value, form.param)
+        return sources.grammar_rule(grammar, form.value, form.param)
+    return structural.structural_rule(grammar, form.value, form.param)

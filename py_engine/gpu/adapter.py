@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import js
@@ -19,16 +18,8 @@ MATRICES_STORAGE = 32768  # bytes of workgroup memory for the tiles that multipl
 
 
 async def request_adapter() -> Any | None:
-    """Request the adapter; None without WebGPU. Retries for 2 s: a browser that has just started may answer null."""
-    gpu = getattr(js.navigator, "gpu", None)
-    if not gpu:
-        return None
-    for _ in range(8):
-        adapter = await gpu.requestAdapter(obj(powerPreference="high-performance"))
-        if adapter:
-            return adapter
-        await asyncio.sleep(0.25)
-    return None
+    """Request the adapter (adapter.js); None without WebGPU."""
+    return (await js.wispRequestAdapter()) or None
 
 
 async def request_device(adapter: Any) -> Any:

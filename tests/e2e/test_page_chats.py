@@ -198,6 +198,14 @@ def test_the_list_is_virtual_and_search_finds_titles_and_messages(many: Page) ->
     expect(found).to_be_hidden()
 
 
+def test_the_index_is_read_before_the_first_search(talk: Page) -> None:
+    wait_ready(talk)
+    while not any("chat-search" in worker.url for worker in talk.workers):
+        talk.wait_for_timeout(50)
+    seek(talk, "mathematician")
+    expect(talk.locator("#chat-found")).to_have_text("3 chats")
+
+
 def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     page = talk
     new_chat(page)

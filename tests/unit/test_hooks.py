@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from app.answers.hooks import Processed
-from py_engine.models import bert, families, llama
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import PROMPT, WARM, Anything, as_mask, collect, make
 
@@ -55,14 +54,3 @@ async def test_a_mask_holds_within_it() -> None:
     within = Even()
     assert await collect(make(), PROMPT, GREEDY, 3, constraint=processed(prefer_odd, within)) == [100, 100, 100]
     assert within.accepted == [100, 100, 100]
-
-
-def test_registered_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FAMILIES", "DECODERS", "ENCODERS"):
-        monkeypatch.setattr(families, name, getattr(families, name).copy())
-    families.register_architecture("mine", llama)
-    assert families.FAMILIES["mine"] is families.DECODERS["mine"] is llama
-    assert "mine" not in families.ENCODERS
-    families.register_architecture("encodes", bert)
-    assert families.FAMILIES["encodes"] is families.ENCODERS["encodes"] is bert
-    assert "encodes" not in families.DECODERS

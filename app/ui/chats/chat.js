@@ -98,9 +98,11 @@ export class Chat {
   /** Shows the chat that was open, then the list. @param {string | null} id */
   async restore(id) {
     const before = this.#opening; // a chat that the user begins while this one is read stays
-    const reading = Promise.resolve(id ? database.readChat(id) : undefined);
-    await (this.shown = reading.then((info) => (info && before === this.#opening ? this.#show(info) : undefined)));
-    const all = await database.listChats();
+    const { chat, messages, list } = database.readAtStart(id);
+    await (this.shown = chat.then((info) =>
+      info && before === this.#opening ? this.#show(info, messages) : undefined,
+    ));
+    const all = await list;
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
     this.all = this.all.map((other) => (other.id === shown.id ? shown : other));
@@ -120,11 +122,11 @@ export class Chat {
     if (info && info !== this.conversation.info) await (this.shown = this.#show(info));
   }
 
-  /** @param {ChatInfo} info */
-  async #show(info) {
+  /** @param {ChatInfo} info @param {Promise<Message[]>} [messages] that are being read */
+  async #show(info, messages) {
     this.stop();
     const mine = ++this.#opening;
-    const conversation = await Conversation.read(info);
+    const conversation = await Conversation.read(info, messages);
     if (mine !== this.#opening) return; // another chat was opened meanwhile
     this.conversation = conversation;
     this.#draw();

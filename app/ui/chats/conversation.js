@@ -48,10 +48,10 @@ export class Conversation {
     return new Conversation(isPrivate ? { ...info, private: true } : info);
   }
 
-  /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info */
-  static async read(info) {
+  /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info @param {Promise<Message[]>} [reading] */
+  static async read(info, reading) {
     await writing;
-    const messages = await database.readMessages(info.id);
+    const messages = await (reading ?? database.readMessages(info.id));
     for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
     return new Conversation(info, messages);
   }

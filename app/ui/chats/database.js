@@ -138,6 +138,19 @@ export async function readMessages(id) {
 }
 
 /**
+ * Reads what the page shows first: a chat, its messages and the list. All are asked for at once, in the order in which they
+ * are needed.
+ * @param {string | null} id of the chat; null: there is none
+ */
+export function readAtStart(id) {
+  const chat = id ? readChat(id) : Promise.resolve(undefined);
+  const messages = id ? readMessages(id) : undefined;
+  const list = listChats();
+  for (const reading of [messages, list]) reading?.catch(() => {}); // whoever waits for it gets the error
+  return { chat, messages, list };
+}
+
+/**
  * Stores what changed of a chat.
  * @param {ChatInfo} info @param {Message[]} messages @param {boolean} [growing] the last message is not complete: the search
  *   index gets it later

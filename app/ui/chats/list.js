@@ -201,7 +201,8 @@ export function startChatList(actions) {
       notify({ key: "search", text: t("The search failed."), more: `${error}`, kind: "error" });
     }
   };
-  field.addEventListener("focus", () => search.find("").catch(() => {}));
+  const prepare = () => void search.find("").catch(() => {});
+  field.addEventListener("focus", prepare);
   field.addEventListener("input", seek);
   field.addEventListener("keydown", (event) => {
     if (!isKey("close", event) || !field.value) return;
@@ -218,6 +219,8 @@ export function startChatList(actions) {
       current = shown;
       draw();
     },
+    /** Reads the search index, so that the first search of the visit is quick. */
+    prepareSearch: () => chats.length > 0 && prepare(),
   };
 }
 

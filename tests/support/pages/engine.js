@@ -10,6 +10,7 @@ globalThis.fromSnapshot = fromSnapshot;
 const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ Replay: undefined }));
 globalThis.wispReplay = Replay;
 globalThis.wispPages = (await import("/repo/py_engine/gpu/pages.js")).Pages;
+globalThis.wispRequestAdapter = (await import("/repo/py_engine/gpu/adapter.js")).requestAdapter;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
 globalThis.wispCompute = (await import("/repo/py_engine/cpu/compute.js")).Compute;
 globalThis.wispShards = await import("/repo/py_engine/files/shards.js");

@@ -11,7 +11,7 @@ import { plainWords } from "../../../retrieval/search.js";
  * @property {string[]} chats ids
  * @property {string} words in order, one a line
  * @property {Uint32Array} starts where each word's postings start
- * @property {Uint32Array} postings indices into `chats`
+ * @property {Uint16Array | Uint32Array} postings indices into `chats`
  */
 
 const LONGEST = 40; // characters of a word; longer ones, such as encoded files, are cut
@@ -69,7 +69,8 @@ export function merged(segments, counts) {
 function packed(chats, found) {
   const words = [...found.keys()].sort();
   const starts = new Uint32Array(words.length);
-  const postings = new Uint32Array([...found.values()].reduce((sum, list) => sum + list.length, 0));
+  const Postings = chats.length > 1 << 16 ? Uint32Array : Uint16Array; // half as much is read before the first search
+  const postings = new Postings([...found.values()].reduce((sum, list) => sum + list.length, 0));
   let at = 0;
   words.forEach((word, index) => {
     const list = /** @type {number[]} */ (found.get(word));
