@@ -14,7 +14,22 @@ import { unpack } from "./stored_zip.js";
  */
 
 /** @param {string} url @returns {Promise<ArrayBuffer>} */
-const bytes = async (url) => (await fetchEncoded(url)).arrayBuffer();
+async function bytes(url) {
+  const response = await fetchEncoded(url);
+  if (!response.ok) throw new Error(`${url} answers ${response.status}`);
+  return response.arrayBuffer();
+}
+
+/** The same of a file whose name has the beginning of its SHA-256 (tools/dist.py); throws if it is damaged. @param {string} url */
+async function verified(url) {
+  const data = await bytes(url);
+  const [, wanted = ""] = /-([0-9a-f]+)\.\w+$/.exec(url) ?? [];
+  if (!globalThis.crypto.subtle) return data; // not in pages from plain http
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
+  const found = [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (!found.startsWith(wanted)) throw new Error(`${url} is damaged; clear this site's data and load the page again`);
+  return data;
+}
 
 /** The URL of a wheel. @param {PythonAssets} assets @param {string} name of its package */
 export const wheelOf = (assets, name) =>
@@ -31,7 +46,7 @@ export async function startPython(assets, report, packages) {
   const indexURL = assets.pyodide;
   const asm = () => import(`${indexURL}pyodide.asm.mjs`);
   const snapshot = bytes(assets.snapshot);
-  const archive = bytes(assets.zip);
+  const archive = verified(assets.zip);
   asm().catch(() => undefined); // fetched in parallel with the snapshot: Pyodide imports it later
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
   let fromSnapshot = true;
@@ -47,7 +62,7 @@ export async function startPython(assets, report, packages) {
     { messageCallback() {} },
   );
   unpack(pyodide.FS, await archive, "/wisp");
-  if (!fromSnapshot) unpack(pyodide.FS, await bytes(assets.packages), "/wisp");
+  if (!fromSnapshot) unpack(pyodide.FS, await verified(assets.packages), "/wisp");
   pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
   pyodide.pyimport("app.on_demand").install(pyodide.toPy(assets.whole));
   report("python", 2, 3);

@@ -17,7 +17,7 @@ import { startComposer } from "./ui/composer.js";
 import { startTitles } from "./ui/chats/titles.js";
 import { saveChat, startTransfer } from "./ui/chats/transfer/transfer.js";
 import { startDocuments } from "./ui/documents.js";
-import { byId, h, placeIcons } from "./ui/dom.js";
+import { byId, h, placeIcons, whenIdle } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
 import { EXAMPLES } from "./ui/examples.js";
 import { icon } from "./ui/icons.js";
@@ -403,4 +403,7 @@ await startLaunch({
 // The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
 await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
 startPwa();
-requestIdleCallback(chatList.prepareSearch);
+/** Reads the search index while nothing else needs the processor. */
+const prepareSearch = () =>
+  void (engine.isLoading || chat.busy ? setTimeout(prepareSearch, 1000) : chatList.prepareSearch());
+whenIdle(prepareSearch);

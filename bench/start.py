@@ -69,6 +69,7 @@ def main(arguments: list[str]) -> int:
         browser = launch(playwright, "cpu")
         wisp, bare = browser.new_context(), browser.new_context()
         _visit(wisp, server.url, ASK, WAIT, stay=True)
+        _visit(bare, bare_url, "", WAIT_BARE)
         for _ in range(options.runs):
             for visit in ("later", "first"):  # a first visit leaves what a later one needs
                 if visit == "first":

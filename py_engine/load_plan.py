@@ -37,6 +37,7 @@ ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the who
 CPU = Device(software=True, max_binding=MAX_BYTES, max_buffer=MAX_BYTES)  # the CPU engine as a device of plans
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
 MATRIX_BATCH = 2048  # with subgroup matrices: fewer tokens do not fill their largest tiles
+NEEDED_MS = 2000  # to go on asking for a GPU where nothing else may run the model
 
 
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
@@ -243,7 +244,7 @@ async def adapter_for(options: LoadOptions) -> tuple[Any, Device | None]:
         return None, None
     from py_engine.gpu.adapter import device_of, request_adapter
 
-    adapter = await request_adapter()
+    adapter = await request_adapter(NEEDED_MS if options.backend == "webgpu" else 0)
     device = replace(device_of(adapter), **options.variant) if adapter is not None else None  # type: ignore[arg-type]
     if options.backend == "auto" and device is not None and device.software:
         return None, None  # the CPU engine is faster than WebGPU emulated on the CPU

@@ -49,7 +49,7 @@ class Rounding(Enum):
 
     FLOATS = "products with floats, also where the CPU engine rounds inputs to bytes"
     SAME = "a token has the same result in a batch of any size"
-    ANY = "however is fastest: a token's result may depend on the size of its batch"
+    ANY = "the fastest way: a token's result may depend on the size of its batch"
 
 
 Kind = tuple[int, bool, int]  # (rows, drafting, n_model_draft): submits of a kind take the same time per step

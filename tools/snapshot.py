@@ -22,7 +22,7 @@ from tools.python_zip import OWN_PACKAGES
 
 MAKERS = [ROOT / "tools" / "make_snapshot.mjs", ROOT / "app" / "memory_snapshot.js"]
 IMPORT = re.compile(rb"^\s*(?:from|import) ([\w.]+)", re.M)
-ALSO = ("shutil", "zipfile")  # they unpack the archive
+ALSO = ("shutil", "zipfile")  # they unpack wheels, and what on_demand.py fetches
 # Imported after the snapshot was taken: compiled packages, and what Python imports by itself when it is needed.
 LATER = (
     "numpy", "numpy.typing", "regex", "tarfile", "_strptime", "calendar", "encodings.ascii", "encodings.cp437",

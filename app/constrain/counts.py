@@ -1,4 +1,4 @@
-"""Read counts from texts, of any length: int() takes 4300 digits at most, and digits of any script."""
+"""Read counts from texts of any length: int() rejects more than 4300 digits, and accepts those of any script."""
 
 LARGEST = 10**15
 

@@ -1,6 +1,6 @@
 """Grammar rules for the forms that a request may name: the entry point of this package.
 
-Most requests name none. The modules that make rules are imported for the first one that does.
+Most requests have no constraint: the modules that make rules are imported for the first one that has.
 """
 
 from typing import Any

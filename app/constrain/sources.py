@@ -72,4 +72,4 @@ def check_json(value: Json, param: str) -> None:
     except UnicodeEncodeError:
         raise wrong_value(f"{param} contains an unpaired surrogate; send valid Unicode.", param) from None
     except ValueError:
-        raise wrong_value(f"{param} contains a number that JSON lacks, such as NaN.", param) from None
+        raise wrong_value(f"{param} contains NaN, or a number that is too large.", param) from None

@@ -4,6 +4,12 @@ import { show, textNode } from "./texts.js";
 
 /** @typedef {import("./texts.js").Text} Text */
 
+const IDLE_MS = 200; // where a browser does not say when it is idle
+
+/** Calls a function once the page is idle. @type {(then: () => void) => void} */
+export const whenIdle = (then) =>
+  "requestIdleCallback" in globalThis ? requestIdleCallback(() => then()) : setTimeout(then, IDLE_MS);
+
 /**
  * Finds an element that index.html defines.
  * @template {HTMLElement} [T=HTMLElement]

@@ -17,9 +17,9 @@ MATRICES = "chromium-experimental-subgroup-matrix"
 MATRICES_STORAGE = 32768  # bytes of workgroup memory for the tiles that multiply with matrices
 
 
-async def request_adapter() -> Any | None:
-    """Request the adapter (adapter.js); None without WebGPU."""
-    return (await js.wispRequestAdapter()) or None
+async def request_adapter(least_ms: int = 0) -> Any | None:
+    """Request the adapter (adapter.js), for `least_ms` milliseconds at least; None without WebGPU."""
+    return (await js.wispRequestAdapter(least_ms)) or None
 
 
 async def request_device(adapter: Any) -> Any:

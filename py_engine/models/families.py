@@ -143,8 +143,8 @@ _registered: dict[str, Architecture[Any]] = {}  # the modules of callers
 def register_architecture(name: str, module: Architecture[Any]) -> None:
     """Load models of an architecture with a module of the caller's, also where the name has one already.
 
-    `name`: general.architecture of their files. `module`: a Decoder of models/architecture.py, or an Architecture that
-    is none for encoders.
+    `name`: general.architecture of their files. `module`: a Decoder of models/architecture.py; for an encoder, an
+    Architecture without output().
     """
     _registered[name] = module
 
@@ -156,7 +156,7 @@ def family(header: Header) -> Architecture[Any]:
         return _registered[name]
     if name not in FAMILIES:
         needs = f" It needs {NEEDS[name]}." if name in NEEDS else ""
-        known = dict.fromkeys([*FAMILIES, *_registered])
+        known = FAMILIES | _registered
         raise WispError(
             f"The architecture {name!r} is not supported yet.{needs} Supported: {', '.join(known)}.",
             "unsupported_architecture",
@@ -167,9 +167,13 @@ def family(header: Header) -> Architecture[Any]:
 def decoder(header: Header) -> Decoder[Any]:
     """The module of a model that generates text. WispError corrupt_header for an encoder."""
     name = header.architecture
-    if not hasattr(_registered[name], "output") if name in _registered else name not in DECODERS:
+    if not _generates(name):
         raise WispError(
             f"The metadata says that this {name} model is causal, but the architecture is an encoder.",
             "corrupt_header",
         )
     return cast("Decoder[Any]", family(header))
+
+
+def _generates(name: str) -> bool:
+    return hasattr(_registered[name], "output") if name in _registered else name in DECODERS

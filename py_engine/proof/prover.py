@@ -104,7 +104,7 @@ class Prover:
         prepared = self._prepared is not None and (self._prepared[0], SEEDS[0]) == (names, seed)
         try:
             made = await (self._prepared[1] if prepared and self._prepared else self._cases(names, seed))
-        finally:  # a failed one must not be awaited again
+        finally:  # else a failed preparation would be awaited again
             self.close()
         from py_engine.proof.comparison import fault
         from py_engine.proof.device_run import DeviceRun

@@ -35,7 +35,7 @@ RUN = """async ([tasks, budget]) => {
 
 @pytest.fixture(scope="module")
 def runs(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[list[dict[str, Any]]]:
-    """What the tasks' requests gave. V8 optimizes WebAssembly here: 26,000 tokens repay that."""
+    """What the tasks' requests gave. V8 optimizes WebAssembly here, which is worth its time for 26,000 tokens."""
     context = new_profile(chromium("cpu"))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")

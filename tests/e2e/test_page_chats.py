@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
 
-from tests.support.browser import new_profile, watch
+from tests.support.browser import new_profile, wait_until, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.chat_store import chat, store_chats
 from tools.serve import Server
@@ -198,10 +198,19 @@ def test_the_list_is_virtual_and_search_finds_titles_and_messages(many: Page) ->
     expect(found).to_be_hidden()
 
 
+LEFT = """(async () => {
+    const opening = indexedDB.open("wisp-page");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const counting = db.transaction("unindexed").objectStore("unindexed").count();
+    const left = await new Promise((resolve) => (counting.onsuccess = () => resolve(counting.result)));
+    db.close();
+    return left;
+})()"""
+
+
 def test_the_index_is_read_before_the_first_search(talk: Page) -> None:
     wait_ready(talk)
-    while not any("chat-search" in worker.url for worker in talk.workers):
-        talk.wait_for_timeout(50)
+    wait_until(talk, f"(await {LEFT}) === 0")
     seek(talk, "mathematician")
     expect(talk.locator("#chat-found")).to_have_text("3 chats")
 

@@ -37,8 +37,8 @@ MODELS = [
     ("gemma/gemma3.Q8_0", "f16"),
 ]
 LARGER = [(3, 2, 61, 5), (40, 4, 17, 6), (70, 4, 130, 7)]  # rows more, heads, first position, seed
-# A kernel that takes longer, compilation included, does not end. One with a fault that the proof runs takes less than a
-# second, and another fault is tried in its place: waiting costs a processor. Elsewhere the end decides the test.
+# Milliseconds, compilation included, until a kernel counts as endless: SOON_MS where another fault then replaces this
+# one, because waiting costs a processor (a kernel usually takes less than a second); ENDS_MS where it decides the test.
 ENDS_MS, SOON_MS = 120_000, 15_000
 OTHER_PLACES = ((5, 0), (6, 0), (7, 0), (127, 1), (None, 2), (200, 3), (33, 4), (64, 5))
 N_CTX, BATCH, VOCAB = 512, 64, 32000
@@ -181,4 +181,5 @@ def test_faults_that_change_results_are_found(faulty: Faulty) -> None:
             counts["no change"] += 1
             print(f"no change {name}: {fault.before} -> {fault.line.strip()}")
     print(dict(counts), f"missed {len(missed)}")
+    assert counts["does not end"] <= 1 + FAULTS // 3, "the machine may be too busy to say that a kernel does not end"
     assert not missed

@@ -102,7 +102,7 @@ def with_template(data: bytes, template: str) -> bytes:
 def without_webgpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the engine find no adapter, as in a browser without WebGPU."""
 
-    async def request_adapter() -> None:
+    async def request_adapter(least_ms: int = 0) -> None:
         return None
 
     stub: Any = SimpleNamespace(request_adapter=request_adapter, device_of=None)

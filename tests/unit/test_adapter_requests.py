@@ -17,7 +17,7 @@ REQUEST = """
   for (const pause of a[2]) {
     now += pause;
     const before = [now, asked];
-    found.push({ adapter: await m.requestAdapter(), ms: now - before[0], asked: asked - before[1] });
+    found.push({ adapter: await m.requestAdapter(a[3]), ms: now - before[0], asked: asked - before[1] });
   }
   return found;
 """
@@ -28,9 +28,11 @@ def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     return evaluator(tmp_path_factory.mktemp("adapter"), ["py_engine/gpu/adapter.js"])
 
 
-def requests(evaluate: Evaluate, answers: list[Any], pauses: list[int], *, webgpu: bool = True) -> list[dict[str, Any]]:
+def requests(
+    evaluate: Evaluate, answers: list[Any], pauses: list[int], *, webgpu: bool = True, least_ms: int = 0
+) -> list[dict[str, Any]]:
     """What each request finds, the milliseconds that it takes, and how often it asks the browser."""
-    found: list[dict[str, Any]] = evaluate(f"(async () => {{ {REQUEST} }})()", answers, webgpu, pauses)
+    found: list[dict[str, Any]] = evaluate(f"(async () => {{ {REQUEST} }})()", answers, webgpu, pauses, least_ms)
     return found
 
 
@@ -48,10 +50,16 @@ def test_without_a_gpu_only_the_first_second_is_waited(evaluate: Evaluate) -> No
 
 def test_a_gpu_that_was_there_is_waited_for_longer(evaluate: Evaluate) -> None:
     answers: list[Any] = ["adapter", *[None] * 15, "again", None]
-    first, restarted, absent = requests(evaluate, answers, [0, 60_000, 0])
+    first, restarted, absent, later = requests(evaluate, answers, [0, 60_000, 0, 0])
     assert (first["adapter"], first["ms"]) == ("adapter", 0)
     assert (restarted["adapter"], restarted["ms"]) == ("again", 1500)
     assert (absent["adapter"], absent["ms"]) == (None, 2000)
+    assert (later["adapter"], later["ms"]) == (None, 0)
+
+
+def test_a_load_that_needs_a_gpu_waits_for_it_itself(evaluate: Evaluate) -> None:
+    _, late = requests(evaluate, [*[None] * 25, "adapter"], [0, 0], least_ms=2000)
+    assert (late["adapter"], late["ms"]) == ("adapter", 400)
 
 
 def test_no_webgpu(evaluate: Evaluate) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 from py_engine.models.families import FAMILIES
 from tools.paths import ROOT
@@ -21,3 +22,4 @@ LATER = {
 def test_the_start_imports_no_more_than_it_needs() -> None:
     done = subprocess.run([sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not LATER & set(done.stdout.split())
+    assert all(find_spec(name) for name in LATER)

@@ -146,7 +146,7 @@ export function readAtStart(id) {
   const chat = id ? readChat(id) : Promise.resolve(undefined);
   const messages = id ? readMessages(id) : undefined;
   const list = listChats();
-  for (const reading of [messages, list]) reading?.catch(() => {}); // whoever waits for it gets the error
+  for (const reading of [messages, list]) reading?.catch(() => {}); // the caller's await still rejects
   return { chat, messages, list };
 }
 

@@ -1,6 +1,6 @@
 /** The gauge under the message field: how much of the context the chat fills. */
 import { joined, number, sentences, t } from "../../language/phrase.js";
-import { byId } from "../dom.js";
+import { byId, whenIdle } from "../dom.js";
 import { say, show } from "../texts.js";
 
 /**
@@ -35,7 +35,7 @@ export function startGauge(usage) {
     /** Shows the usage again, once the page is idle. */
     update() {
       const mine = ++shown;
-      requestIdleCallback(async () => {
+      whenIdle(async () => {
         const found = mine === shown ? await usage().catch(() => null) : null;
         if (mine === shown) draw(found);
       });
