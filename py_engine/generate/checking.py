@@ -7,6 +7,7 @@ the mask. sample.wgsl draws the same noise again at the same position, so the to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,16 @@ AHEAD_PARTS = 3  # submits that are ahead of a check
 
 @dataclass(frozen=True)
 class NextTokens:
-    """What follows a check: forced tokens from position `first` + 1 on, then a token that is sampled with a mask."""
+    """What follows a check: forced tokens after the one at `position`, then one that is sampled with a mask.
 
-    first: int  # position of the token `newest`
-    newest: int
+    Or the answer's end: `stop` is the id that ends it, if one does.
+    """
+
+    position: int
+    newest: int  # the token there
     forced: list[int]
-    mask: Any | None
+    mask: Any | None = None
+    stop: Sequence[int] = ()
 
 
 async def prepare_first(runner: Runner, sequence: RunningSequence) -> None:
@@ -50,7 +55,7 @@ async def check(runner: Runner, sequence: RunningSequence, batch: Batch, *, mask
     if constrained is None or constrained.ended:
         return
     try:
-        following = await _following(sequence, constrained, batch, masked, runner.plan.batch)
+        following = await _next_tokens(sequence, constrained, batch, masked, runner.plan.batch - 1)
     except Exception as error:
         sequence.batches.put_nowait(error)
         sequence.cancelled = True
@@ -59,30 +64,32 @@ async def check(runner: Runner, sequence: RunningSequence, batch: Batch, *, mask
         _submit(runner, sequence, constrained, following)
 
 
-async def _following(
+async def _next_tokens(
     sequence: RunningSequence, constrained: ConstrainedAnswer, batch: Batch, masked: bool, most_forced: int
 ) -> NextTokens | None:
     """What to submit before the next step; None: what is on the device already is right."""
     accepted = await constrained.check(batch.ids)
     sequence.push(batch[:accepted])
-    if not constrained.ended and constrained.left > 0:
-        if accepted == len(batch.ids):
-            if not masked:
-                return None
-            await constrained.fetch_forced()  # often known after a token that the mask has changed
-            if not constrained.forced or constrained.scored:
-                return None
-        first, newest = constrained.at - 1, constrained.newest
-        forced = await _take_forced(sequence, constrained, most_forced)
-        sequence.push(Batch(forced))
+    constrained.ended = constrained.ended or constrained.left <= 0
+    if constrained.ended:
+        sequence.left = 0
+        return None
+    if accepted == len(batch.ids):
+        if not masked:
+            return None
+        await constrained.fetch_forced()  # often known after a token that the mask has changed
+        if not constrained.forced or constrained.scored:
+            return None
+    position, newest = constrained.at - 1, constrained.newest
+    forced = await _take_forced(sequence, constrained, most_forced)
+    constrained.ended = constrained.left <= 0 or not constrained.stop_ids.isdisjoint(forced)
+    if not constrained.ended:
         await constrained.fetch_forced()
-        if constrained.left > 0 and not constrained.at_end():
-            return NextTokens(first, newest, forced, await constrained.mask())
-        if constrained.left > 0 and constrained.stop_ids:
-            sequence.push(Batch([min(constrained.stop_ids)]))
-    constrained.ended = True
-    sequence.left = 0
-    return None
+        if not constrained.at_end():
+            return NextTokens(position, newest, forced, await constrained.mask())
+        constrained.ended = True
+        return NextTokens(position, newest, forced, stop=sorted(constrained.stop_ids)[:1])
+    return NextTokens(position, newest, forced)
 
 
 async def _take_forced(sequence: RunningSequence, constrained: ConstrainedAnswer, most: int) -> list[int]:
@@ -90,18 +97,25 @@ async def _take_forced(sequence: RunningSequence, constrained: ConstrainedAnswer
     if constrained.scored or not constrained.forced:
         return []
     most = min(constrained.forced, constrained.left, most)
-    granted = sequence.cache.reserve(constrained.at + most - 1) - (constrained.at - 1)
-    forced = await constrained.take_forced(min(most, granted))
+    end = constrained.at + min(most, constrained.left - 1)  # the answer's last token needs no page
+    pages = sequence.cache.reserve(end)
+    forced = await constrained.take_forced(most if pages >= end else pages - constrained.at)
     constrained.advance(forced)
     return forced
 
 
 def _submit(runner: Runner, sequence: RunningSequence, constrained: ConstrainedAnswer, following: NextTokens) -> None:
-    """Feed forced tokens, and set the mask of the next one."""
+    """Push and feed forced tokens, and set the mask of the next one."""
     number, forced = sequence.cache.number, following.forced
-    if forced:  # the next step computes the last one's keys and values
-        fed = [following.newest, *forced[:-1]]
-        feed_forced(runner, following.first, fed, number, exact=sequence.answer.exact)
+    # Before the feed: if the device is lost there, the constraint has advanced past them.
+    sequence.push(Batch([*forced, *following.stop]))
+    if forced:  # what is pushed is recorded as computed, but for the last token: the next step computes that
+        fed = [following.newest, *(forced if following.stop else forced[:-1])]
+        feed_forced(runner, following.position, fed, number, exact=sequence.answer.exact)
+    if constrained.ended:
+        sequence.left = 0
+        return
+    if forced:
         runner.set_tokens(number, constrained.at - 1, forced[-1:])
     runner.mask(following.mask, number)
     sequence.masked = True

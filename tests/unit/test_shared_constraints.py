@@ -279,6 +279,39 @@ async def test_positions_are_rounded_alike_alone_and_beside_others(others: int, 
     assert {name for at, name in computed if at >= len(HELD)} <= {DECODE, SMALL_BATCH}
 
 
+class Ends(Anything):
+    """A constraint that forces some tokens after six, and then ends."""
+
+    def __init__(self, forced: int) -> None:
+        super().__init__()
+        self.count = 6 + forced
+
+    async def forced(self) -> list[int]:
+        at = len(self.accepted)
+        return [(i * 7) % VOCAB + 3 for i in range(at, self.count)] if at >= 6 else []
+
+    def finished(self) -> bool:
+        return len(self.accepted) >= self.count
+
+
+@pytest.mark.parametrize("forced", [1, 4, 10])
+@pytest.mark.parametrize("most", [60, 12])
+async def test_what_a_constrained_answer_leaves_in_the_caches_is_right(forced: int, most: int) -> None:
+    """Its last tokens are forced: the next question of the chat, without a seed, goes on from what they left."""
+    cold = Sampling(temperature=1e-5)
+    used, fresh = engine(page=16), make(page=16)
+    for length in range(1, 18):
+        prompt = [11, *(5 * i % 250 for i in range(length))]
+        got, _ = await asyncio.gather(
+            collect(used, prompt, cold, most, constraint=Ends(forced), stops=frozenset({2})),
+            collect(used, PROMPTS[1], WARM, 40),
+        )
+        chat = [*prompt, *got, 5]
+        again = await collect(used, chat, cold, 6)
+        assert used.last.cached_tokens >= len(prompt)
+        assert again == await collect(fresh, chat, Sampling(temperature=1e-5, seed=1), 6)
+
+
 @pytest.mark.parametrize("length", [24, 31])
 async def test_forced_tokens_at_the_end_of_the_context(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is fed beyond the context, where the next sequence's block table begins."""
