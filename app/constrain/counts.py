@@ -4,7 +4,7 @@ LARGEST = 10**15
 
 
 def count(text: str) -> int | None:
-    """The number that ASCII digits write, at most LARGEST; None if the text is no number."""
+    """The value of ASCII digits, capped at LARGEST; None for another text."""
     if not text.isascii() or not text.isdigit():
         return None
     digits = text.lstrip("0")

@@ -28,6 +28,6 @@ class CpuStepTimes:
         return max(1, min(most, int(ms / known))) if known else 1
 
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
-        """Tokens of a prompt that take about `ms`: a multiple of `least`, or `most`, also if none was measured."""
+        """Tokens of a prompt that take about `ms`: a multiple of `least`, up to `most`; `most` if none was measured."""
         token = self.ms(PROMPT)
         return max(least, min(most, int(ms / token) // least * least)) if token else most

@@ -43,7 +43,7 @@ class CpuSubmit:
     """Work whose result is to be read."""
 
     kind: Kind
-    steps: int  # decode steps; of a prompt, its tokens
+    steps: int  # decode steps, or tokens of a prompt, and the tokens that were fed unread before
     result: asyncio.Future[Read]
     parse: Callable[[bytes], list[Batch]]
 
@@ -72,6 +72,7 @@ class WasmRunner:
         self._rules = Rules(plan.n_vocab)
         self._in_flight: deque[CpuSubmit] = deque()
         self._times = CpuStepTimes()
+        self._unread = 0  # tokens that were fed since the last read, which reports the time of all work since then
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
@@ -189,7 +190,8 @@ class WasmRunner:
     def _submit(self, kind: Kind, steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]) -> None:
         result = asyncio.ensure_future(self._device.read(regions))
         result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
-        self._in_flight.append(CpuSubmit(kind, steps, result, parse))
+        self._in_flight.append(CpuSubmit(kind, steps + self._unread, result, parse))
+        self._unread = 0
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
@@ -208,6 +210,8 @@ class WasmRunner:
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit(PROMPT, len(ids), regions, parse)
+        else:
+            self._unread += len(ids)
 
     def _write_media(self, media: MediaBatch) -> None:
         """Write the records and embeddings of a batch with media."""
@@ -393,6 +397,7 @@ class WasmRunner:
         return await self._floats(name, n, width)
 
     def _floats(self, name: str, n: int, width: int) -> Awaitable[Any]:
+        self._unread = 0
         stride = self.plan.buffers[name].shape[1]
         return self._device.floats(Region(self._memory.buffer(name), 4 * width, n, 4 * stride))
 

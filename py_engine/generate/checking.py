@@ -35,15 +35,13 @@ class NextTokens:
     stop: Sequence[int] = ()
 
 
-async def prepare_first(runner: Runner, sequence: RunningSequence) -> None:
-    """Set the mask of a constrained answer's first token, which the last part of its prompt samples."""
+async def first_mask(sequence: RunningSequence) -> Any | None:
+    """The mask of a constrained answer's first token, which its prompt's last part samples; None: all are allowed."""
     constrained = sequence.constrained
-    if constrained is None:
-        return
+    if constrained is None or not sequence.prompting:
+        return None
     await constrained.fetch_forced()
-    if not constrained.at_end():  # else whatever is sampled is rejected
-        runner.mask(await constrained.mask(), sequence.cache.number)
-        sequence.masked = True
+    return None if constrained.at_end() else await constrained.mask()  # at the end, whatever is sampled is rejected
 
 
 async def check(runner: Runner, sequence: RunningSequence, batch: Batch, *, masked: bool) -> None:

@@ -19,7 +19,7 @@ from py_engine.runners import Runner
 
 
 class ConstrainedDecoder:
-    """A decoder of an answer that has the device to itself. `fed`: the end of a prompt was the last that was fed."""
+    """Decodes an answer that has the device to itself. `fed`: the device has the logits after the prompt."""
 
     def __init__(self, runner: Runner, answer: ConstrainedAnswer, sequence: SequenceCache, *, fed: bool) -> None:
         self._runner, self._answer, self._sequence = runner, answer, sequence

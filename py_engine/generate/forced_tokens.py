@@ -15,8 +15,8 @@ def feed_forced(
 ) -> None:
     """Feed tokens of sequence `number` from `position` on; at most Plan.batch. `logits`: and compute the last one's.
 
-    They round as if they were decoded one by one, so the text does not depend on which tokens were fed. Only a longer
-    text is fed like a prompt if the answer need not be `exact` (Answer.exact).
+    They round like decoded tokens, so the text does not depend on which tokens were fed. More than SHORT_PROMPT are fed
+    like a prompt if the answer need not be `exact` (Answer.exact).
     """
     if len(ids) > SHORT_PROMPT and not exact and not runner.plan.encodes_prompts:
         runner.feed(position, ids, PREFILL_END if logits else (PREFILL,), number)

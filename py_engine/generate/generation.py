@@ -235,10 +235,7 @@ class Generation:
             self._usual_run = constrained.usual_run
 
     def _others_run(self) -> bool:
-        """Whether there are other answers that a constrained one can share steps with.
-
-        It cannot where decoded tokens cannot be taken back.
-        """
+        """Whether other answers run, on a model whose decoded tokens can be taken back."""
         takes_back = not self.plan.recurrent and not self.plan.encodes_prompts
         return takes_back and self._running > 1
 

@@ -26,8 +26,7 @@ class RunningSequence:
     draft_fits: bool = True  # before the context or the pages end
     constrained: ConstrainedAnswer | None = None  # checks what is sampled
     masked: bool = False  # the next token is sampled with the constraint's mask
-    # Counts the rejected tokens. What was submitted before the last of them is dropped when it is read.
-    version: int = 0
+    version: int = 0  # counts restarts after a check; results of submits from before the last one are dropped
     leaves: bool = False  # generation.py goes on with it alone
     position: int = 0  # of the newest token, after all submits
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read

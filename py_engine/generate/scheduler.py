@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.checking import check, most_steps, prepare_first, rejects_often
+from py_engine.generate.checking import check, first_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_model import DraftModel
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
@@ -73,6 +73,7 @@ class Scheduler:
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
         sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
+        mask = await first_mask(sequence)
         if not sequence.prompted:
             await self._prompts.acquire()
         try:
@@ -82,8 +83,9 @@ class Scheduler:
                 self._end_prompt(sequence)
                 return
             await answer.media.encode(answer.ids, len(cache.tokens))
-            if sequence.prompting:
-                await prepare_first(self._runner, sequence)
+            if constrained is not None and sequence.prompting:
+                self._runner.mask(mask, cache.number)
+                sequence.masked = True
         except BaseException:
             self._end_prompt(sequence)
             raise

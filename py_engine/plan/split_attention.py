@@ -3,7 +3,7 @@
 64 tokens of an 8B model are two tiles for each of eight key heads: most of a GPU is idle while each workgroup goes
 through the whole context. The lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)) divide the
 positions of a tile among several workgroups, and a second dispatch joins their results. They round differently from
-other lists, so they read only prompts of requests whose text may differ each time (generate/prompt_parts.py).
+other lists, so only requests that are sampled without a seed use them (generate/prompt_parts.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from py_engine.plan.kernels import has_param
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import THREADS
 
-LEAST_POSITIONS = 1024  # in contexts of fewer it does not pay
-ROWS = 1024  # of the buffer with their sums: tokens x splits
+LEAST_POSITIONS = 1024  # shorter contexts gain nothing
+ROWS = 1024  # of the buffer of partial sums: tokens x splits
 
 
 def splits(tokens: int) -> int:

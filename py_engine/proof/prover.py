@@ -101,9 +101,10 @@ class Prover:
 
     async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
         """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        prepared = self._prepared is not None and (self._prepared[0], SEEDS[0]) == (names, seed)
+        prepared = self._prepared
+        usable = prepared is not None and prepared[0] == names and seed == SEEDS[0]
         try:
-            made = await (self._prepared[1] if prepared and self._prepared else self._cases(names, seed))
+            made = await (prepared[1] if prepared and usable else self._cases(names, seed))
         finally:  # else a failed preparation would be awaited again
             self.close()
         from py_engine.proof.comparison import fault

@@ -75,7 +75,8 @@ class ChatTemplate:
         try:
             for part in self._template.generate({**limits.copied(given), **own}):
                 length += len(part)
-                limits.foresee(length)
+                limits.check_size(length)
+                limits.spend(len(part) >> 8)
                 out.append(part)
         except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
             raise WispError(

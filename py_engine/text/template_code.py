@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any
 
-from jinja2 import nodes
+from jinja2 import Environment, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.visitor import NodeVisitor
 
@@ -151,10 +151,13 @@ def check_tree(tree: nodes.Node) -> None:
         level = [child for node in level for child in node.iter_child_nodes()]
 
 
-def take_trees_apart() -> None:
-    """Free the nodes of rejected templates one by one. Python frees a tree by recursion, however deep it is."""
+def take_trees_apart(environment: Environment) -> None:
+    """Clear all syntax trees of an environment, and those under construction, node by node.
+
+    Python frees a tree by recursion, however deep it is.
+    """
     for found in gc.get_objects():
-        if issubclass(type(found), nodes.Node):
+        if issubclass(type(found), nodes.Node) and vars(found).get("environment") in (None, environment):
             vars(found).clear()
 
 

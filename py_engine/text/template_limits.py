@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 from jinja2.runtime import Undefined
+from jinja2.utils import Namespace
 
 MAX_SECONDS = 1.0  # of the processor
 MAX_STEPS = 2_000_000  # blocks entered, items iterated, and 256 characters each of the texts that are worked on
@@ -21,7 +22,7 @@ MAX_BYTES = 96 << 20  # of all the values that one rendering makes
 MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
 MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
 MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
-MAX_CALLS = 50  # macros and blocks within each other
+MAX_CALLS = 50  # macros, filters and blocks within each other
 # In a browser the processor's time is the time since the worker began, and is not available after 36 minutes.
 CLOCK = time.perf_counter if sys.platform == "emscripten" else time.process_time
 CLOCK_STEPS = 100  # steps between two looks at the clock
@@ -69,7 +70,7 @@ class Limits:
         self.spend()
         self._calls += weight
         if self._calls > MAX_CALLS:
-            raise LimitExceeded(f"its macros call each other more than {MAX_CALLS} levels deep")
+            raise LimitExceeded(f"its calls are nested more than {MAX_CALLS} levels deep")
 
     def leave(self, weight: int = 1) -> None:
         """End a call."""
@@ -77,12 +78,16 @@ class Limits:
 
     def foresee(self, size: int) -> None:
         """Account for a text or container before it is made. `size`: as size() will measure it, or more."""
-        if size > MAX_TEXT:
-            raise LimitExceeded("it makes a text or list that is too long")
+        self.check_size(size)
         self.spend(size >> 8)
 
+    def check_size(self, size: int) -> None:
+        """Refuse a text or container of that size."""
+        if size > MAX_TEXT:
+            raise LimitExceeded("it makes a text or list that is too long")
+
     def made(self, value: Any) -> Any:
-        """Account for a new value and return it. Iterators are counted when they advance."""
+        """Account for a new value and return it. Iterators are read to their end at once."""
         kind = type(value)
         if kind is str or isinstance(value, str):
             self.foresee(len(value))
@@ -156,11 +161,16 @@ class Limits:
         """The characters of a value as text, roughly. At least 1 for each member of a container."""
         return len(value) if isinstance(value, str) else self.measure(value)[1]
 
+    def holds(self, value: Any) -> bool:
+        """Whether another value may hold this one, whose depth must then stay as it was measured."""
+        return id(value) in self._sizes
+
     def measure(self, value: Any, level: int = 0) -> tuple[int, int]:
         """(depth, size) of a value. Members that appear twice count twice, as in the text of the value.
 
         The depth of a member must be known. Python frees what a value holds by recursion, so thousands of values that
-        hold each other would overflow the stack. Macros, methods and loops can therefore be no members.
+        hold each other would overflow the stack. Macros, methods and loops can therefore be no members, and a namespace
+        that is one must not change.
         """
         if isinstance(value, str):
             return 0, len(value)
@@ -168,8 +178,12 @@ class Limits:
         if known is not None:
             return known[1:]
         if not isinstance(value, (list, tuple, dict)):
+            if level and isinstance(value, Namespace):
+                depth, size = self.measure(dict(getattr(value, "_Namespace__attrs")), level + 1)  # noqa: B009
+                self._note(value, depth + 1, size)
+                return depth + 1, size
             if level and not isinstance(value, _FLAT):
-                raise LimitExceeded(f"it puts a {type(value).__name__} into a list")
+                raise LimitExceeded("it stores a macro, cycler, loop or function in another value")
             return 0, 8
         if level > MAX_NESTING:
             raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")

@@ -91,7 +91,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=extensions,
             undefined=Missing,
-            optimized=False,  # the optimizer recurses in C, and would compute outside of a rendering
+            optimized=False,  # the optimizer recurses in C
             cache_size=0,
             finalize=self._finalized,
         )
@@ -109,6 +109,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 limits.made(dict(*args, **kwargs))
 
             def __setitem__(self, name: str, value: Any) -> None:
+                if limits.holds(self):
+                    raise LimitExceeded("it changes a namespace that another value holds")
                 limits.measure(value, 1)
                 super().__setitem__(name, value)
 
@@ -157,7 +159,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             tree = super()._parse(source, name, filename)
             check_tree(tree)
         except Exception:
-            take_trees_apart()
+            take_trees_apart(self)
             raise
         return tree
 
@@ -274,7 +276,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             limits.spend()
             value = args[passed]
             if isinstance(value, Iterator):
-                value = limits.counted(value)
+                value = limits.made(value)
             elif isinstance(value, (list, tuple, dict, range)):
                 limits.spend(len(value) * weight)
                 limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)

@@ -53,7 +53,7 @@ HOLDERS = words(
     "cycler({0}).current dict(a={0}) dict(a={0}).get dict(a={0}).items() [{0}].count [{0}]|list [{0}]|reverse "
     "[{0}]|batch(2) [{0}]|slice(2) [{0}]|map('list') [{0}]|select [{0}]|reject [{0}]|unique [{0}]|map('default',1) "
     "[1]|map('default',{0}) namespace(y={0}) ({0}|map('upper')) ({0}|select) ({0}|batch(3)) ({0}|slice(3)) "
-    "({0}|reverse) ({0}|items)"
+    "({0}|reverse) ({0}|items) {0}|d (({0}|select)|d)"
 )
 # What may be written around a piece of source many times.
 AROUND = [

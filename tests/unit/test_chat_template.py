@@ -205,7 +205,7 @@ def test_values_that_hold_each_other_end(value: str) -> None:
     """Freeing a long chain of them would overflow the stack of WebAssembly."""
     start = "{% macro m() %}{% endmacro %}{% set ns = namespace(x=[1]) %}"
     template = ChatTemplate(start + "{% for i in range(500) %}{% set ns.x = " + value + " %}{% endfor %}")
-    with pytest.raises(WispError, match=r"nests lists|into a list"):
+    with pytest.raises(WispError, match=r"nests lists|in another value"):
         template.render(USER)
 
 
@@ -315,3 +315,26 @@ def test_markers_of_media_stand_within_their_lines() -> None:
     content = [{"type": "text", "text": "a"}, marker, {"type": "text", "text": "b"}, {"type": "text", "text": "c"}]
     template = ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}")
     assert template.render(template.prepare([{"role": "user", "content": content}])) == "a<m>b\nc"
+
+
+def test_a_namespace_may_be_a_message_but_not_change_then() -> None:
+    """MiroThinker's template puts its system message into a list as a namespace."""
+    begin = "{% set s = namespace(role='system') %}{% set s.content = 'Hi' %}{% set all = [s] + messages %}"
+    shown = ChatTemplate(begin + "{% for m in all %}{{ m.role }}: {{ m.content }}|{% endfor %}")
+    assert shown.render([{"role": "user", "content": "x"}]) == "system: Hi|user: x|"
+    with pytest.raises(WispError, match="changes a namespace that another value holds"):
+        ChatTemplate(begin + "{% set s.content = all %}").render([{"role": "user", "content": "x"}])
+    with pytest.raises(WispError, match="stores a macro, cycler, loop or function in another value"):
+        ChatTemplate("{% set s = namespace(m=cycler('a')) %}{{ [s]|length }}").render([])
+
+
+def test_a_long_chat_is_rendered() -> None:
+    """Each message is a few parts of the prompt, which are accounted for once."""
+    template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}")
+    messages = [{"role": "user", "content": "word " * 60}] * 4000
+    assert len(template.render(messages)) > 1_200_000
+
+
+def test_defaults_of_iterators_hold_no_chain() -> None:
+    source = "{% set x = [1]|select %}" + "{% set x = x|d %}" * 150 + "{{ x|list }}"
+    assert ChatTemplate(source).render([]) == "[1]"
