@@ -351,6 +351,7 @@ class WasmRunner:
 
     async def stop(self) -> None:
         self._in_flight.clear()
+        self._unread = 0
         if not self.lost:
             await self._device.read([])
 
