@@ -1,6 +1,7 @@
 """Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tools import dist as dist_maker
 from tools.paths import DIST, ROOT
 from tools.serve import Server
 
+# A shell that starts the tests in the background has them ignore it, and the servers that they start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 CHECKERS = "test_style.py"  # processes of their own, which run beside whatever browser test comes last
