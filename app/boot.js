@@ -2,6 +2,7 @@
  * Starts Python: Pyodide from a memory snapshot (tools/snapshot.py), or without one if that fails. Then unpacks Wisp's
  * packages. Modules that this leaves out are fetched when Python imports them (on_demand.py).
  */
+import { sha256 } from "../py_engine/files/buffers.js";
 import { fetchEncoded } from "./encoded.js";
 import { startFrom } from "./memory_snapshot.js";
 import { unpack } from "./stored_zip.js";
@@ -25,9 +26,8 @@ async function verified(url) {
   const data = await bytes(url);
   const [, wanted = ""] = /-([0-9a-f]+)\.\w+$/.exec(url) ?? [];
   if (!globalThis.crypto.subtle) return data; // not in pages from plain http
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
-  const found = [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (!found.startsWith(wanted)) throw new Error(`${url} is damaged; clear this site's data and load the page again`);
+  if (!(await sha256(data)).startsWith(wanted))
+    throw new Error(`${url} is damaged; clear this site's data and load the page again`);
   return data;
 }
 

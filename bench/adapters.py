@@ -10,7 +10,6 @@ Random adapters in F16 for all matrices of the layers are written for the model.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.headless import add_common, evaluated
+from bench.headless import add_common, evaluated, write_figures
 from py_engine.files.gguf_header import parse
 from tests.golden.make.adapters import write_adapter
 
@@ -87,8 +86,7 @@ def main(arguments: list[str]) -> int:
         }
         found = evaluated(MEASURE, options.model, asked, options.adapter, {"adapters/": Path(folder)})
     print(table(found))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_figures(found, options.json)
     return 0
 
 

@@ -10,11 +10,10 @@ Then the milliseconds until the first token of 32, 100 and 200 more tokens after
 """
 
 import argparse
-import json
 import sys
 from typing import Any
 
-from bench.headless import add_common, evaluated
+from bench.headless import add_common, evaluated, write_figures
 
 MEASURE = """async ({ model, tokens, chats, more, short = 128, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
@@ -96,8 +95,7 @@ def main(arguments: list[str]) -> int:
     }
     found = evaluated(MEASURE, options.model, asked, options.adapter)
     print(table(found))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_figures(found, options.json)
     return 0
 
 

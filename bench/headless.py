@@ -68,6 +68,12 @@ def add_common(parser: argparse.ArgumentParser, *, runs: int, context_length: in
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
 
 
+def write_figures(found: dict[str, Any], file: Path | None) -> None:
+    """Write figures as JSON where a file was asked for (--json)."""
+    if file is not None:
+        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
 def evaluated(
     script: str, model: Path, asked: dict[str, Any], adapter: str | None, mounts: dict[str, Path] | None = None
 ) -> dict[str, Any]:

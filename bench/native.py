@@ -12,7 +12,6 @@ cache. Tokens a second, medians:
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import httpx
 from playwright.async_api import Page, async_playwright
 
+from bench.headless import write_figures
 from bench.report import table
 from tools import dist
 from tools.browser import launch_options
@@ -202,8 +202,7 @@ def main(arguments: list[str]) -> int:
         print(f"bench.native: {error or type(error).__name__}", file=sys.stderr)
         return 1
     print(text(found))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_figures(found, options.json)
     return 0
 
 

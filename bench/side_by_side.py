@@ -10,11 +10,10 @@ time that one of those was without a token, before and beside it.
 """
 
 import argparse
-import json
 import sys
 from typing import Any
 
-from bench.headless import add_common, evaluated
+from bench.headless import add_common, evaluated, write_figures
 
 MEASURE = """async ({ model, counts, tokens, prompt, short = 128, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
@@ -95,8 +94,7 @@ def main(arguments: list[str]) -> int:
     }
     found = evaluated(MEASURE, options.model, asked, options.adapter)
     print(table(found))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_figures(found, options.json)
     return 0
 
 

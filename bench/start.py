@@ -7,7 +7,6 @@ pages start in turn, each in a profile of its own. A first visit has nothing of 
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, sync_playwright
 
+from bench.headless import write_figures
 from tests.support.browser import launch
 from tools.paths import DIST, ROOT
 from tools.serve import Server
@@ -85,8 +85,7 @@ def main(arguments: list[str]) -> int:
         own = medians["pyodide"]
         figures = [f"{what} {medians[name]:.0f} ms ({medians[name] / own:.2f})" for name, what in NAMES.items()]
         print(f"{visit} visit: {', '.join(figures)}; Pyodide alone {own:.0f} ms (1)")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_figures(found, options.json)
     return 0
 
 

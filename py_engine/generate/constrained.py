@@ -57,7 +57,7 @@ class ConstrainedDecoder:
             else:
                 async for batch in self._sample_ahead():
                     yield batch
-            if not self._fed and answer.left > 0 and pauses():
+            if answer.left > 0 and pauses():
                 return
         answer.ended = True
 
