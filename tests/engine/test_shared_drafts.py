@@ -27,8 +27,7 @@ GOLDEN = "/repo/tests/golden"
 def test_texts(engine_pages: Callable[[str | None], Page], adapter: str, model: str, counts: list[int]) -> None:
     """Greedy, seeded and with penalties, while another request is aborted; most drafts are right."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 6}
-    options["variant"] = {"software": False}  # software in place of a GPU does not draft
-    arguments = {"counts": counts, "tokens": 160}
+    arguments = {"counts": counts, "tokens": 112}
     out = run(
         engine_pages(adapter), f"{GOLDEN}/{model}.gguf", "shared_drafts.texts", arguments, **options,
         tune=False, prove=adapter == "lavapipe",

@@ -39,6 +39,8 @@ async def texts(engine: Engine, counts: list[int], tokens: int) -> dict[str, Any
             after -= len(batch.ids)
         await stream.aclose()
 
+    engine._generation._speculation = True  # which a load leaves out where software stands in for a GPU
+    engine._generation._use(runner)
     runner.step_ms = step_ms
     runner.steps_in = lambda *_, **__: 2  # else one submit would be most of an answer
     alone = []
