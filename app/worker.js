@@ -28,7 +28,12 @@ async function boot(assets, report) {
     wispDecodeSound: (bytes) => ports.askToRead("decodeSound", bytes),
     wispReadPdf: (bytes) => ports.askToRead("readPdf", bytes),
   });
-  return pyodide.pyimport("app.main");
+  const gc = pyodide.pyimport("gc");
+  gc.disable(); // what imports make stays
+  const main = pyodide.pyimport("app.main");
+  gc.freeze();
+  gc.enable();
+  return main;
 }
 
 /** @type {Set<(stage: string, loaded: number, total: number) => void>} of clients that wait for the boot */

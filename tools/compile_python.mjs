@@ -15,8 +15,12 @@ import ast, base64, importlib._bootstrap_external as external, importlib.util, j
 def without_docstrings(tree):
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
             if ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:] or [ast.copy_location(ast.Pass(), node.body[0])]
+                node.body = node.body[1:] or [ast.copy_location(ast.Pass(), first)]
+            if getattr(node, "decorator_list", ()) and isinstance(node, ast.ClassDef):
+                # A dataclass without a docstring makes one from its signature, which takes as long as all else of it.
+                node.body.insert(0, ast.copy_location(ast.Expr(ast.copy_location(ast.Constant("-"), first)), first))
     return tree
 
 def compile_all(request):

@@ -17,6 +17,7 @@ from tools import catalog, delivery, notices, pyodide, python_parts, python_zip,
 from tools.bundles import bundled
 from tools.bytecode import bytecode
 from tools.compressed import BEST, QUICK, compressed
+from tools.dataclass_code import dataclass_code
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure, say
 from tools.fonts import with_fonts
@@ -217,7 +218,8 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
     # The sandbox starts a Python of its own, with all modules.
     site.moved |= {"node_modules/pyodide/": folder, "numpy.whl": whole_numpy}
     site.moved["regex.whl"] = next(part for part in parts if "/regex-" in part)
-    archive, packages = python_parts.start_of_archive(members, started, left_out)
+    dataclasses = dataclass_code(sources, members, started.data, python_zip.pack(library), wheels)
+    archive, packages = python_parts.start_of_archive(members, started, left_out, dataclasses)
     assets: dict[str, object] = {
         "pyodide": folder,
         "zip": site.add_hashed("assets", "py.zip", archive),

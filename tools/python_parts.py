@@ -43,13 +43,17 @@ def start_of_numpy(wheel: Path, snapshot: Snapshot) -> tuple[bytes, list[str]]:
 
 
 def start_of_archive(
-    members: Mapping[str, bytes], snapshot: Snapshot, left_out: Mapping[str, Iterable[str]]
+    members: Mapping[str, bytes], snapshot: Snapshot, left_out: Mapping[str, Iterable[str]], dataclasses: bytes
 ) -> tuple[bytes, bytes]:
-    """Return the archive without the packages' modules that the snapshot holds, and a zip of all packages."""
+    """Return the archive without the packages' modules that the snapshot holds, and a zip of all packages.
+
+    `dataclasses`: of dataclass_code.py.
+    """
     ours = {name: data for name, data in members.items() if name.split("/")[0] in (*OWN_PACKAGES, "wgsl")}
     packages = {name: data for name, data in members.items() if name not in ours}
     start = {**ours, **{name: data for name, data in packages.items() if _module(name) not in snapshot.modules}}
     start["app/on_demand.json"] = json.dumps(left_out).encode()
+    start["app/dataclass_code.bin"] = dataclasses
     return pack(dict(sorted(start.items(), key=_alike))), pack(packages)
 
 

@@ -1,0 +1,42 @@
+// Compiles the methods of dataclasses, with Pyodide's own Python: imports modules and keeps what `@dataclass` compiles.
+// argv: the folder of Pyodide's core. stdin: {snapshot, library, archive: paths, wheels: [path], modules: [name]}.
+// stdout: app/dataclass_code.bin, in base64.
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { startFrom } from "../app/memory_snapshot.js";
+import { unpack } from "../app/stored_zip.js";
+
+const request = JSON.parse(readFileSync(0, "utf8")); // before Pyodide takes stdin
+const folder = process.argv[2];
+const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`).href);
+const asm = () => import(pathToFileURL(`${folder}/pyodide.asm.mjs`).href);
+/** @param {string} path */
+const bytes = (path) => new Uint8Array(readFileSync(path)).buffer;
+const options = { indexURL: folder, stdLibURL: request.library, ...startFrom(bytes(request.snapshot), asm) };
+const pyodide = await loadPyodide(options);
+await pyodide.loadPackage(request.wheels, { messageCallback() {} });
+unpack(pyodide.FS, bytes(request.archive), "/wisp");
+const compiled = pyodide.runPython(
+  `
+import base64, builtins, dataclasses, importlib, marshal, sys
+sys.path.insert(0, "/wisp")
+from app.dataclass_code import key_of
+
+def compiled(modules):
+    kept = {}
+
+    def run(source, *namespaces):
+        code = kept[key_of(source)] = compile(source, "<dataclass>", "exec", dont_inherit=True)
+        builtins.exec(code, *namespaces)
+
+    dataclasses.exec = run
+    for name in modules.to_py():
+        try:
+            importlib.import_module(name)
+        except Exception:  # it needs a browser
+            pass
+    return base64.b64encode(marshal.dumps(dict(sorted(kept.items())))).decode()
+compiled
+`,
+)(request.modules);
+process.stdout.write(compiled);
