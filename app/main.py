@@ -3,10 +3,12 @@
 handlers.py decides what to do about each kind of message; it knows no JavaScript.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import js
-from pyodide.ffi import JsException, JsProxy, to_js
+from pyodide.ffi import JsBuffer, JsException, JsProxy, to_js
 
 from app import json_output
 from app.browser import ModelPlatform
@@ -17,13 +19,15 @@ from app.models.loading import OnProgress
 from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
+from py_engine.tasks import begin
 
 _ARRAYS = ("logits", "embedding", "pixels", "mel", "positions")  # fields of a result that are sent as typed arrays
+_keys, _is_array, _to_json = js.Object.keys, js.Array.isArray, js.JSON.stringify
 _FILES = ("model", "projector", "adapters", "draft")  # fields of a load that may be File objects
 
 
-def connect(port: Any) -> Client:
-    """Connect the client at the other end of a MessagePort."""
+def connect(port: Any, post_json: Callable[[str], None]) -> Client:
+    """Connect the client at the other end of a MessagePort. `post_json(text)` sends it a message that is JSON."""
 
     def post(message: dict[str, Any]) -> None:
         """Post a message as JSON: one crossing, None becomes null, no proxies to free."""
@@ -37,9 +41,11 @@ def connect(port: Any) -> Client:
         files = [{name: load[name] for name in _FILES if name in load} for load in loads]
         if loads:
             message = {**message, "loads": [{**load, **dict.fromkeys(_FILES)} for load in loads]}
-        text, vectors = json_output.written(
-            message
-        )  # embeddings: as JSON, their numbers would take longer than the model
+        # embeddings: as JSON, their numbers would take longer than the model
+        text, vectors = json_output.written(message)
+        if not (arrays or vectors or any(files) or any(in_chunks)):
+            post_json(text)
+            return
         out = js.JSON.parse(text)
         for i, names in enumerate(files):
             for name, parts in names.items():
@@ -73,10 +79,14 @@ def leave(client: Client) -> None:
     _worker.leave(client)
 
 
-async def handle(client: Client, message: Any) -> None:
+def handle(client: Client, message: Any) -> "asyncio.Task[None]":
     """Answer one message of a client, a JavaScript object {id, kind, ...}."""
+    return begin(_answer(client, message))
+
+
+async def _answer(client: Client, message: Any) -> None:
     try:
-        fields = {str(key): _value(getattr(message, str(key))) for key in js.Object.keys(message)}
+        fields = {key: _value(getattr(message, key)) for key in _keys(message)}
     except WispError as error:
         Call(client, message.id).fail(error)
         return
@@ -89,14 +99,14 @@ def _value(value: Any) -> Any:
         return value
     if not isinstance(value, JsProxy):  # null
         return None
-    if js.Array.isArray(value) and any(_is_file(part) for part in value):
+    if _is_array(value) and any(_is_file(part) for part in value):
         return list(value)
     if _is_file(value):
         return value
-    if hasattr(value, "to_bytes"):  # a typed array
+    if isinstance(value, JsBuffer):
         return value.to_py().tolist()
     try:
-        return json_input.parse(js.JSON.stringify(value))
+        return json_input.parse(_to_json(value))
     except json_input.TooDeep as error:
         raise WispError(f"The request's {error}. Make it flatter.", "invalid_value") from None
     except (JsException, TypeError):  # BigInt, cycles

@@ -11,7 +11,7 @@ import { Ports } from "./ports.js";
 
 /** @typedef {import("./boot.js").PythonAssets & import("./engine_globals.js").EngineAssets & { catalog?: string }} Assets */
 
-/** @type {Promise<any> | undefined} the module app.main, from the boot message on */
+/** @type {Promise<any> | undefined} functions of app.main, from the boot message on */
 let main;
 
 /** @param {Assets} assets @param {(stage: string, loaded: number, total: number) => void} report */
@@ -30,10 +30,11 @@ async function boot(assets, report) {
   });
   const gc = pyodide.pyimport("gc");
   gc.disable(); // what imports make stays
-  const main = pyodide.pyimport("app.main");
+  pyodide.pyimport("app.event_loop").EventLoop();
+  const { connect, handle, leave } = pyodide.pyimport("app.main");
   gc.freeze();
   gc.enable();
-  return main;
+  return { connect, handle, leave };
 }
 
 /** @type {Set<(stage: string, loaded: number, total: number) => void>} of clients that wait for the boot */
@@ -43,6 +44,8 @@ const waiting = new Set();
 function serve(port) {
   /** @type {Promise<any> | undefined} an app.client.Client */
   let client;
+  /** @param {string} text */
+  const postJson = (text) => port.postMessage(JSON.parse(text));
   /** @param {number} id @param {Assets} assets */
   async function booted(id, assets) {
     /** @type {(stage: string, loaded: number, total: number) => void} */
@@ -59,7 +62,7 @@ function serve(port) {
       try {
         if (kind === "boot") return await booted(id, assets);
         const python = await main;
-        client ??= python.connect(port);
+        client ??= python.connect(port, postJson);
         await python.handle(await client, data);
       } catch (/** @type {any} */ error) {
         const lines = String(error?.message ?? error)

@@ -15,8 +15,9 @@ from tools import dist
 from tools.browser import launch_options
 from tools.catalog import MODELS, entries
 from tools.failure import Failure
+from tools.headers import HEADERS
 from tools.paths import DIST, NODE_MODULES, ROOT
-from tools.serve import Server
+from tools.serve import MIME, Server
 
 PEER = NODE_MODULES / "@wllama" / "wllama" / "esm"
 PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
@@ -75,11 +76,13 @@ def write_figures(found: dict[str, Any], file: Path | None) -> None:
 
 
 def evaluated(
-    script: str, model: Path, asked: dict[str, Any], adapter: str | None, mounts: dict[str, Path] | None = None
-) -> dict[str, Any]:
+    script: str, model: Path, asked: dict[str, Any], adapter: str | None, mounts: dict[str, Path] | None = None,
+    in_worker: str = "",
+) -> dict[str, Any]:  # fmt: skip
     """What a function of JavaScript returns in a page of a new copy of dist/, for `asked` and the model's address.
 
-    `mounts`: further folders by the beginning of their addresses, which the page has as well.
+    `mounts`: further folders by the beginning of their addresses, which the page has as well. `in_worker`: JavaScript
+    that the engine's worker runs before its own.
     """
     folders = {"model/": model.resolve().parent, **(mounts or {})}
     server = Server(dist.build(quiet=True), 0, mounts=folders).start()
@@ -87,6 +90,11 @@ def evaluated(
         with sync_playwright() as playwright, launched(playwright, adapter) as browser:
             page = browser.new_page()
             page.set_default_timeout(READY_MS)
+            if in_worker:
+                (worker,) = DIST.glob("assets/worker-*.js")
+                as_script = {**HEADERS, "Content-Type": MIME[".js"]}
+                body = in_worker + worker.read_text(encoding="utf-8")
+                page.route(f"**/{worker.name}", lambda route: route.fulfill(body=body, headers=as_script))
             page.goto(f"{server.url}notices.html")
             found: dict[str, Any] = page.evaluate(script, {"model": f"{server.url}model/{model.name}", **asked})
             return found

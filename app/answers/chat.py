@@ -29,6 +29,7 @@ from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
 from py_engine.plan.sampling import Batch, Constraint, Sampling
+from py_engine.tasks import begin
 
 Emit = Callable[[dict[str, Any]], None]
 Result = dict[str, Any] | None
@@ -130,7 +131,7 @@ class Run:
         slots = asyncio.Semaphore(max(1, engine.parallel))
         choices_of = [prompt for prompt in prompts for _ in range(self.request.n)]
         ended = await asyncio.gather(
-            *(self._choice_when_free(index, prompt, slots) for index, prompt in enumerate(choices_of))
+            *(begin(self._choice_when_free(index, prompt, slots)) for index, prompt in enumerate(choices_of))
         )
         if self._failed is not None:
             raise self._failed

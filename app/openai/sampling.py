@@ -23,18 +23,15 @@ class TextParameters:
 def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     """Return the parameters, and those given as text. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
-    given = {name: _value(body, name, parameter) for name, parameter in PARAMETERS.items()}
+    given = {name: _value(body, name, PARAMETERS[name]) for name in PARAMETERS if body.get(name) is not None}
     made = Sampling(**given, logit_bias=ids, logprobs=logprobs)
     return made, TextParameters(_breakers(body.get("dry_sequence_breakers")) if made.dry_multiplier else (), texts)
 
 
 def _value(body: Body, name: str, parameter: Parameter) -> Json:
-    """Read one parameter, its default where it is absent."""
-    low, high, default = parameter.range.low, parameter.range.high, parameter.default
-    if not parameter.integer:
-        return number(body, name, low, high, float(default or 0))
-    value = integer(body, name, int(low), int(high))
-    return default if value is None else value
+    """Read one parameter, which is present."""
+    low, high = parameter.range.low, parameter.range.high
+    return integer(body, name, int(low), int(high)) if parameter.integer else number(body, name, low, high, 0.0)
 
 
 def chat_logprobs(body: Body) -> int:

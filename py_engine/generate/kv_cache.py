@@ -37,6 +37,8 @@ class Block:
     def common(self, ids: list[int], exact: bool) -> int:
         """How many of its first tokens are those of `ids`. `exact`: of the prompted ones."""
         own = self.tokens[: self.prompted] if exact else self.tokens
+        if own[:1] != ids[:1]:  # most blocks that follow the same key
+            return 0
         if own == ids[: len(own)]:
             return len(own)
         return next(n for n, (a, b) in enumerate(zip(own, [*ids, None], strict=False)) if a != b)

@@ -28,6 +28,7 @@ from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Runner, tokens_per_draft
+from py_engine.tasks import begin
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
@@ -60,6 +61,7 @@ class Scheduler:
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
         self._task: asyncio.Task[None] | None = None
+        self._serving = False
 
     async def run(
         self, answer: Answer, cache: SequenceCache, count: int, reuse: Reuse | None,
@@ -93,8 +95,7 @@ class Scheduler:
             sequence.position = constrained.at - 1
             self._end_prompt(sequence)
         self._sequences.append(sequence)
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._run())
+        self._serve()
         try:
             while (batch := await sequence.batches.get()) is not None:
                 if isinstance(batch, BaseException):
@@ -113,6 +114,12 @@ class Scheduler:
             sequence.prompted = True
             self._prompts.release()
 
+    def _serve(self) -> None:
+        """Begin to serve the sequences, unless that goes on already."""
+        if self._sequences and not self._serving:
+            self._serving = True
+            self._task = begin(self._run())
+
     async def _run(self) -> None:
         try:
             while self._sequences:
@@ -128,7 +135,8 @@ class Scheduler:
             if not isinstance(error, Exception):
                 raise
         finally:  # a sequence may have come while the runner stopped
-            self._task = asyncio.ensure_future(self._run()) if self._sequences else None
+            self._serving = False
+            self._serve()
 
     async def _run_slice(self) -> None:
         """Submit and read until no sequence is left, or until the time slice is over."""

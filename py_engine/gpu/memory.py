@@ -29,6 +29,7 @@ class Memory:
 
     def __init__(self, device: Any, variant: Device, plan: Plan) -> None:
         self.device, self.variant, self.plan = device, variant, plan
+        self._write_buffer = device.queue.writeBuffer  # looked up once: each look-up crosses into JavaScript
         self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
         self._copied: Any = None  # holds a page of one cache while it is copied
@@ -115,12 +116,12 @@ class Memory:
         if isinstance(data, memoryview):
             proxy = create_proxy(data)
             view = proxy.getBuffer("u8")
-            self.device.queue.writeBuffer(buffer, offset + at, view.data)
+            self._write_buffer(buffer, offset + at, view.data)
             view.release()
             proxy.destroy()
             return
         content = to_js(memoryview(data)) if isinstance(data, bytes) else data
-        self.device.queue.writeBuffer(buffer, offset + at, content)
+        self._write_buffer(buffer, offset + at, content)
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         """Write entries of a sequence's block table, from entry `first` on."""
@@ -133,30 +134,20 @@ class Memory:
 
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of a group."""
-        caches = self.plan.page_groups[group]
-        sizes = {name: self.plan.buffers[name].nbytes // caches.pages for name in caches.caches}
-        if self._copied is None:  # WebGPU cannot copy within a buffer
-            groups = self.plan.page_groups
-            most = max(self.plan.buffers[name].nbytes // group.pages for group in groups for name in group.caches)
-            self._copied = self.buffer(most, 0, "page copy")
-        encoder = self.device.createCommandEncoder()
-        for name, size in sizes.items():
-            cache = self.places[name][0]
-            encoder.copyBufferToBuffer(cache, source * size, self._copied, 0, size)
-            encoder.copyBufferToBuffer(self._copied, 0, cache, to * size, size)
-        self.device.queue.submit(to_js([encoder.finish()]))
+        self.pages().copy(group, source, to)
 
     def pages(self) -> Any:
-        """What moves the caches' pages to the host and back: a Pages of pages.js."""
+        """What copies the caches' pages, and moves them to the host and back: a Pages of pages.js."""
         if self._pages is None:
-            groups = [
-                [
-                    obj(buffer=self.places[name][0], size=self.plan.buffers[name].nbytes // group.pages)
-                    for name in group.caches
-                ]
+            sizes = [
+                {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
                 for group in self.plan.page_groups
             ]
-            self._pages = js.wispPages.new(self.device, to_js(groups))
+            if self._copied is None:
+                most = max(size for of_group in sizes for size in of_group.values())
+                self._copied = self.buffer(most, 0, "page copy")
+            groups = [[obj(buffer=self.places[n][0], size=size) for n, size in of_group.items()] for of_group in sizes]
+            self._pages = js.wispPages.new(self.device, to_js(groups), self._copied)
         return self._pages
 
     async def enlarge_caches(self, pages: Sequence[int]) -> set[str]:

@@ -1,15 +1,30 @@
-/** Moves pages of the KV caches between the GPU and the host, as they are. */
+/** Copies pages of the KV caches, and moves them between the GPU and the host, as they are. */
 
 /** @typedef {{ buffer: GPUBuffer, size: number }} CacheBuffer  keys, values or states of a layer; bytes of a page in it */
 
 export class Pages {
   #device;
   #groups;
+  #copied;
 
-  /** @param {GPUDevice} device @param {CacheBuffer[][]} groups the caches of each page group */
-  constructor(device, groups) {
+  /**
+   * @param {GPUDevice} device @param {CacheBuffer[][]} groups the caches of each page group
+   * @param {GPUBuffer} copied holds a page of one cache while it is copied: WebGPU cannot copy within a buffer
+   */
+  constructor(device, groups, copied) {
     this.#device = device;
     this.#groups = groups;
+    this.#copied = copied;
+  }
+
+  /** Copies a page to another one in all caches of a group. @param {number} group @param {number} source @param {number} to */
+  copy(group, source, to) {
+    const encoder = this.#device.createCommandEncoder();
+    for (const { buffer, size } of this.#groups[group]) {
+      encoder.copyBufferToBuffer(buffer, source * size, this.#copied, 0, size);
+      encoder.copyBufferToBuffer(this.#copied, 0, buffer, to * size, size);
+    }
+    this.#device.queue.submit([encoder.finish()]);
   }
 
   /**

@@ -34,6 +34,7 @@ UNLIMITED = 0x7FFFFFFF  # tokens: the whole context
 MIN_PROBABILITY = 1e-6  # lower bound of the filters' thresholds, so that they never remove every token
 FIELDS = kernels.struct_fields("lib/sampling.wgsl", "Sampling")  # name -> "u32" or "f32", in the struct's order
 SAMPLING_BYTES = 4 * len(FIELDS)
+_LAYOUT = struct.Struct("<" + "".join({"u32": "I", "f32": "f"}[kind] for kind in FIELDS.values()))
 MASKED_AT = 4 * list(FIELDS).index("masked")  # byte of Sampling.masked
 
 
@@ -148,10 +149,8 @@ class Sampling:
         `answer`: position of the answer's first token. `shifted`: tokens dropped from the context so far. `masked`: a
         mask holds the allowed tokens.
         """
-        values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
-        values |= self._as_packed() | {"answer": answer, "shifted": shifted, "masked": int(masked)}
-        layout = "".join({"u32": "I", "f32": "f"}[kind] for kind in FIELDS.values())
-        return struct.pack("<" + layout, *(values[name] for name in FIELDS))
+        values = vars(self) | self._as_packed() | {"answer": answer, "shifted": shifted, "masked": int(masked)}
+        return _LAYOUT.pack(*(values[name] for name in FIELDS))
 
     def _as_packed(self) -> dict[str, int | float]:
         """The values that the kernels get, where they differ from the request's."""

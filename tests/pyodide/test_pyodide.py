@@ -177,7 +177,8 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     from py_engine.files.gguf_header import parse
     from py_engine.plan.sampling import Batch
 
-    client = main.connect(run_js("(post) => ({ postMessage: post })")(post))
+    post_json = create_proxy(lambda text: posted.append(json.loads(text)))
+    client = main.connect(run_js("(post) => ({ postMessage: post })")(post), post_json)
 
     async def ask(message: str) -> dict:
         posted.clear()

@@ -1,0 +1,17 @@
+"""Tasks that begin at once. A task that the event loop begins costs a request one turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+def begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    """A task that has run to its first wait when this returns. Before Python 3.12, the event loop begins it."""
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.ensure_future(work)

@@ -1,0 +1,66 @@
+"""The worker's event loop, and tasks that begin at once, in Pyodide."""
+
+from typing import Any
+
+from pytest_pyodide import run_in_pyodide
+
+
+@run_in_pyodide
+async def test_due_callbacks_run_in_order(selenium_node: Any) -> None:
+    import asyncio
+    from typing import Any
+
+    import js
+    from pyodide.code import run_js
+    from pyodide.ffi import create_once_callable
+
+    js.globalThis.MessageChannel = run_js(
+        """(class {
+          port1 = { onmessage() {} };
+          port2 = { postMessage: () => setTimeout(() => this.port1.onmessage(null)) };
+        })"""
+    )
+    from app.event_loop import EventLoop
+
+    own = asyncio.get_running_loop()
+    try:
+        loop = EventLoop()
+    finally:
+        asyncio._set_running_loop(own)
+    ran: list[Any] = []
+    errors: list[str] = []
+    loop.set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
+
+    def first() -> None:
+        ran.append("first")
+        loop.call_soon(ran.append, "later")
+        raise ValueError("wrong")
+
+    loop.call_soon(first)
+    loop.call_soon(ran.append, "cancelled").cancel()
+    loop.call_soon(ran.append, "second")
+    js.setTimeout(create_once_callable(lambda: ran.append("another task")))
+    assert not ran
+    await asyncio.sleep(0.05)
+    assert ran == ["first", "second", "another task", "later"]
+    assert errors == ["wrong"]
+
+
+@run_in_pyodide
+async def test_a_task_begins_at_once(selenium_node: Any) -> None:
+    import asyncio
+
+    from py_engine.tasks import begin
+
+    ran: list[int] = []
+
+    async def work() -> int:
+        ran.append(1)
+        await asyncio.sleep(0)
+        ran.append(2)
+        return 3
+
+    task = begin(work())
+    assert ran == [1]
+    assert await task == 3
+    assert ran == [1, 2]
