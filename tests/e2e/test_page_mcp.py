@@ -150,7 +150,7 @@ def test_addresses_with_variables_follow_rfc_6570(page: Page) -> None:
     )
     assert found == list(cases.values())
     assert wrong == [None] * 7
-    assert variables == [dict(name=name, required=name == "b") for name in "abc"]
+    assert variables == [{"name": name, "required": name == "b"} for name in "abc"]
 
 
 def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:
