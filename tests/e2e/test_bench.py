@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from bench import chat_requests, report, side_by_side
 from tests.support.browser import new_profile, watch
@@ -37,8 +37,7 @@ def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
     page.click("#start")
     expect(page.get_by_label("Runs of each")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Runs of each").fill("1")
-    text = PROSE * 40
-    file = {"name": "prose.txt", "mimeType": "text/plain", "buffer": text.encode()}
+    file = FilePayload(name="prose.txt", mimeType="text/plain", buffer=(PROSE * 40).encode())
     page.get_by_label("A text file, for its perplexity").set_input_files([file])
     page.click("#start")
     expect(page.locator("#status")).to_have_text("Done.", timeout=MEASURED_MS)

@@ -13,7 +13,7 @@
  */
 const EXPRESSION = /\{([^{}]*)\}/g;
 const CONTENT = /^([+#./;?&]?)((?:[\w.%]+(?::[1-9]\d{0,3}|\*)?)(?:,[\w.%]+(?::[1-9]\d{0,3}|\*)?)*)$/;
-const KEPT = /%[0-9a-f]{2}|[:/?#[\]@!$&'()*+,;=]/gi; // percent-encoded, or reserved
+const RESERVED = /%[0-9a-f]{2}|[:/?#[\]@!$&'()*+,;=]/gi; // percent-encoded, or reserved
 const LIKE_RESERVED = /[!'()*]/g; // reserved, but not encoded by encodeURIComponent
 /** @type {Record<string, Operator>} */
 const OPERATORS = {
@@ -65,10 +65,10 @@ function parsed(content) {
 /** @param {string} value @param {boolean} reserved */
 function encoded(value, reserved) {
   if (!reserved) return plain(value);
-  const kept = value.match(KEPT) ?? [];
+  const between = value.match(RESERVED) ?? [];
   return value
-    .split(KEPT)
-    .map((part, i) => plain(part) + (kept[i] ?? ""))
+    .split(RESERVED)
+    .map((part, i) => plain(part) + (between[i] ?? ""))
     .join("");
 }
 
