@@ -142,11 +142,7 @@ const attachments = startAttachments(engine, {
   usesTools: () => offeredIn(chat.conversation.info).length > 0,
 });
 const composer = startComposer({
-  async send(text) {
-    const media = attachments.take();
-    await chat.shown.catch(() => {}); // the question is for the chat that was chosen before it
-    chat.send(text, media);
-  },
+  send: (text) => askShown(text, attachments.take()),
   stop: () => chat.stop(),
   hasMedia: () => attachments.size > 0,
 });
@@ -238,7 +234,10 @@ startSettings({
   chat: () => chat.conversation.info,
   changeChat: (settings) => chat.change(chat.conversation.id, { settings }),
   model: () => engine.loaded?.name,
-  onContextLength: () => engine.loaded && load(engine.loaded.choice),
+  closed() {
+    const { current } = engine;
+    if (current && contextLengthFor(current.choice.name) !== current.contextLength) void load(current.choice);
+  },
 });
 
 /** Adds documents to the documents, and pictures and sound to the next question; returns the others. @param {File[]} files */
@@ -246,6 +245,16 @@ function takeFiles(files) {
   documents.add(files.filter(documents.isDocument));
   attachments.add(files);
   return files.filter((file) => !documents.isDocument(file) && !attachments.isMedium(file));
+}
+
+/**
+ * Sends a question to the chat that was chosen before it, or gives it back if another one was chosen meanwhile.
+ * @param {string} text @param {import("./ui/chats/database.js").Medium[]} [media]
+ */
+async function askShown(text, media = []) {
+  if (await chat.settled()) return chat.send(text, media);
+  composer.add(text);
+  attachments.giveBack(media);
 }
 
 /** @param {Choice} choice */
@@ -358,7 +367,7 @@ byId("examples").append(
       {},
       h(
         "button",
-        { type: "button", on: { click: () => !chat.busy && chat.send(prompt) } },
+        { type: "button", on: { click: () => !chat.busy && askShown(prompt) } },
         h("strong", {}, label),
         h("span", { lang: "en", dir: "ltr" }, prompt),
       ),

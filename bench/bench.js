@@ -20,6 +20,8 @@ import { loadAgain } from "./upload.js";
  * @property {number[]} [together] requests at once
  * @property {number[]} [profileAt] positions whose decode step is timed by kernel (default: contexts)
  * @property {number[]} [profilePrompts] batches whose prefill is timed by kernel
+ * @property {File} [text] whose perplexity is measured
+ * @property {(done: number, total: number) => void} [onChunk] called for the text's chunks
  * @property {AbortSignal} [signal] aborts with the error "aborted"
  *
  * @typedef {{ what: string, value: number, unit: string }} Row
@@ -47,6 +49,7 @@ const ENDLESS = {
 };
 const SAMPLING = { temperature: 0.4, top_p: 0.95, top_k: 40, min_p: 0.05 }; // the chat page's defaults
 const WARM_UP = 500; // ms
+const CHUNK = 512; // tokens of a text whose perplexity is measured
 const MARGIN = 64; // positions that the engine's profile needs after the last one
 
 /**
@@ -180,6 +183,13 @@ export async function bench(engine, options, onRow = () => {}) {
     result.sampled = await compare(context, "the chat page's sampling", { ignore_eos: true, ...SAMPLING });
     result.constrained = await compare(context, "a JSON schema", { response_format: ENDLESS });
   }
+  if (options.text) {
+    result.quality = await perplexity(engine, options.text, options).catch((error) => {
+      signal?.throwIfAborted();
+      skip(`perplexity of ${options.text?.name}`, /** @type {Error} */ (error).message);
+    });
+    if (result.quality) report(`perplexity of ${options.text.name}`, result.quality.perplexity, "");
+  }
   result.memory = (await engine.stats()).memory;
   const profile = async (
     /** @type {string} */ name,
@@ -213,6 +223,17 @@ export async function bench(engine, options, onRow = () => {}) {
   const { read_rates, multiply_rates } = await engine.stats();
   Object.assign(result, { read_rates, multiply_rates });
   return result;
+}
+
+/**
+ * The perplexity of a text file, in chunks of llama-perplexity's length, or of the context if that is shorter.
+ * @param {any} engine @param {File} file @param {Pick<Options, "signal" | "onChunk">} options
+ */
+async function perplexity(engine, file, { signal, onChunk: onProgress }) {
+  const { model, context_length } = await engine.stats();
+  const chunk = Math.min(CHUNK, context_length);
+  const found = await engine.quality.perplexity(await file.text(), { model, contextLength: chunk, signal, onProgress });
+  return { file: file.name, chunk, ...found };
 }
 
 /** @param {number[]} values */

@@ -12,6 +12,7 @@ export function figures(result) {
     prefill(result),
     decode(result),
     parallel(result),
+    quality(result),
     ...kernels(result),
     ...skipped(result),
   ].filter((part) => part !== null);
@@ -121,6 +122,20 @@ function parallel({ together: rows = [] }) {
   const points = rows.map((/** @type {any} */ row) => point(row.requests, row));
   const chart = plot("Tokens written per second for all requests, by their number", points);
   return table("Several requests at once", ["Requests", "Tokens/s, in sum", "All runs"], rows.map(cells), chart);
+}
+
+/** @param {Result} result */
+function quality({ quality: found }) {
+  if (!found) return null;
+  const { file, perplexity, error, tokens, chunks, chunk } = found;
+  const digits = (/** @type {number} */ value) => value.toLocaleString(undefined, { maximumFractionDigits: 4 });
+  const row = [
+    h("strong", {}, `${digits(perplexity)} ± ${digits(error)}`),
+    tokens.toLocaleString(),
+    `${chunks.toLocaleString()} × ${chunk}`,
+    file,
+  ];
+  return table("Perplexity", ["Perplexity", "Tokens scored", "Chunks", "Text"], [row]);
 }
 
 /** @param {any} row */

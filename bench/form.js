@@ -11,7 +11,7 @@ const field = (name) => /** @type {any} */ (form.elements.namedItem(name));
 export function startForm() {
   for (const [name, value] of new URLSearchParams(location.search)) {
     if (name === "model") chooseModel(value);
-    else if (field(name) && name !== "file") field(name).value = value;
+    else if (field(name) && /** @type {string} */ (field(name).type) !== "file") field(name).value = value;
   }
   const show = () => {
     byId("file-field").hidden = field("model").value !== "@file";
@@ -75,6 +75,7 @@ export function readForm() {
     runs,
     tokens,
     contextLength: contextLength || undefined,
+    text: field("text").files?.[0],
     threads: Number(new URLSearchParams(location.search).get("threads")) || undefined,
     profilePrompts: prompts.filter((n) => n > 1).slice(0, 2), // longer prompts consist of such batches
     secondsPerRow: SECONDS_PER_ROW,

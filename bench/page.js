@@ -61,7 +61,9 @@ async function run(onRow) {
   const options = readForm();
   if (!options) throw new Error("The marked field needs another value.");
   const { prompts = [], contexts = [], profilePrompts = [] } = options;
-  const rows = 1 + prompts.length + contexts.length + contexts.length + profilePrompts.length;
+  const rows = 1 + prompts.length + contexts.length + contexts.length + profilePrompts.length + (options.text ? 1 : 0);
+  const onChunk = (/** @type {number} */ done, /** @type {number} */ total) =>
+    say("busy", `Perplexity: ${done} of ${total} chunks`);
   let count = 0;
   running = new AbortController();
   lock(true);
@@ -70,7 +72,7 @@ async function run(onRow) {
   bar.hidden = false;
   try {
     const wisp = await Wisp.create({ shared: false }); // starts again after a crash
-    const result = await bench(wisp, { ...options, signal: running.signal }, (row, soFar) => {
+    const result = await bench(wisp, { ...options, onChunk, signal: running.signal }, (row, soFar) => {
       bar.value = ++count / rows;
       say("busy", `Measured: ${row.what}`);
       show(soFar);

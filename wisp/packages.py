@@ -2,11 +2,13 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from py_engine.errors import WispError
+from wisp.package_cache import Fetches, cached_fetches
 
 IN_BROWSER = sys.platform == "emscripten"
 DROPPED = Path("/tmp/wisp-wheels")  # in Pyodide's file system, where wheels are written to be installed
@@ -15,25 +17,29 @@ ADDRESS = re.compile(r"(https?|emfs|file|blob):")
 NO_INDEX: list[str] = []  # micropip then knows the given wheels and Pyodide's own packages only
 
 
-async def install(*packages: Any, pypi: bool = False) -> None:
+async def install(*packages: Any, pypi: bool = False, index_urls: Sequence[str] = ()) -> None:
     """Install packages for hooks, with what they require.
 
     `packages`: wheels, each as an address, a path in Python's file system or a File of the browser; or names, of
-    packages of Pyodide or, with `pypi`, of PyPI. Without `pypi` nothing is asked of PyPI: what a wheel requires must be
-    among the packages, installed, or Pyodide's. WispError invalid_value with what is missing or wrong.
+    packages of Pyodide or, with `pypi`, of PyPI. `index_urls`: indexes with PyPI's simple API, which are asked instead
+    of PyPI, in order. Without both no index is asked: what a wheel requires must be among the packages, installed, or
+    Pyodide's. What is downloaded is stored in the browser, for installs without a network. WispError invalid_value with
+    what is missing or wrong.
     """
     if not IN_BROWSER:
         raise _refused("Outside a browser, install packages with pip")
     micropip = await _micropip()
     found = [_requirement(await _dropped(one) if hasattr(one, "arrayBuffer") else str(one)) for one in packages]
-    try:
-        await micropip.install(
-            [address for _, address in found],
-            index_urls=None if pypi else NO_INDEX,
-            constraints=[f"{name} @ {address}" for name, address in found if name],
-        )
-    except Exception as error:
-        raise _refused(_told(error, pypi)) from None
+    default = None if pypi else NO_INDEX
+    with cached_fetches(micropip) as fetches:
+        try:
+            await micropip.install(
+                [address for _, address in found],
+                index_urls=list(index_urls) or default,
+                constraints=[f"{name} @ {address}" for name, address in found if name],
+            )
+        except Exception as error:
+            raise _refused(_told(error, fetches, asked=pypi or bool(index_urls))) from None
 
 
 async def _micropip() -> Any:
@@ -79,12 +85,17 @@ def _name_of(file: str) -> str:
     return found[1].replace("_", "-")
 
 
-def _told(error: Exception, pypi: bool) -> str:
+def _told(error: Exception, fetches: Fetches, *, asked: bool) -> str:
+    """What a failure means. `asked`: whether an index could be asked."""
     text = str(error).strip()
     missing = re.search(r"Can't fetch metadata for '([^']+)'", text)
-    if missing and not pypi:
+    if missing and not asked:
         what = f"{missing[1]} is neither installed nor among the packages"
         return f"{what}. Give its wheel, too, or allow PyPI: pypi=True"
+    if fetches.unreachable:
+        return f"{fetches.unreachable[-1]} cannot be reached, and is not stored from before. Check the network"
+    if missing:
+        return f"No index has {missing[1]}"
     return f"The packages cannot be installed: {text.splitlines()[0] if text else type(error).__name__}"
 
 

@@ -17,7 +17,14 @@ export type LanguageModelMessageContent =
 
 export type LanguageModelMessageType = LanguageModelMessageContent["type"];
 /** How varied answers are: samplings from the most likely token on, in place of `temperature` and `topK`. */
-export type LanguageModelSamplingMode = "most-predictable" | "predictable" | "balanced" | "creative" | "most-creative";
+export type LanguageModelSamplingMode =
+  | "most-predictable"
+  | "predictable"
+  | "slightly-predictable"
+  | "balanced"
+  | "slightly-creative"
+  | "creative"
+  | "most-creative";
 
 export interface LanguageModelToolCall {
   callID: string;
@@ -106,6 +113,7 @@ export interface LanguageModelSession<Answer extends LanguageModelAnswer = strin
   readonly contextWindow: number;
   readonly topK: number;
   readonly temperature: number;
+  /** null where temperature or topK was given */
   readonly samplingMode: LanguageModelSamplingMode | null;
   oncontextoverflow: ((event: Event) => void) | null;
   /** @deprecated now measureContextUsage() */

@@ -3,7 +3,7 @@
  * none, or another model. Source: https://webmachinelearning.github.io/prompt-api/
  *
  * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone reuses what is
- * still cached. append() computes nothing ahead.
+ * still cached. append() computes its messages, so the next prompt begins after them.
  */
 import { on, progressTo, withSignal } from "./prompt_events.js";
 import { readMedia } from "./prompt_media.js";
@@ -14,11 +14,12 @@ import {
   checkOptions,
   inputsOf,
   kindsOf,
+  modeOf,
   PARAMS,
   samplingIsPossible,
   samplingOf,
 } from "./prompt_options.js";
-import { streamed, tokensOf } from "./prompt_requests.js";
+import { computeAhead, streamed, tokensOf } from "./prompt_requests.js";
 import { contentOfCalls, run, toolsOf } from "./prompt_tools.js";
 
 export { LanguageModelToolCall, LanguageModelToolError, LanguageModelToolSuccess } from "./prompt_tools.js";
@@ -166,7 +167,7 @@ export function languageModel(wisp, request = {}) {
     }
 
     get samplingMode() {
-      return this.#state.options.samplingMode ?? null;
+      return modeOf(this.#state.options);
     }
 
     // The names before 2026, which pages use.
@@ -216,9 +217,12 @@ export function languageModel(wisp, request = {}) {
     /** Adds messages without an answer. @param {Prompt} input @param {{ signal?: AbortSignal }} [options] */
     async append(input, { signal } = {}) {
       const reading = readLater(this.#read(input).messages);
-      return this.#inTurn(signal, async () => {
+      return this.#inTurn(signal, async (any) => {
         const messages = await reading;
-        await this.#keep(await this.#fitting(messages, 0), messages);
+        const turns = await this.#fitting(messages, 0);
+        any.throwIfAborted();
+        await this.#keep(turns, messages);
+        if (messages.length) await computeAhead(this.#state, this.#messages(), any);
       });
     }
 
@@ -239,9 +243,13 @@ export function languageModel(wisp, request = {}) {
 
     /** A session with the same messages, which goes on by itself. @param {{ signal?: AbortSignal }} [options] */
     async clone({ signal } = {}) {
-      this.#signal(signal).throwIfAborted();
+      const any = this.#signal(signal);
+      any.throwIfAborted();
       const { initial, turns } = this.#state;
-      return new LanguageModel({ ...this.#state, initial: [...initial], turns: [...turns] });
+      const clone = new LanguageModel({ ...this.#state, initial: [...initial], turns: [...turns] });
+      await null; // the caller may abort what it has just called
+      any.throwIfAborted();
+      return clone;
     }
 
     destroy() {

@@ -11,7 +11,8 @@ import { callOf, messageOfResponse } from "./prompt_tools.js";
  */
 const ROLES = ["system", "user", "assistant"];
 const ROLE_OF = /** @type {Record<string, string>} */ ({ "tool-call": "assistant", "tool-response": "user" });
-const EMPTY = { role: "user", content: "" };
+/** For templates, which need more than a system prompt. */
+export const EMPTY = { role: "user", content: "" };
 
 /** @param {string} message @param {string} name */
 const failed = (message, name) => new DOMException(message, name);

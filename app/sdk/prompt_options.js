@@ -9,6 +9,7 @@ import { checkTools } from "./prompt_tools.js";
 const KINDS = /** @type {const} */ (["image", "audio"]);
 export const TYPES = ["text", ...KINDS, "tool-call", "tool-response"];
 const OUTPUTS = ["text", "tool-call"];
+const LANGUAGES = new Intl.DisplayNames("en", { type: "language", fallback: "none" });
 
 /** What sessions use that name nothing, and the limits. */
 export const PARAMS = { defaultTopK: 40, maxTopK: 1024, defaultTemperature: 1, maxTemperature: 2 };
@@ -16,7 +17,9 @@ export const PARAMS = { defaultTopK: 40, maxTopK: 1024, defaultTemperature: 1, m
 const MODES = {
   "most-predictable": { temperature: 0, topK: 1 },
   predictable: { temperature: 0.5, topK: 20 },
+  "slightly-predictable": { temperature: 0.75, topK: 30 },
   balanced: { temperature: PARAMS.defaultTemperature, topK: PARAMS.defaultTopK },
+  "slightly-creative": { temperature: 1.125, topK: 70 },
   creative: { temperature: 1.25, topK: 100 },
   "most-creative": { temperature: 1.5, topK: 400 },
 };
@@ -38,6 +41,14 @@ export function checkOptions(options) {
   checkTools(tools, callsAreReturned(options));
   const unsupported = expectedOutputs.find(({ type }) => !OUTPUTS.includes(type));
   if (unsupported) throw new DOMException(`Content of type ${unsupported.type} is not supported.`, "NotSupportedError");
+  const tags = [...expectedInputs, ...expectedOutputs].flatMap(({ languages = [] }) => languages);
+  const unknown = tags.find((tag) => !LANGUAGES.of(new Intl.Locale(tag).language));
+  if (unknown) throw new DOMException(`There is no language ${unknown}.`, "NotSupportedError");
+}
+
+/** The mode of a session; none if it has numbers instead. @param {CoreOptions} options @returns {SamplingMode | null} */
+export function modeOf({ samplingMode, temperature, topK }) {
+  return samplingMode ?? ((temperature ?? topK) === undefined ? "balanced" : null);
 }
 
 /** Whether the page runs the tools: answers have the calls, and nothing is executed. @param {CoreOptions} options */

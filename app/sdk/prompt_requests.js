@@ -1,5 +1,6 @@
 /** What sessions of the Prompt API (prompt_api.js) ask the engine: the tokens of messages, and answers. */
 import { withAddresses } from "./prompt_media.js";
+import { EMPTY } from "./prompt_messages.js";
 
 /**
  * @typedef {import("./prompt_api.js").State} State
@@ -9,11 +10,25 @@ import { withAddresses } from "./prompt_media.js";
  */
 const FORM = /^(response_format|regex|continue_final_message)\b/; // parameters that a responseConstraint becomes
 
+/** @param {Message[]} messages */
+const complete = (messages) => (messages.some(({ role }) => role !== "system") ? messages : [...messages, EMPTY]);
+
 /** Tokens of a session's messages. @param {Pick<State, "engine" | "model" | "tools">} state @param {Message[]} messages */
 export async function tokensOf({ engine, model, tools }, messages) {
   if (!messages.length) return 0;
-  if (!messages.some(({ role }) => role !== "system")) messages = [...messages, { role: "user", content: "" }];
-  return withAddresses(messages, async (messages) => (await engine.countTokens({ model, messages, tools })).tokens);
+  return withAddresses(
+    complete(messages),
+    async (messages) => (await engine.countTokens({ model, messages, tools })).tokens,
+  );
+}
+
+/**
+ * Has the engine compute messages, so that the next prompt finds them in its caches. If it cannot, that prompt will.
+ * @param {Pick<State, "engine" | "model" | "tools">} state @param {Message[]} messages @param {AbortSignal} signal
+ */
+export async function computeAhead({ engine, model, tools }, messages, signal) {
+  const request = { model, messages: complete(messages), tools, max_tokens: 1 }; // a request has at least one token
+  await streamed(engine, request, signal, () => undefined).catch(() => undefined);
 }
 
 /**

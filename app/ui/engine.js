@@ -20,6 +20,7 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {string} name
  * @property {Choice} choice
  * @property {Record<string, any>} stats
+ * @property {number} [contextLength] that was asked for
  *
  * @typedef {object} Events
  * @property {(choice: Choice, booted: boolean) => void} loading
@@ -39,12 +40,19 @@ export class Engine {
   #wisp = null;
   /** @type {AbortController | null} of the load in progress */
   #loading = null;
+  /** @type {{ choice: Choice, contextLength?: number } | null} what the load in progress was asked for */
+  #asked = null;
   /** @type {Promise<void>} settles with the load in progress */
   #settled = Promise.resolve();
 
   /** @param {Events} events */
   constructor(events) {
     this.events = events;
+  }
+
+  /** What is being loaded, or else what answers. @returns {{ choice: Choice, contextLength?: number } | null} */
+  get current() {
+    return this.#asked ?? this.loaded;
   }
 
   get isLoading() {
@@ -56,6 +64,7 @@ export class Engine {
     this.#loading?.abort();
     const controller = new AbortController();
     this.#loading = controller;
+    this.#asked = { choice, ...options };
     const loading = this.#load(choice, options, controller);
     this.#settled = loading.then(() => {});
     return loading;
@@ -176,7 +185,7 @@ export class Engine {
         ? { name: choice.name, choice, stats: {} }
         : await this.#start(this.#wisp, choice, options, signal);
       if (!this.#loading) return false; // the model of a later load answers already
-      this.loaded = loaded;
+      this.loaded = { ...loaded, contextLength: options.contextLength };
       if (mine()) this.events.loaded(this.loaded);
       navigator.storage?.persist?.().catch(() => {}); // a model is cached: ask the browser not to evict it
       return true;
@@ -187,6 +196,7 @@ export class Engine {
     } finally {
       if (mine()) {
         this.#loading = null;
+        this.#asked = null;
         this.events.idle();
       }
     }

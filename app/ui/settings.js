@@ -84,16 +84,14 @@ export function samplingFields({ system, context_length, ...fields }, away = fal
  * @property {() => import("./chats/database.js").ChatInfo} chat the shown one
  * @property {(settings: Partial<Settings>) => void} changeChat sets the shown chat's settings
  * @property {() => string | undefined} model the name of the one that answers
- * @property {() => void} onContextLength called when a changed context length needs the model loaded again
+ * @property {() => void} closed called when the sheet was closed
  *
  * @param {Parts} parts
  */
-export function startSettings({ chat, changeChat, model, onContextLength }) {
+export function startSettings({ chat, changeChat, model, closed }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("settings-dialog"));
   const form = /** @type {HTMLFormElement} */ (byId("settings-form"));
   const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
-  /** @type {number | undefined} */
-  let contextWhenOpened;
 
   const scope = () => /** @type {Scope} */ (input("scope").value);
   const layer = () =>
@@ -156,12 +154,9 @@ export function startSettings({ chat, changeChat, model, onContextLength }) {
     show();
   };
   byId("settings-button").onclick = () => {
-    contextWhenOpened = contextLengthFor(model() ?? "");
     input("scope").value = "all";
     show();
     dialog.showModal();
   };
-  dialog.addEventListener("close", () => {
-    if (contextLengthFor(model() ?? "") !== contextWhenOpened) onContextLength();
-  });
+  dialog.addEventListener("close", closed);
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from bench import chat_requests, report, side_by_side
 from tests.support.browser import new_profile, watch
@@ -18,6 +18,7 @@ from tools.serve import Server
 
 TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8"
 MEASURED_MS = 90_000
+PROSE = "The boat left the harbour before dawn. Nobody on the quay had slept, and the gulls were loud. "
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,8 @@ def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
     page.click("#start")
     expect(page.get_by_label("Runs of each")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Runs of each").fill("1")
+    file = FilePayload(name="prose.txt", mimeType="text/plain", buffer=(PROSE * 40).encode())
+    page.get_by_label("A text file, for its perplexity").set_input_files([file])
     page.click("#start")
     expect(page.locator("#status")).to_have_text("Done.", timeout=MEASURED_MS)
     expect(page.locator("#figures")).to_contain_text("the CPU")
@@ -52,6 +55,11 @@ def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
     assert [row["prompt"] for row in saved["prefill"]] == [8]
     assert saved["constrained"]["ratio"] > 0  # how fast is no matter of a test: on a busy machine, 0.12 was seen
     assert saved["sampled"]["per_second"] > 0
+    chunks = page.locator("section.figure", has=page.get_by_role("heading", name="Perplexity"))
+    expect(chunks).to_contain_text("prose.txt")
+    assert saved["quality"]["chunks"] > 1
+    assert 1 < saved["quality"]["perplexity"] < 100  # the text repeats itself
+    assert f"{saved['quality']['tokens']:,}" in chunks.inner_text()
     assert not errors
     looks: list[tuple[int, Any]] = [(320, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
     for width, scheme in looks:

@@ -73,6 +73,21 @@ def many(talk: Page) -> Page:
     return talk
 
 
+# What a tab leaves that crashed a minute ago: the search index got the question alone, and the answer grew later.
+CRASHED = """(id) => new Promise((resolve, reject) => {
+    const opening = indexedDB.open("wisp-page");
+    opening.onerror = reject;
+    opening.onsuccess = () => {
+        const writing = opening.result.transaction(["messages", "unindexed"], "readwrite");
+        const answer = { chat: id, n: 1, parent: 0, role: "assistant", content: "The lighthouse keeper slept." };
+        writing.objectStore("messages").put(answer);
+        const growth = { id: `growth:${id}`, chat: id, mark: "m", at: Date.now() - 60_000 };
+        writing.objectStore("unindexed").put(growth);
+        writing.oncomplete = () => (opening.result.close(), resolve());
+    };
+})"""
+
+
 TITLES = "#chat-list .chat-open > span"
 
 
@@ -116,6 +131,65 @@ def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> No
     expect(shown).to_have_count(2)
     page.locator("#chat-list .chat-open", has_text="The x chat").click()
     expect(shown).to_have_count(1)
+
+
+def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(talk: Page) -> None:
+    page = talk
+    page.evaluate(
+        """(text) => {
+            const open = (name) => [...document.querySelectorAll("#chat-list .chat-open")]
+                .find(({ textContent }) => textContent.includes(name)).click();
+            open("The z chat");
+            const field = document.querySelector("#prompt");
+            field.value = text;
+            document.querySelector("#composer").requestSubmit();
+            open("The y chat");
+        }""",
+        "What is the capital of Norway?",
+    )
+    expect(page.locator("#chat-title")).to_have_text("The y chat")
+    expect(page.locator("#prompt")).to_have_value("What is the capital of Norway?")
+    for name in "yzx":
+        page.locator("#chat-list .chat-open", has_text=f"The {name} chat").click()
+        expect(page.locator("#chat-title")).to_have_text(f"The {name} chat")
+        expect(page.locator("#thread > .user")).to_have_count(1)
+    page.fill("#prompt", "")
+
+
+# The second read of the list of chats follows an import. It ends with `goOn()`; `listed` is true once it has begun.
+HOLD_LIST = """() => {
+    const { getAll } = IDBObjectStore.prototype;
+    const allowed = new Promise((resolve) => (globalThis.goOn = resolve));
+    let reads = 2;
+    IDBObjectStore.prototype.getAll = function (...given) {
+        const request = getAll.apply(this, given);
+        if (this.name !== "chats" || --reads) return request;
+        IDBObjectStore.prototype.getAll = getAll;
+        globalThis.listed = true;
+        const listen = request.addEventListener;
+        request.addEventListener = (name, listener) =>
+            listen.call(request, name, (event) => void allowed.then(() => listener(event)));
+        return request;
+    };
+}"""
+
+
+def test_a_chat_that_is_begun_during_an_import_stays_in_the_list(talk: Page) -> None:
+    page = talk
+    node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
+    brought = {"title": "Brought in", "create_time": 1, "update_time": 2, "mapping": {"x": node}}
+    file = FilePayload(name="c.json", mimeType="application/json", buffer=json.dumps([brought]).encode())
+    page.evaluate(HOLD_LIST)
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Files and presets").click()
+        page.get_by_role("menuitem", name="Import chats").click()
+    chooser.value.set_files([file])
+    wait_until(page, "globalThis.listed")
+    new_chat(page)
+    ask(page, "What is a kite?")
+    page.evaluate("goOn()")
+    expect(page.locator("#chat-list .chat-open", has_text="Brought in")).to_have_count(1)
+    expect(page.locator("#chat-list .chat-open", has_text="What is a kite?")).to_have_count(1)
 
 
 def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> None:
@@ -236,6 +310,19 @@ def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     seek(page, "airships")
     expect(page.locator("#chat-found")).to_have_text("1 chat")
     page.fill("#chat-search", "")
+
+
+def test_an_answer_is_found_whose_tab_crashed(talk: Page) -> None:
+    """Though it was never stored as complete."""
+    store_chats(talk, [chat([("A story, please.", "The")], id="story", title="A story")])
+    seek(talk, "lighthouse")
+    expect(talk.locator("#chat-found")).to_have_text("No chat has these words.")
+    talk.evaluate(CRASHED, "story")
+    talk.reload()
+    wait_ready(talk)
+    seek(talk, "lighthouse")
+    expect(talk.locator("#chat-found")).to_have_text("1 chat")
+    talk.fill("#chat-search", "")
 
 
 def test_pins_and_folders(many: Page) -> None:

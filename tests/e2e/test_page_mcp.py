@@ -93,6 +93,11 @@ def test_prompts_are_written_and_resources_added(page: Page) -> None:
     about.get_by_role("textbox", name="name").fill("red lamp")
     about.get_by_role("button", name="Add article").click()
     expect(page.locator("#documents-count")).to_have_text("2")
+    shelf = offers.filter(has=page.get_by_text("shelf", exact=True))
+    shelf.get_by_role("textbox", name="path").fill("cellar/wine & cheese")
+    shelf.get_by_role("textbox", name="limit").fill("3")
+    shelf.get_by_role("button", name="Add shelf").click()
+    expect(page.locator("#documents-count")).to_have_text("3")
     offer = offers.filter(has_text="offer")
     offer.get_by_role("button", name="Write with offer").click()  # its field is required
     expect(page.locator("#mcp-dialog")).to_be_visible()
@@ -106,13 +111,46 @@ def test_prompts_are_written_and_resources_added(page: Page) -> None:
     names = page.locator("#document-list > li")
     expect(names.filter(has_text="shop - hours.txt")).to_have_count(1)
     expect(names.filter(has_text="shop - article - red lamp.txt")).to_have_count(1)
+    expect(names.filter(has_text="shop - shelves - cellar - wine & cheese.txt")).to_have_count(1)
     page.keyboard.press("Escape")
     page.click("#settings-button")
     page.click("#mcp-button")
-    log = found.locator("details", has=page.locator("summary", has_text="3 calls went there"))
+    log = found.locator("details", has=page.locator("summary", has_text="4 calls went there"))
     log.locator("summary").click()
     expect(log).to_contain_text('offer {"article":"a lamp"}')
     expect(page.locator("#privacy")).to_contain_text("shop")
+
+
+def test_addresses_with_variables_follow_rfc_6570(page: Page) -> None:
+    """Its examples, with texts as values."""
+    values = {"var": "value", "hello": "Hello World!", "path": "/foo/bar", "x": "1024", "y": "768", "empty": ""}
+    cases = {
+        "{var}{hello}": "valueHello%20World%21",
+        "{+path}/here": "/foo/bar/here",
+        "{+hello,x}": "Hello%20World!,1024",
+        "X{#hello}": "X#Hello%20World!",
+        "map?{x,y}": "map?1024,768",
+        "{x,hello,y}": "1024,Hello%20World%21,768",
+        "X{.var,x}": "X.value.1024",
+        "{/var,x}/here": "/value/1024/here",
+        "{;x,y,empty}": ";x=1024;y=768;empty",
+        "{?x,y,empty}": "?x=1024&y=768&empty=",
+        "?fixed=yes{&x}": "?fixed=yes&x=1024",
+        "{?undef,y}{&undef}{/undef}": "?y=768",
+        "{var:3}{+path:6}here{?x*}": "val/foo/bhere?x=1024",
+        "ok{+percent}{percent}": "ok50%2550%2525",
+    }
+    found, wrong, variables = page.evaluate(
+        """async ([templates, values]) => {
+            const { expanded, variablesOf } = await import("/repo/app/ui/mcp/uri_template.js");
+            return [templates.map((template) => expanded(template, values)),
+                ["{", "a}", "{}", "{=a}", "{a b}", "{{a}}", "{a,}"].map(variablesOf), variablesOf("x{?a,b}{b}{/c}")];
+        }""",
+        [list(cases), values | {"percent": "50%25"}],
+    )
+    assert found == list(cases.values())
+    assert wrong == [None] * 7
+    assert variables == [{"name": name, "required": name == "b"} for name in "abc"]
 
 
 def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:

@@ -197,6 +197,34 @@ def test_a_recording_can_be_cancelled(talk: Page) -> None:
     expect(attached(talk)).to_have_count(0)
 
 
+def test_a_recording_can_begin_while_the_last_one_ends(talk: Page) -> None:
+    in_menu(talk, "Record sound")
+    expect(talk.locator("#recorder-stop")).to_be_visible()
+    talk.evaluate(
+        """() => {
+            const stop = MediaRecorder.prototype.stop;
+            MediaRecorder.prototype.stop = function () {
+                MediaRecorder.prototype.stop = stop;
+                setTimeout(() => stop.call(this), 1500); // the encoder takes its time
+            };
+        }"""
+    )
+    talk.evaluate(
+        """async () => {
+            document.querySelector("#recorder-cancel").click();
+            await new Promise((resolve) => setTimeout(resolve));
+            document.querySelector("#attach").click(); // hidden now, but not for a script
+            for (const item of document.querySelectorAll("[role=menuitem]"))
+                if (item.textContent.includes("Record")) item.click();
+        }"""
+    )
+    talk.wait_for_timeout(2500)
+    expect(talk.locator("#recorder-stop")).to_be_visible()  # of the second recording
+    talk.click("#recorder-stop")
+    expect(attached(talk)).to_have_count(1)
+    attached(talk).get_by_role("button", name="Remove").click()
+
+
 @pytest.mark.parametrize(("entry", "begun"), [("Record sound", "#recorder-stop"), ("Take a photo", "#camera-take")])
 def test_a_device_is_opened_once_however_often_it_is_chosen(talk: Page, entry: str, begun: str) -> None:
     """Nothing would turn the stream off that is opened before another one."""

@@ -171,6 +171,28 @@ def test_a_message_sent_while_the_model_loads_is_answered(cpu_context: BrowserCo
     assert "Rome" in ask(page, "What is the capital of Italy?")
 
 
+def test_settings_that_are_closed_unchanged_load_nothing(cpu_context: BrowserContext, server: Server) -> None:
+    """Though a model with another context has been loaded while they were open."""
+    page = cpu_context.new_page()
+    page.add_init_script("""localStorage["wisp.settings.models"] = '{"Wisp Mini": {"context_length": 256}}'""")
+    page.goto(server.url)
+    page.get_by_role("button", name="Settings").click()
+    wait_ready(page)
+    page.evaluate(
+        """() => {
+            globalThis.loads = 0;
+            const seen = () => (loads += document.querySelector("#model-dot").className === "dot busy");
+            new MutationObserver(seen).observe(document.querySelector("#model-dot"), { attributes: true });
+        }"""
+    )
+    close_settings(page)
+    assert page.evaluate("loads") == 0
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Context length").fill("512")  # of all models; this one's own stays
+    close_settings(page)
+    assert page.evaluate("loads") == 0
+
+
 def test_a_load_can_be_cancelled_and_resumed(cpu_context: BrowserContext, server: Server) -> None:
     page = cpu_context.new_page()
     page.goto(server.url)

@@ -150,6 +150,35 @@ def test_a_snippet_is_inserted_and_its_variables_are_filled(talk: Page) -> None:
     field.press("Enter")
     expect(field).to_have_value("Hello Sum up: the $& text")
     field.fill("")
+    page.evaluate(
+        """() => {
+            const { clipboard } = navigator;
+            clipboard.readText = () => new Promise((resolve) => {
+                document.activeElement.blur(); // as where the browser asks the user
+                globalThis.allow = () => (delete clipboard.readText, resolve("it"));
+            });
+        }"""
+    )
+    field.press_sequentially("/paste")
+    field.press("Enter")
+    page.evaluate("allow()")
+    expect(field).to_have_value("Sum up: it")
+    page.keyboard.type("!")
+    expect(field).to_have_value("Sum up: it!")
+    page.evaluate(
+        """() => (navigator.clipboard.readText = () =>
+            new Promise((resolve) => (globalThis.allow = () => resolve("it"))))"""
+    )
+    field.fill("")
+    field.press_sequentially("/paste")
+    field.press("Enter")
+    field.press("Home")
+    page.keyboard.type("So: ")
+    page.evaluate("() => { allow(); delete navigator.clipboard.readText; }")
+    expect(field).to_have_value("So: Sum up: it")
+    page.keyboard.type("please ")
+    expect(field).to_have_value("So: please Sum up: it")
+    field.fill("")
     field.press_sequentially("/")
     field.press("ArrowDown")
     field.press("ArrowUp")

@@ -107,7 +107,8 @@ def test_options(page: Page) -> None:
     modes, own, clone, legacy, results = run(
         page,
         """const modes = [];
-        for (const samplingMode of ["most-predictable", "predictable", "balanced", "creative", "most-creative"]) {
+        for (const samplingMode of ["most-predictable", "predictable", "slightly-predictable", "balanced",
+                                    "slightly-creative", "creative", "most-creative"]) {
             const session = await LanguageModel.create({ samplingMode });
             modes.push([session.samplingMode === samplingMode, session.temperature, session.topK]);
         }
@@ -116,7 +117,8 @@ def test_options(page: Page) -> None:
         const copy = await session.clone();
         const { defaultTopK, maxTopK, defaultTemperature, maxTemperature } = await LanguageModel.params();
         const usual = await LanguageModel.create({ topK: 10 * maxTopK });
-        const legacy = [(await LanguageModel.create()).topK === defaultTopK, usual.topK === maxTopK,
+        const usualMode = await LanguageModel.create();
+        const legacy = [usualMode.topK === defaultTopK && usualMode.samplingMode === "balanced", usual.topK === maxTopK,
                         usual.temperature === defaultTemperature, maxTemperature,
                         usual.inputUsage, usual.inputQuota === usual.contextWindow,
                         await usual.measureInputUsage("Hi") === await usual.measureContextUsage("Hi")];
@@ -125,6 +127,7 @@ def test_options(page: Page) -> None:
                                { samplingMode: "creative", temperature: 1 }, { expectedInputs: [{ type: "soup" }] },
                                { expectedInputs: [{ type: "text", languages: ["en-abc-invalid"] }] },
                                { topK: 0 }, { temperature: NaN }, { expectedOutputs: [{ type: "image" }] },
+                               { expectedOutputs: [{ type: "text", languages: ["en", "unk"] }] },
                                { expectedInputs: [{ type: "text", languages: ["EN", "de-ch"] }] }])
             results.push([await LanguageModel.availability(options).catch(({ name }) => name),
                           await failed(LanguageModel.create(options))]);
@@ -139,7 +142,7 @@ def test_options(page: Page) -> None:
         *[["TypeError"] * 2] * 4,
         ["RangeError"] * 2,
         *[["unavailable", "RangeError"]] * 2,
-        ["unavailable", "NotSupportedError"],
+        *[["unavailable", "NotSupportedError"]] * 2,
         ["available", None],
     ]
 
@@ -188,6 +191,36 @@ def test_signals_end_sessions_and_streams(page: Page) -> None:
         try { clone.promptStreaming("x", { signal: other.signal }); } catch ({ message }) { thrown = message; }
         return [...ended, await reason(piped), thrown, await clone.prompt("Hi", { responseConstraint: /ok/ })];""",
     ) == ["ended", "ended", "ended", "stream", "stream", "ok"]
+
+
+def test_a_clone_can_be_aborted_after_the_call(page: Page) -> None:
+    assert run(
+        page,
+        """const controller = new AbortController();
+        const session = await LanguageModel.create();
+        const cloning = session.clone({ signal: controller.signal });
+        controller.abort(new Error("mine"));
+        return [await cloning.then(() => null, ({ message }) => message), (await session.clone()).contextUsage];""",
+    ) == ["mine", 0]
+
+
+def test_what_is_appended_is_computed_before_the_next_prompt(page: Page) -> None:
+    appended, cached, aborted = run(
+        page,
+        """const session = await LanguageModel.create(exactly);
+        const { Wisp } = await import("/wisp.js"), engine = await Wisp.create();
+        await session.append("Seven wizards bought eleven umbrellas on a windy Tuesday. ".repeat(12));
+        const appended = session.contextUsage;
+        await session.prompt("Hi", { responseConstraint: /ok/, omitResponseConstraintInput: true });
+        const cached = (await engine.stats()).last.cached_tokens;
+        const controller = new AbortController();
+        const appending = session.append("more", { signal: controller.signal });
+        controller.abort();
+        return [appended, cached, await failed(appending)];""",
+    )
+    assert appended > 128
+    assert appended - cached < 64  # a page of the cache
+    assert aborted == "AbortError"
 
 
 def test_a_prefix_may_begin_a_constrained_answer(page: Page) -> None:

@@ -1,6 +1,7 @@
 """The wheel in Pyodide without Wisp's page: on a plain page's main thread and in a worker, from a plain server."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 
@@ -185,6 +186,57 @@ result = [messages, dropped_in.X]""",
     assert "no name of a wheel" in no_name
     assert "There is no file" in no_file
     assert dropped == 5
+
+
+def test_packages_of_an_index(python: Python, site: Site) -> None:
+    """An index gives a package and what it requires, and what it has given installs again offline."""
+    wheels = {
+        "needing": wheel("needing", "1.2", {"needing.py": b"import needed\nX = needed.X + 1"}, {}, ("needed>=2",)),
+        "needed": wheel("needed", "2.0", {"needed.py": b"X = 5"}, {}),
+        "torn": wheel("torn", "1.0", {"torn.py": b""}, {}),
+    }
+    for name, data in wheels.items():
+        file = f"{name}-{'1.2' if name == 'needing' else '2.0'}-py3-none-any.whl"
+        site.add(f"files/{file}", data)
+        digest = "0" * 64 if name == "torn" else hashlib.sha256(data).hexdigest()
+        site.add(f"index/{name}/index.html", f'<a href="/files/{file}#sha256={digest}">{file}</a>'.encode())
+    first = """
+import sys, micropip, wisp
+async def install(name, *urls):
+    try:
+        await wisp.install(name, index_urls=urls)
+    except wisp.WispError as error:
+        return error.message
+async def value():
+    failed = await install("needing", index)
+    if failed:
+        return failed
+    import needing
+    return needing.X
+def forget():
+    micropip.uninstall(["needing", "needed"])
+    for name in ("needing", "needed"):
+        sys.modules.pop(name, None)
+"""
+    nowhere = "http://127.0.0.1:1/simple"  # Chromium refuses this port
+    index = f"{site.url}index"
+    online = python.run(
+        f"{first}result = [await value(), forget(), await install('surely-none', index), await install('torn', index),"
+        " await install('surely-none', nowhere)]",
+        index=index,
+        nowhere=nowhere,
+    )
+    python.page.context.set_offline(True)
+    try:
+        offline = python.run(f"{first}result = [await value(), forget(), await install('torn2', index)]", index=index)
+    finally:
+        python.page.context.set_offline(False)
+    assert online[0] == 6
+    assert "No index has surely-none" in online[2]
+    assert "cannot be installed" in online[3]
+    assert f"{nowhere}/surely-none/ cannot be reached" in online[4]
+    assert offline[0] == 6
+    assert f"{index}/torn2/ cannot be reached" in offline[2]
 
 
 def test_embeddings_in_place_of_tokens(python: Python) -> None:

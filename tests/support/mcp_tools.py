@@ -104,6 +104,10 @@ def made(**options: Any) -> MCPServer[Any]:
     def article(name: str) -> str:
         return f"About {name}"
 
+    @server.resource("shop://shelves/{+path}{?sort,limit}")
+    def shelf(path: str, sort: str = "name", limit: str = "all") -> str:
+        return f"{path}, {limit} by {sort}"
+
     @server.prompt()
     def offer(article: str) -> str:
         return f"Write an offer for {article}."

@@ -52,7 +52,8 @@ export class Chat {
   all = [];
   /** @type {AbortController | null} of the answer in progress */
   #answering = null;
-  #opening = 0;
+  #opening = 0; // counts the chats that were opened or begun
+  #shownAt = 0; // the count of the one that is shown
   shown = Promise.resolve(); // once the chat that was opened last is shown
   #paired = false; // two answers are shown side by side
 
@@ -60,6 +61,16 @@ export class Chat {
   constructor(parts) {
     this.parts = parts;
     addEventListener("pagehide", () => this.busy && this.conversation.saveAtOnce());
+  }
+
+  /**
+   * Waits for the chat that was chosen last. False: another one was chosen meanwhile, or it could not be read.
+   * @returns {Promise<boolean>}
+   */
+  async settled() {
+    const chosen = this.#opening;
+    await this.shown.catch(() => {});
+    return chosen === this.#opening && chosen === this.#shownAt;
   }
 
   get busy() {
@@ -97,11 +108,12 @@ export class Chat {
 
   /** Shows the chat that was open, then the list. @param {string | null} id */
   async restore(id) {
-    const before = this.#opening; // a chat that the user begins while this one is read stays
+    const mine = ++this.#opening; // a chat that the user begins while this one is read stays
     const { chat, messages, list } = database.readAtStart(id);
-    await (this.shown = chat.then((info) =>
-      info && before === this.#opening ? this.#show(info, messages) : undefined,
-    ));
+    this.shown = chat
+      .then((info) => (info && mine === this.#opening ? this.#show(info, messages, mine) : undefined))
+      .finally(() => mine === this.#opening && (this.#shownAt = mine)); // without that chat, the new one is shown
+    await this.shown;
     const all = await list;
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
@@ -111,8 +123,13 @@ export class Chat {
 
   /** Reads the list again, after an import. */
   async reload() {
+    const before = this.all;
+    const read = await database.listChats();
+    const begun = this.all.filter((chat) => !before.includes(chat) && !read.some(({ id }) => id === chat.id));
+    const deleted = before.filter((chat) => !this.all.includes(chat));
     const { info } = this.conversation;
-    this.all = (await database.listChats()).map((other) => (other.id === info.id ? info : other));
+    const found = read.filter(({ id }) => !deleted.some((chat) => chat.id === id));
+    this.all = [...begun, ...found.map((other) => (other.id === info.id ? info : other))];
     this.parts.changed();
   }
 
@@ -122,20 +139,20 @@ export class Chat {
     if (info && info !== this.conversation.info) await (this.shown = this.#show(info));
   }
 
-  /** @param {ChatInfo} info @param {Promise<Message[]>} [messages] that are being read */
-  async #show(info, messages) {
+  /** @param {ChatInfo} info @param {Promise<Message[]>} [messages] that are being read @param {number} [mine] */
+  async #show(info, messages, mine = ++this.#opening) {
     this.stop();
-    const mine = ++this.#opening;
     const conversation = await Conversation.read(info, messages);
     if (mine !== this.#opening) return; // another chat was opened meanwhile
     this.conversation = conversation;
+    this.#shownAt = mine;
     this.#draw();
   }
 
   /** @param {boolean} [isPrivate] nothing of the chat is stored */
   startNew(isPrivate = false) {
     this.stop();
-    this.#opening++;
+    this.#shownAt = ++this.#opening;
     this.conversation = Conversation.create(isPrivate);
     this.#draw();
   }

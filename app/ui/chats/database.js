@@ -118,6 +118,20 @@ opened.then(
 /** Says that the search index lacks a chat; `mark` differs at each change. @param {string} id */
 const markOf = (id) => ({ id, mark: crypto.randomUUID() });
 
+/** Says that a chat's last message grew at a time, after which the index got nothing. @param {string} id */
+const growthOf = (id) => ({ ...markOf(`growth:${id}`), chat: id, at: Date.now() });
+
+/**
+ * Has the search index get a chat: soon, or, while its last message grows, when that ends or has not grown for a while.
+ * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {string} id @param {boolean} [growing]
+ */
+function mark(transaction, id, growing = false) {
+  const store = transaction.objectStore("unindexed");
+  if (growing) return void store.put(growthOf(id));
+  store.put(markOf(id));
+  store.delete(growthOf(id).id);
+}
+
 /** The key range of a chat's messages. @param {string} id */
 const messagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
@@ -158,7 +172,7 @@ export function readAtStart(id) {
 export async function saveChat(info, messages, growing = false) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
   put(transaction, info, messages);
-  if (!growing) transaction.objectStore("unindexed").put(markOf(info.id));
+  mark(transaction, info.id, growing);
   transaction.commit(); // else a page that goes away before it has heard of the writes loses them
   await transaction.done;
 }
@@ -168,7 +182,7 @@ export async function saveChats(chats) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
   for (const { info, messages } of chats) {
     put(transaction, info, messages);
-    transaction.objectStore("unindexed").put(markOf(info.id));
+    mark(transaction, info.id);
   }
   await transaction.done;
 }
@@ -179,7 +193,7 @@ export function saveAtOnce(info, messages) {
   if (!writing) return;
   writing.done.catch(() => {});
   put(writing, info, messages);
-  writing.objectStore("unindexed").put(markOf(info.id));
+  mark(writing, info.id);
   writing.commit();
 }
 
@@ -188,7 +202,7 @@ export async function deleteChat(id) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
   transaction.objectStore("chats").delete(id);
   transaction.objectStore("messages").delete(messagesOf(id));
-  transaction.objectStore("unindexed").put(markOf(id));
+  mark(transaction, id);
   await transaction.done;
 }
 

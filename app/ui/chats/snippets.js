@@ -79,10 +79,16 @@ export function startSnippets() {
     const end = field.selectionStart;
     const command = /** @type {RegExpExecArray} */ (COMMAND.exec(field.value.slice(0, end)));
     const start = end - command[1].length - 1;
-    const filled = await fill(text);
-    field.setRangeText(filled, start, end, "end");
+    const before = field.value;
+    const typed = before.slice(start, end);
+    const filled = await fill(text); // the browser may ask for the clipboard, which takes the focus
+    if (document.activeElement === document.body) field.focus();
+    const same = field.value === before && field.selectionStart === end && field.selectionEnd === end;
+    const at = same ? start : field.value.indexOf(typed); // what the user wrote meanwhile may have moved it
+    const [from, to] = at < 0 ? [field.selectionEnd, field.selectionEnd] : [at, at + typed.length];
+    field.setRangeText(filled, from, to, same ? "end" : "preserve");
     field.dispatchEvent(new Event("input"));
-    inserted = select(start);
+    inserted = same && select(start);
   };
   /** Selects the next variable from a position on. @param {number} from */
   const select = (from) => {

@@ -5,6 +5,7 @@
 import { t } from "../../language/phrase.js";
 import { bytesOf } from "../../sdk/base64.js";
 import { h } from "../dom.js";
+import { expanded, variablesOf } from "./uri_template.js";
 
 /**
  * @typedef {import("../../sdk/types.d.ts").McpServer} McpServer
@@ -29,8 +30,6 @@ import { h } from "../dom.js";
  * @property {(given: Record<string, string>) => Promise<void>} use gets what is in the fields
  */
 
-const EXPRESSION = /\{([^{}]+)\}/g; // of a resource's address, as RFC 6570 has them
-const VALUE = /^\w+$/; // the only expression that is filled in here
 const EXTENSION = /\.\w{1,5}$/;
 
 /**
@@ -47,7 +46,7 @@ export function offersList(server, uses) {
   const load = async () => {
     const opened = await server.opened();
     const [prompts, resources] = await Promise.all([opened.prompts(), opened.resources()]);
-    const usable = resources.filter(({ uri }) => expressionsOf(uri).every((expression) => VALUE.test(expression)));
+    const usable = resources.filter(({ uri, template }) => !template || variablesOf(uri));
     const offers = [
       ...prompts.map((prompt) => promptOffer(prompt, server, uses)),
       ...usable.map((resource) => resourceOffer(resource, server, uses)),
@@ -102,14 +101,14 @@ function promptOffer({ name, description, arguments: known = [] }, server, { wri
 const textOf = ({ text }) => text ?? "";
 
 /** @param {McpResource} resource @param {Server} server @param {Uses} uses @returns {Offer} */
-function resourceOffer({ name, uri, description }, server, { take }) {
+function resourceOffer({ name, uri, description, template }, server, { take }) {
   return {
     name,
     description: description ?? uri,
-    fields: expressionsOf(uri).map((name) => ({ name, required: true })),
+    fields: (template && variablesOf(uri)) || [],
     label: t("Add {name}", { name }),
     async use(given) {
-      const address = uri.replace(EXPRESSION, (_, variable) => encodeURIComponent(given[variable]));
+      const address = template ? expanded(uri, given) : uri;
       const files = (await server.read(address)).map((content) => fileOf(content, server.name));
       const [refused] = take(files);
       if (refused)
@@ -117,9 +116,6 @@ function resourceOffer({ name, uri, description }, server, { take }) {
     },
   };
 }
-
-/** @param {string} uri */
-const expressionsOf = (uri) => [...uri.matchAll(EXPRESSION)].map(([, expression]) => expression);
 
 /**
  * A resource's content as a file. Its name has the server and the whole path: a document replaces one of its name.

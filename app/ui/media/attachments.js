@@ -157,6 +157,8 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
       show();
       return media;
     },
+    /** Puts media of a question back that was not sent. @param {Medium[]} media */
+    giveBack: (media) => media.forEach(put),
     /** Another model answers: it may take other media, and counts others tokens. */
     check() {
       dismiss("projector");

@@ -18,6 +18,7 @@ export function startRecorder(recorded) {
   /** @type {{ end: (keep: boolean) => void } | null} */
   let recording = null;
   let asking = false; // the browser asks the user for the microphone
+  let ending = Promise.resolve(); // the last recording is being ended
 
   byId("recorder-stop").onclick = () => recording?.end(true);
   byId("recorder-cancel").onclick = () => recording?.end(false);
@@ -27,6 +28,7 @@ export function startRecorder(recorded) {
     /** @type {MediaStream} */
     let stream;
     asking = true;
+    await ending; // else it would hide the bar of this one
     try {
       stream = await navigator.mediaDevices.getUserMedia({ audio: true });
     } catch (error) {
@@ -53,6 +55,8 @@ export function startRecorder(recorded) {
       recorder.start();
     });
     recording = null;
+    const ended = Promise.withResolvers();
+    ending = ended.promise;
     meter();
     const stopped = new Promise((resolve) => (recorder.onstop = resolve));
     recorder.stop();
@@ -61,6 +65,7 @@ export function startRecorder(recorded) {
     bar.hidden = true;
     document.body.classList.remove("recording");
     byId("prompt").focus();
+    ended.resolve(undefined);
     if (!keep) return;
     try {
       const samples = await samplesOf(new Blob(parts, { type: recorder.mimeType }));

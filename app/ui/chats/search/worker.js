@@ -3,6 +3,7 @@ import { opened as database } from "../database.js";
 import { merged, Opened, segmentOf, terms } from "./segment.js";
 
 const BATCH = 200; // chats that are read and indexed at once
+const GROWS_MS = 5000; // an answer that has not grown for so long has ended, with its tab, or waits
 const MERGED = 8; // segments of about the same size become one
 
 /** @type {Map<number, Opened>} in the order of their numbers */
@@ -30,9 +31,10 @@ async function update() {
   const db = await database;
   const total = await db.count("unindexed");
   for (let done = 0; done < total;) {
-    const marks = await db.getAll("unindexed", null, BATCH);
+    const marks = (await db.getAll("unindexed", null, BATCH)).filter(({ at = 0 }) => Date.now() - at > GROWS_MS);
     if (!marks.length) return;
-    const chats = await Promise.all(marks.map(({ id }) => textOf(id)));
+    const ids = new Set(marks.map(({ id, chat = id }) => chat));
+    const chats = await Promise.all([...ids].map(textOf));
     const segment = segmentOf(chats);
     const writing = db.transaction(["index", "unindexed"], "readwrite");
     segment.segment = Number(await writing.objectStore("index").add(segment));
