@@ -30,7 +30,8 @@ SCRIPTS = {
 REQUIRES = ("Jinja2>=3.1", "numpy", "regex")  # Pyodide has all three
 # Code for the page's worker, HTTP's endpoints, and what the wheel requires
 NOT_IN_IT = re.compile(
-    r"app/(main|on_demand|dataclass_code|event_loop|handlers|model_messages|client)\.py|app/(endpoints|compatible|upstreams)/|(jinja2|markupsafe)/"
+    r"app/(main|on_demand|dataclass_code|event_loop|handlers|model_messages|client)\.py"
+    r"|app/(endpoints|compatible|upstreams)/|(jinja2|markupsafe)/"
 )
 IMPORT = re.compile(rb"^(\s*(?:from|import) )(app|py_engine|gguf)(?=[. ])", re.MULTILINE)
 
