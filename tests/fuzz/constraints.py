@@ -103,7 +103,7 @@ def schema(rng: Random, depth: int) -> Any:
         "uniqueItems": lambda: True,
         "$ref": lambda: rng.choice(("#", "#/$defs/a", "#/anyOf/0", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "http://[/")),
         "format": lambda: rng.choice(("date", "uuid", "email", 5)),
-        "$id": lambda: "http://x/y",
+        "$id": lambda: rng.choice(("http://x/y", "y", "http://[/", "#")),
     }
     counted = (
         "minItems maxItems minLength maxLength minimum maximum exclusiveMinimum multipleOf minContains maxContains "

@@ -57,6 +57,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("json_schema", {"enum": [float("inf")]}),
     ("json_schema", {"$ref": "#/anyOf/²", "anyOf": [True]}),
     ("json_schema", {"$ref": "#/anyOf/" + "9" * 5000, "anyOf": [True]}),
+    # what is no URI
+    ("json_schema", {"$ref": "http://[/"}),
+    ("json_schema", {"$id": "http://x/y", "items": {"$id": "//[", "type": "string"}}),
 ]
 CHAIN = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(400)}
 ALLOWED: list[tuple[str, Any]] = [
