@@ -348,11 +348,6 @@ def test_a_long_chat_is_rendered() -> None:
     assert len(template.render(messages)) > 1_200_000
 
 
-def test_defaults_of_iterators_hold_no_chain() -> None:
-    source = "{% set x = [1]|select %}" + "{% set x = x|d %}" * 150 + "{{ x|list }}"
-    assert ChatTemplate(source).render([]) == "[1]"
-
-
 # As in Gemma 4's template: the last message before this one that is no tool's, and the tools' messages after it.
 SEARCHES = """{% for m in messages %}{% set found = namespace(role=none, yes=false) %}
 {%- for j in range(loop.index0 - 1, -1, -1) %}{% if not found.yes %}{% if messages[j].role != 'tool' %}
