@@ -107,7 +107,7 @@ class Limits:
         """Advance an iterator to its end now. Iterators of iterators would recurse when they advance or are freed."""
         if id(items) in self._sizes:
             return items  # one of _drained() or lazy()
-        found = self.made(list(self._counted(items)))
+        found = self.made(list(self.stepped(items)))
         return self._held(iter(found), found)
 
     def lazy(self, items: Iterator[Any], holds: Iterable[Any]) -> Iterator[Any]:
@@ -170,7 +170,7 @@ class Limits:
         if isinstance(items, Sized):
             self.spend(len(items))
             return items
-        return self._counted(items)
+        return self.stepped(items)
 
     def paced(self, items: Iterable[Any], weight: int) -> Iterator[Any]:
         """Account for `weight` steps with each item. Faster than to do so in each iteration."""
@@ -186,7 +186,8 @@ class Limits:
             self._steps -= owed
             self._unclocked += owed
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def stepped(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Account for each item when it is read."""
         for item in items:
             self.spend()
             yield item

@@ -281,6 +281,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 bound.apply_defaults()
                 check(limits, bound.arguments)
                 args, kwargs = (*args[:hidden], *bound.args), bound.kwargs
+            if name in _LAZY and value:  # it may look at many items for each that it yields
+                args = (*args[:passed], limits.stepped(value), *args[passed + 1 :])
             limits.enter()
             try:
                 result = filter(*args, **kwargs)

@@ -44,6 +44,7 @@ def test_an_iterator_goes_on_after_a_break() -> None:
         "{% for i in range(99999) %}{{ range(1000000)|select('eq', -1)|first }}{% endfor %}",
         "{% set ns = namespace(x=[1]) %}{% for i in range(500) %}{% set ns.x = [ns.x]|map('list') %}{% endfor %}",
         "{% for i in [1] %}{{ loop|map('string')|list }}{% endfor %}",
+        "{{ (('a,' * 400000)|replace('a', 'bbbbb'))|selectattr('role')|first }}",
     ],
 )
 def test_iterators_without_end_end(source: str) -> None:
