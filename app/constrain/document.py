@@ -67,19 +67,29 @@ class Subschema:
         found = self.schema
         for key in keys:
             found = found[key]
-        return Subschema(found, _base_uri(self.base, found), (*self.path, *map(str, keys)))
+        path = (*self.path, *map(str, keys))
+        return Subschema(found, _base_uri(self.base, found, path), path)
 
 
-def _base_uri(base: str, schema: Json) -> str:
+def _base_uri(base: str, schema: Json, path: tuple[str, ...]) -> str:
     given = schema.get("$id") if isinstance(schema, dict) else None
-    return urldefrag(urljoin(base, given))[0] if isinstance(given, str) else base
+    return _joined(base, given, (*path, "$id"))[0] if isinstance(given, str) else base
+
+
+def _joined(base: str, reference: str, path: tuple[str, ...]) -> tuple[str, str]:
+    """(address, fragment) of a reference to a base URI."""
+    try:
+        address, fragment = urldefrag(urljoin(base, reference))
+    except ValueError:
+        raise InvalidSchema(path, "it is not a URI") from None
+    return address, fragment
 
 
 class Document:
     """A schema, with the addresses of its subschemas ($id, $anchor, $dynamicAnchor)."""
 
     def __init__(self, schema: Json) -> None:
-        self.root = Subschema(schema, _base_uri("", schema), ())
+        self.root = Subschema(schema, _base_uri("", schema, ()), ())
         self._resources: dict[str, Subschema] = {"": self.root}
         self._anchors: dict[tuple[str, str], Subschema] = {}
         self._dynamic: dict[str, set[str]] = {}  # $dynamicAnchor -> base URIs of the subschemas that have it
@@ -130,7 +140,7 @@ class Document:
         reference = subschema.schema[keyword]
         if not isinstance(reference, str):
             raise subschema.invalid(keyword, "it must be a string")
-        base, fragment = urldefrag(urljoin(subschema.base, reference))
+        base, fragment = _joined(subschema.base, reference, (*subschema.path, keyword))
         resource = self._resources.get(base)
         if resource is None:
             raise subschema.unsupported(keyword, f"{reference!r} is outside of the schema; copy its target into $defs")

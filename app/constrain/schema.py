@@ -37,6 +37,11 @@ COSTLY = (
 Union = list[ValueSet]
 
 
+def _required(union: Union) -> int:
+    """How many required properties its members have together. Each intersection copies them."""
+    return sum(len(v.objects.required) for v in union if v.objects is not None)
+
+
 class Schemas(SchemaGraph):
     """The sets of values that the subschemas of a document allow."""
 
@@ -93,7 +98,7 @@ class Schemas(SchemaGraph):
         """Return the values in both unions. `at`: the node that an error names."""
         if len(a) * len(b) > 20 * MAX_UNIONS:
             raise self._too_complex(at)
-        spend(50 * len(a) * len(b))
+        spend(50 * len(a) * len(b) + len(b) * _required(a) + len(a) * _required(b))
         try:
             union = [v for x in a for y in b if not (v := x.intersect(y)).is_empty()]
         except TooComplex:

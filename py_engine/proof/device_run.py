@@ -1,7 +1,11 @@
-"""Runs cases on the device: everything is uploaded at once, dispatched in one submit and read back once."""
+"""Runs cases on the device: everything is uploaded at once, dispatched in one submit and read back once.
+
+upload() needs no pipelines, so it runs while they are compiled.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,74 +55,103 @@ def _sparse_planes(case: Case) -> list[SparseBytes]:
     return [v for found in case.planes.values() for v in found.values() if isinstance(v, SparseBytes)]
 
 
+async def _check(scopes: list[Any]) -> None:
+    for error in [await scope for scope in scopes]:
+        if error:
+            raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
+
+
 class DeviceRun:
-    """Cases on one device, whose pipelines are compiled."""
+    """Cases on one device."""
 
     def __init__(self, device: Any, pipelines: PipelineCache, cases: Sequence[Case]) -> None:
-        self._device, self._pipelines, self._cases = device, pipelines, cases
+        self.cases = cases
+        self._device, self._pipelines = device, pipelines
         self._constants, self._params, self._results = _Arena(), _Arena(), _Arena()
         self._made: list[Any] = []
         self._sparse: dict[int, Any] = {}  # id of SparseBytes -> GPUBuffer
         self._structs: dict[bytes, bytes] = {}  # equal Params share their memory
 
+    async def upload(self) -> None:
+        """Create the buffers and fill them. WispError if the device rejects that."""
+        if not self.cases:
+            return
+        self._open_scopes()
+        try:
+            for case in self.cases:
+                for op, shader in zip(case.ops, case.shaders, strict=True):
+                    for values, _ in case.contents(op, shader).values():
+                        for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
+                            self._constants.add(part)
+                    if "p" in shader.bindings:
+                        self._params.add(self._struct(op, shader))
+            self._constant = self._buffer(self._constants.bytes(), STORAGE)
+            self._uniform = self._buffer(self._params.bytes(), UNIFORM)
+            self._written = [
+                {name: self._empty(-(-case.data[name].nbytes // 4) * 4) for name in case.written()}
+                for case in self.cases
+            ]
+        finally:
+            checked = self._close_scopes()
+        await checked
+
     async def run(self) -> list[dict[str, Array]]:
-        """Each case's written buffers afterwards. WispError if the device rejects the work."""
-        self._device.pushErrorScope("validation")
-        self._device.pushErrorScope("out-of-memory")
+        """Each case's written buffers after upload(), with the pipelines. WispError if the device rejects the work."""
+        if not self.cases:
+            return []
+        self._open_scopes()
         try:
             staging, places = self._submit()
+            mapped = asyncio.ensure_future(staging.mapAsync(MAP_READ))  # begins now: the scopes take a round trip, too
         finally:
-            scopes = [self._device.popErrorScope() for _ in range(2)]
-        for error in [await scope for scope in scopes]:
-            if error:
-                raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
+            checked = self._close_scopes()
         try:
-            await staging.mapAsync(MAP_READ)
+            await asyncio.wait([checked, mapped])
+            await checked
+            await mapped
             raw = np.frombuffer(js.Uint8Array.new(staging.getMappedRange()).to_bytes(), np.uint8)
         finally:
-            for buffer in self._made:
-                buffer.destroy()
+            self.free()
         return [
             {name: raw[at : at + case.data[name].nbytes].view(case.data[name].dtype) for name, at in found.items()}
-            for case, found in zip(self._cases, places, strict=True)
+            for case, found in zip(self.cases, places, strict=True)
         ]
+
+    def free(self) -> None:
+        """Destroy the buffers."""
+        for buffer in self._made:
+            buffer.destroy()
+        self._made = []
+
+    def _open_scopes(self) -> None:
+        self._device.pushErrorScope("validation")
+        self._device.pushErrorScope("out-of-memory")
+
+    def _close_scopes(self) -> asyncio.Future[None]:
+        """A future of the check whether the device has rejected anything since _open_scopes()."""
+        return asyncio.ensure_future(_check([self._device.popErrorScope() for _ in range(2)]))
 
     def _submit(self) -> tuple[Any, list[dict[str, int]]]:
         """(the buffer to map, the offset in it of every case's written buffers)."""
-        for case in self._cases:
-            for op, shader in zip(case.ops, case.shaders, strict=True):
-                for values, _ in case.contents(op, shader).values():
-                    for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
-                        self._constants.add(part)
-                if "p" in shader.bindings:
-                    self._params.add(self._struct(op, shader))
-        self._constant = self._buffer(self._constants.bytes(), STORAGE)
-        self._uniform = self._buffer(self._params.bytes(), UNIFORM)
-        encoder, written, places = self._device.createCommandEncoder(), list[dict[str, Any]](), list[dict[str, int]]()
-        for case in self._cases:
-            own = {}
-            for name in case.written():
-                size = case.data[name].nbytes
-                own[name] = self._empty(-(-size // 4) * 4)
-                encoder.copyBufferToBuffer(
-                    self._constant, self._constants.add(case.data[name]), own[name], 0, -(-size // 4) * 4
-                )
-            written.append(own)
+        encoder, places = self._device.createCommandEncoder(), list[dict[str, int]]()
+        for case, own in zip(self.cases, self._written, strict=True):
+            for name, buffer in own.items():
+                encoder.copyBufferToBuffer(self._constant, self._constants.add(case.data[name]), buffer, 0, buffer.size)
         self._fill_sparse(encoder)
         compute = encoder.beginComputePass()
-        for case, own in zip(self._cases, written, strict=True):
+        for case, own in zip(self.cases, self._written, strict=True):
             for op, shader in zip(case.ops, case.shaders, strict=True):
                 self._dispatch(compute, case, op, shader, own)
         compute.end()
         size = 0
-        for own in written:
+        for own in self._written:
             places.append({})
             for name, buffer in own.items():
                 places[-1][name] = size
                 size += -(-int(buffer.size) // 16) * 16
         staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
         self._made.append(staging)
-        for own, place in zip(written, places, strict=True):
+        for own, place in zip(self._written, places, strict=True):
             for name, buffer in own.items():
                 encoder.copyBufferToBuffer(buffer, 0, staging, place[name], buffer.size)
         self._device.queue.submit(to_js([encoder.finish()]))
@@ -126,7 +159,7 @@ class DeviceRun:
 
     def _fill_sparse(self, encoder: Any) -> None:
         """Create the planes of experts' matrices and copy their parts."""
-        for values in {id(v): v for case in self._cases for v in _sparse_planes(case)}.values():
+        for values in {id(v): v for case in self.cases for v in _sparse_planes(case)}.values():
             buffer = self._sparse[id(values)] = self._empty(values.nbytes)
             for at, part in values.parts:
                 encoder.copyBufferToBuffer(self._constant, self._constants.add(part), buffer, at, len(part))

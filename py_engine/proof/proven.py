@@ -5,6 +5,7 @@ It is valid for one adapter and browser, and lies beside the tuning's choices.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterable
@@ -29,6 +30,7 @@ class Proven:
 
     def __init__(self, key: str, known: dict[str, str]) -> None:
         self._key, self._known = key, known
+        self._storing: asyncio.Future[None] | None = None
         self._of_load: dict[str, str] = {}  # of registered kernels, whose numpy functions may change
 
     @classmethod
@@ -53,13 +55,21 @@ class Proven:
         """Whether any kernel is known to be wrong."""
         return any(self._known.values()) or any(self._of_load.values())
 
-    async def add(self, found: Iterable[tuple[Shader, str]]) -> None:
-        """Remember findings: "", or why the kernel is wrong. Those of registered kernels are of one load."""
+    def add(self, found: Iterable[tuple[Shader, str]]) -> None:
+        """Remember findings: "", or why the kernel is wrong. Those of registered kernels are of one load.
+
+        The load does not wait until they are stored.
+        """
         found = list(found)
         self._of_load |= {_hash(shader): fault for shader, fault in found if shader.registered}
         new = {_hash(shader): fault for shader, fault in found if not shader.registered}
         _found[self._key] |= new
         self._known |= new
+        self._storing = asyncio.ensure_future(self._store(self._storing))
+
+    async def _store(self, before: asyncio.Future[None] | None) -> None:
+        if before is not None:
+            await before
         with suppress(JsException):  # no storage: the worker remembers it
             others = await _read(self._key)  # another engine may have added some
             await js.wispShards.putChoice(self._key, json.dumps(others | self._known))

@@ -1,7 +1,8 @@
 """Proves a plan's kernels on the device that will run them, before the first token.
 
 A kernel that is known is not run again. The cases of all others go to the device in one submit. Those of the lists that
-a load needs are made while the pipelines are compiled: numpy takes as long to start and to compute as the device.
+a load needs are made and uploaded while the pipelines are compiled: numpy takes as long to start and to compute as the
+device.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, chec
 
 if TYPE_CHECKING:
     from py_engine.gpu.gpu import Gpu
-    from py_engine.proof.cases import Case
+    from py_engine.proof.device_run import DeviceRun
     from py_engine.proof.proven import Proven
 
 LoadPackage = Callable[[str], Awaitable[Any]]
@@ -31,7 +32,7 @@ class Prover:
     def __init__(self, gpu: Gpu, proven: Proven, load_package: LoadPackage | None) -> None:
         self._gpu, self._proven, self._load_package = gpu, proven, load_package
         self._in_use = False
-        self._prepared: tuple[list[str], asyncio.Task[list[Case]]] | None = None  # lists, and their cases
+        self._prepared: tuple[list[str], asyncio.Task[DeviceRun]] | None = None  # lists, and their cases
         self.stats: dict[str, Any] = {"checked": 0, "known": 0, "skipped": [], "ms": 0.0, "prepare_ms": 0.0}
 
     def model_in_use(self) -> None:
@@ -49,8 +50,10 @@ class Prover:
     def close(self) -> None:
         """Stop preparing."""
         if self._prepared is not None:
-            self._prepared[1].cancel()
+            _, task = self._prepared
             self._prepared = None
+            if not task.cancel() and not task.cancelled() and not task.exception():
+                task.result().free()
 
     async def prove(self, names: Iterable[str]) -> None:
         """Prove the kernels of lists, which are compiled. WrongKernels, or device_lost once the model is in use."""
@@ -75,13 +78,13 @@ class Prover:
         of_lists = shaders_of(self._gpu.plan, self._gpu.variant, names)
         return of_lists if self._in_use else of_lists + upload_shaders(self._gpu.plan, self._gpu.variant)
 
-    async def _prepare(self, names: list[str]) -> list[Case]:
+    async def _prepare(self, names: list[str]) -> DeviceRun:
         started = time.perf_counter()
-        made = await self._cases(names, SEEDS[0])
-        from py_engine.proof import comparison, device_run  # noqa: F401, so that prove() need not wait for them
+        run = await self._uploaded(names, SEEDS[0])
+        from py_engine.proof import comparison  # noqa: F401, so that prove() need not wait for it
 
         self.stats["prepare_ms"] = round(1000 * (time.perf_counter() - started), 1)
-        return made
+        return run
 
     async def _find_out(self, names: list[str], unknown: list[Shader]) -> None:
         try:
@@ -95,37 +98,39 @@ class Prover:
                 del wrong[label]
                 right.add(label)
         found = {s.label: wrong.get(s.label, "") for s in unknown if s.label in right or s.label in wrong}
-        await self._proven.add([(s, found[s.label]) for s in unknown if s.label in found])
+        self._proven.add([(s, found[s.label]) for s in unknown if s.label in found])
         self.stats["checked"] += len(found)
         self.stats["skipped"] += sorted({s.label for s in unknown} - set(found) - set(self.stats["skipped"]))
 
     async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
         """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        prepared = self._prepared
-        usable = prepared is not None and prepared[0] == names and seed == SEEDS[0]
-        try:
-            made = await (prepared[1] if prepared and usable else self._cases(names, seed))
-        finally:  # else a failed preparation would be awaited again
-            self.close()
+        run = await self._taken(names, seed)
         from py_engine.proof.comparison import fault
-        from py_engine.proof.device_run import DeviceRun
 
         right: set[str] = set()
         wrong: dict[str, str] = {}
-        if made:
-            results = await DeviceRun(self._gpu.device, self._gpu.pipelines, made).run()
-            for case, got in zip(made, results, strict=True):
-                if why := fault(case, got):
-                    wrong |= {shader.label: why for shader in blamed(case.shaders)}
-                else:
-                    right |= {shader.label for shader in case.shaders}
+        for case, got in zip(run.cases, await run.run(), strict=True):
+            if why := fault(case, got):
+                wrong |= {shader.label: why for shader in blamed(case.shaders)}
+            else:
+                right |= {shader.label for shader in case.shaders}
         return right - set(wrong), wrong
 
-    async def _cases(self, names: list[str], seed: int) -> list[Case]:
-        """The cases of kernels that are not known."""
+    async def _taken(self, names: list[str], seed: int) -> DeviceRun:
+        """The prepared run, if it is of these lists, or a new one."""
+        if self._prepared is None or self._prepared[0] != names or seed != SEEDS[0]:
+            self.close()
+            return await self._uploaded(names, seed)
+        _, task = self._prepared
+        self._prepared = None  # also if it failed: else it would be awaited again
+        return await task
+
+    async def _uploaded(self, names: list[str], seed: int) -> DeviceRun:
+        """A run of the cases of kernels that are not known."""
         if self._load_package is not None:
             await self._load_package("numpy")
         from py_engine.proof.cases import cases
+        from py_engine.proof.device_run import DeviceRun
         from py_engine.proof.upload_cases import upload_cases
 
         made = []
@@ -134,4 +139,10 @@ class Prover:
         for case in chain(of_upload, cases(plan, device, names, knows, seed)):
             made.append(case)
             await asyncio.sleep(0)  # downloads go on
-        return made
+        run = DeviceRun(self._gpu.device, self._gpu.pipelines, made)
+        try:
+            await run.upload()
+        except BaseException:
+            run.free()
+            raise
+        return run

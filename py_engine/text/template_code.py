@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterable
 from itertools import accumulate
@@ -19,7 +20,7 @@ from jinja2.visitor import NodeVisitor
 from py_engine.text.template_limits import LimitExceeded
 
 MAX_SOURCE = 100_000  # characters of a template
-MAX_NODES = 20_000  # of its syntax tree
+MAX_NODES = 8_000  # of its syntax tree; those of real models have up to 1,300
 MAX_DEPTH = 40  # of that tree
 MAX_BRANCHES = 100  # {% elif %} of one {% if %}
 MAX_CODE_DEPTH = 30  # brackets and indents within each other in the Python code
@@ -30,6 +31,8 @@ _OPENING, _CLOSING = b"([{", b")]}"
 _STEPS = bytes(1 if c in _OPENING else 255 if c in _CLOSING else 0 for c in range(256))  # 255: -1 as a signed byte
 _OTHERS = bytes(c for c in range(256) if c not in _OPENING + _CLOSING)
 _INDENT = re.compile(r"^ +", re.MULTILINE)
+
+SPREAD = "limits.spread"  # what accounts for the arguments *a of a call
 
 
 def _visit(visitor: Any, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
@@ -43,33 +46,50 @@ def _visit_children(visitor: Any, node: nodes.Node, *args: Any, **kwargs: Any) -
         visit(visitor, child, *args, **kwargs)
 
 
-# Jinja's own call bound methods with *args, which recurses in C; calls of functions do not.
-_visitors: Any = NodeVisitor
-_visitors.visit, _visitors.generic_visit = _visit, _visit_children
+if sys.platform == "emscripten":
+    # Jinja's own call bound methods with *args, which recurses in C; calls of functions do not.
+    _visitors: Any = NodeVisitor
+    _visitors.visit, _visitors.generic_visit = _visit, _visit_children
+
+CHAINS = {nodes.Add: "+", nodes.And: "and", nodes.Or: "or"}  # operators whose chains are one node of the tree
 
 
 class Code(CodeGenerator):
     """Jinja's compiler, with an account of blocks, loops, literals and concatenations in the code it writes."""
 
+    _paced: list[nodes.Node] | None = None  # the body of a loop that accounts for each item by itself
+
     def blockvisit(self, body: Iterable[nodes.Node], frame: Frame) -> None:
-        self.writeline("environment.limits.spend()")
+        if body is not self._paced:
+            self.writeline(f"environment.limits.spend({_weight(body)})")
         super().blockvisit(body, frame)
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        node.iter = self._accounted("limits.counted", node.iter)
+        _end_early(node)
+        inside = _within(node.body)
+        if node.recursive or any(isinstance(n, nodes.Block) or getattr(n, "name", "") == "loop" for n in inside):
+            node.iter = self._accounted("limits.counted", node.iter)  # `loop` needs to know its length
+        else:
+            node.iter = self._accounted("limits.paced", node.iter, nodes.Const(1 + _weight(node.body)))
+            self._paced = node.body
         super().visit_For(node, frame)
 
     def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
-        if isinstance(node.node, nodes.EnvironmentAttribute):  # made by _accounted
-            self._wrapped(node.node.name, self.visit, node.args[0], frame)
+        if isinstance(node.node, nodes.EnvironmentAttribute):  # made by flatten or _accounted
+            if node.node.name in CHAINS.values():
+                self._chain(node.node.name, node.args, frame)
+            else:
+                self.write(f"environment.{node.node.name}(")
+                for argument in node.args:
+                    self.visit(argument, frame)
+                    self.write(", ")
+                self.write(")")
         else:
             super().visit_Call(node, frame, forward_caller=forward_caller)
 
     def signature(self, node: Any, frame: Frame, extra_kwargs: Any = None) -> None:
-        if node.dyn_args is not None and not (
-            isinstance(node.dyn_args, nodes.Call) and isinstance(node.dyn_args.node, nodes.EnvironmentAttribute)
-        ):
-            node.dyn_args = self._accounted("limits.spread", node.dyn_args)
+        if node.dyn_args is not None and getattr(getattr(node.dyn_args, "node", None), "name", None) != SPREAD:
+            node.dyn_args = self._accounted(SPREAD, node.dyn_args)
         super().signature(node, frame, extra_kwargs)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
@@ -102,35 +122,97 @@ class Code(CodeGenerator):
         else:
             super().visit_Tuple(node, frame)
 
-    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        terms = _terms(node)
-        if len(terms) == 2:
-            super().visit_Add(node, frame)
-        else:
+    def _chain(self, operator: str, operands: list[nodes.Expr], frame: Frame) -> None:
+        """Write a + b + c ..., as deep as one of them."""
+        if operator == "+":
             self.write("environment.added(context, ")
-            super().visit_Tuple(nodes.Tuple(terms, "load"), frame)
-            self.write(")")
-
-    def visit_And(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._joined(" and ", node, frame)
-
-    def visit_Or(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._joined(" or ", node, frame)
-
-    def _joined(self, operator: str, node: nodes.BinExpr, frame: Frame) -> None:
-        for i, term in enumerate(_terms(node)):
-            self.write(operator if i else "(")
-            self.visit(term, frame)
+            super().visit_Tuple(nodes.Tuple(operands, "load"), frame)
+        else:
+            for i, operand in enumerate(operands):
+                self.write(f" {operator} " if i else "(")
+                self.visit(operand, frame)
         self.write(")")
 
-    def _accounted(self, name: str, node: Any) -> nodes.Call:
+    def _accounted(self, name: str, node: Any, *others: nodes.Expr) -> nodes.Call:
         """An expression whose value is accounted for by a method of the environment."""
-        return nodes.Call(nodes.EnvironmentAttribute(name), [node], [], None, None, lineno=node.lineno)
+        return nodes.Call(nodes.EnvironmentAttribute(name), [node, *others], [], None, None, lineno=node.lineno)
 
     def _wrapped(self, name: str, visit: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
         self.write(f"environment.{name}(")
         visit(node, frame)
         self.write(")")
+
+
+def flatten(tree: nodes.Node) -> None:
+    """Replace each chain of +, `and` or `or`, which the parser nests, by one node with all its operands."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for name, value in list(node.iter_fields()):
+            if isinstance(value, list):
+                value[:] = [_flat(part) for part in value]
+            else:
+                setattr(node, name, _flat(value))
+        waiting += node.iter_child_nodes()
+
+
+def _flat(value: Any) -> Any:
+    operator = CHAINS.get(type(value))
+    if operator is None or type(value.left) is not type(value):
+        return value
+    called = nodes.EnvironmentAttribute(operator)
+    return nodes.Call(called, _operands(value), [], None, None, lineno=value.lineno, environment=value.environment)
+
+
+def _operands(node: nodes.BinExpr) -> list[nodes.Expr]:
+    """The operands of a + b + c ..., written without brackets. Clears the inner nodes: freeing them recurses."""
+    kind, operands, left = type(node), [node.right], node.left
+    while type(left) is kind:
+        inner = left
+        operands.append(inner.right)
+        left = inner.left
+        vars(inner).clear()
+    return [left, *reversed(operands)]
+
+
+def _end_early(loop: nodes.For) -> None:
+    """Break out of `for i in range(...)` where a condition says that all further iterations do nothing.
+
+    Templates search the messages in such loops: {% if not ns.found %} ... {% endif %} is the whole body, or it begins
+    with {% if ns.found %}{% elif ... %}. Nothing but the loop's body can change the condition.
+    """
+    is_range = isinstance(loop.iter, nodes.Call) and getattr(loop.iter.node, "name", None) == "range"
+    if not is_range or loop.test or loop.else_ or loop.recursive or len(loop.body) != 1:
+        return
+    (choice,) = loop.body
+    if not isinstance(choice, nodes.If) or not _is_the_same(choice.test, loop.target):
+        return
+    if not choice.body:
+        choice.body = [nodes.Break(lineno=choice.lineno)]
+    elif not choice.elif_ and not choice.else_:
+        choice.else_ = [nodes.Break(lineno=choice.lineno)]
+
+
+def _is_the_same(condition: nodes.Node, target: nodes.Node) -> bool:
+    """Whether a condition computes the same in each iteration unless the loop's body changes a variable."""
+    given = {node.name for node in _within([target]) if isinstance(node, nodes.Name)} | {"loop"}
+    return all(
+        node.name not in given if isinstance(node, nodes.Name) else isinstance(node, nodes.Not | nodes.Getattr)
+        for node in _within([condition])
+    )
+
+
+def _within(body: Iterable[nodes.Node]) -> list[nodes.Node]:
+    """All expressions and blocks of a block."""
+    found = list(body)
+    for node in found:
+        found += node.iter_child_nodes()
+    return found
+
+
+def _weight(body: Iterable[nodes.Node]) -> int:
+    """The steps that a block counts as: one, and one for every 32 expressions and blocks in it."""
+    return 1 + len(_within(body)) // 32
 
 
 def check_tree(tree: nodes.Node) -> None:
@@ -167,12 +249,3 @@ def check_code(code: str) -> None:
     indents = max(map(len, _INDENT.findall(code)), default=0) // 4
     if max(accumulate(array("b", brackets)), default=0) + indents > MAX_CODE_DEPTH:
         raise LimitExceeded("its expressions and blocks are nested too deep")
-
-
-def _terms(node: nodes.BinExpr) -> list[nodes.Expr]:
-    """The operands of a + b + c ..., written without brackets."""
-    terms, left = [node.right], node.left
-    while type(left) is type(node):
-        terms.append(left.right)
-        left = left.left
-    return [left, *reversed(terms)]

@@ -22,6 +22,7 @@ MAX_BYTES = 96 << 20  # of all the values that one rendering makes
 MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
 MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
 MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
+ITERATOR_DEPTH = 20  # levels that an iterator counts as
 MAX_CALLS = 50  # macros, filters and blocks within each other
 # In a browser the processor's time is the time since the worker began, and is not available after 36 minutes.
 CLOCK = time.perf_counter if sys.platform == "emscripten" else time.process_time
@@ -87,7 +88,7 @@ class Limits:
             raise LimitExceeded("it makes a text or list that is too long")
 
     def made(self, value: Any) -> Any:
-        """Account for a new value and return it. Iterators are read to their end at once."""
+        """Account for a new value and return it. New iterators are read to their end at once."""
         kind = type(value)
         if kind is str or isinstance(value, str):
             self.foresee(len(value))
@@ -105,9 +106,28 @@ class Limits:
     def _drained(self, items: Iterator[Any]) -> Iterator[Any]:
         """Advance an iterator to its end now. Iterators of iterators would recurse when they advance or are freed."""
         if id(items) in self._sizes:
-            return items  # one of _drained()
-        found = self.made(list(self._counted(items)))
+            return items  # one of _drained() or lazy()
+        found = self.made(list(self.stepped(items)))
         return self._held(iter(found), found)
+
+    def lazy(self, items: Iterator[Any], holds: Iterable[Any]) -> Iterator[Any]:
+        """An iterator that computes its items when they are needed. `holds`: what it refers to.
+
+        Iterators of iterators recurse when they advance or are freed, so it is read to its end if it holds several.
+        """
+        parts = [self.measure(part, 1) for part in holds]
+        depth = max(depth for depth, _ in parts) + ITERATOR_DEPTH
+        if depth > MAX_NESTING * 2 // 3:
+            return self._drained(items)
+        made = self._checked(items)
+        self._note(made, depth, max(size for _, size in parts))
+        return made
+
+    def _checked(self, items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            self.spend()
+            self.measure(item, 1)
+            yield item
 
     def _held(self, holder: Any, held: Any) -> Any:
         """Note that an object which is no container holds one."""
@@ -150,9 +170,24 @@ class Limits:
         if isinstance(items, Sized):
             self.spend(len(items))
             return items
-        return self._counted(items)
+        return self.stepped(items)
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def paced(self, items: Iterable[Any], weight: int) -> Iterator[Any]:
+        """Account for `weight` steps with each item. Faster than to do so in each iteration."""
+        owed = 0
+        try:
+            for item in items:
+                owed += weight
+                if owed > CLOCK_STEPS:
+                    self.spend(owed)
+                    owed = 0
+                yield item
+        finally:  # the loop ended, also by a break
+            self._steps -= owed
+            self._unclocked += owed
+
+    def stepped(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Account for each item when it is read."""
         for item in items:
             self.spend()
             yield item
@@ -179,7 +214,7 @@ class Limits:
             return known[1:]
         if not isinstance(value, (list, tuple, dict)):
             if level and isinstance(value, Namespace):
-                depth, size = self.measure(dict(getattr(value, "_Namespace__attrs")), level + 1)  # noqa: B009
+                depth, size = self.measure(dict(vars(value)), level + 1)
                 self._note(value, depth + 1, size)
                 return depth + 1, size
             if level and not isinstance(value, _FLAT):

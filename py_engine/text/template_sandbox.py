@@ -19,12 +19,12 @@ from typing import Any
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
-from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
+from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Cycler, Joiner, Namespace, missing, object_type_repr
+from jinja2.utils import Cycler, Joiner, missing
 
 from py_engine.text import indented_json
-from py_engine.text.template_code import MAX_SOURCE, Code, check_code, check_tree, take_trees_apart
+from py_engine.text.template_code import MAX_SOURCE, Code, check_code, check_tree, flatten, take_trees_apart
 from py_engine.text.template_costs import (
     ATTRIBUTES,
     FILTERS,
@@ -39,13 +39,21 @@ from py_engine.text.template_costs import (
     words,
 )
 from py_engine.text.template_limits import LimitExceeded, Limits
+from py_engine.text.template_values import AccountedNamespace, Missing
 
 BLOCK_CALLS = 5  # calls of macros that one of a block counts as: it recurses in C
-MAX_NAME = 100  # characters of a name in a message
 
 _REMOVED = words("pprint striptags urlize wordwrap xmlattr")  # cost that cannot be foreseen; no model needs them
 _SORTING = words("dictsort groupby sort unique")
+_READING = _SORTING | words("batch items join list max min reverse slice sum")  # read iterators to their end
+_LAZY = words("map reject rejectattr select selectattr")
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_OF_TYPES = words(  # tests that look at no more than a value's type
+    "boolean callable defined false filter float integer iterable mapping none number sequence string test true "
+    "undefined"
+)
+_OF_DICTS = frozenset(dir(dict))
+_QUICK = words("attr count d default first last length random")  # take as long for many members as for one
 _CHOOSING = words("attr d default first last max min random")  # return a value that was there before
 
 
@@ -57,24 +65,6 @@ class Generation(jinja2.ext.Extension):
     def parse(self, parser: Any) -> Any:
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-
-class Missing(Undefined):
-    """An undefined value that holds a message instead of the object which lacks it."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        hint: str | None = None,
-        obj: Any = missing,
-        name: Any = None,
-        exc: type[jinja2.TemplateRuntimeError] = jinja2.UndefinedError,
-    ) -> None:
-        if not hint:
-            shown = repr(name if isinstance(name, str | int) else type(name).__name__)[:MAX_NAME]
-            hint = f"{shown} is undefined" if obj is missing else f"{object_type_repr(obj)!r} has no attribute {shown}"
-        super().__init__(hint, exc=exc)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -99,23 +89,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters |= {"tojson": _tojson}
         self.filters = {name: self._accounted(name, filter) for name, filter in filters.items()}
         tests: dict[str, Any] = self.tests
-        self.tests = {name: self._accounted_test(test) for name, test in tests.items()}
+        self.tests = {n: test if n in _OF_TYPES else self._accounted_test(test) for n, test in tests.items()}
 
-        class AccountedNamespace(Namespace):
-            """A namespace. It is not shown as text, where namespaces within each other would have no end."""
-
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                super().__init__(*args, **kwargs)
-                limits.made(dict(*args, **kwargs))
-
-            def __setitem__(self, name: str, value: Any) -> None:
-                if limits.holds(self):
-                    raise LimitExceeded("it changes a namespace that another value holds")
-                limits.measure(value, 1)
-                super().__setitem__(name, value)
-
-            def __repr__(self) -> str:
-                return "<Namespace>"
+        def new_namespace(*args: Any, **kwargs: Any) -> AccountedNamespace:
+            return AccountedNamespace(limits, *args, **kwargs)
 
         def new_cycler(*items: Any) -> Cycler:
             return Cycler(*limits.made(items))
@@ -143,7 +120,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {
             "range": limited_range,
             "dict": new_dict,
-            "namespace": AccountedNamespace,
+            "namespace": new_namespace,
             "cycler": new_cycler,
             "joiner": new_joiner,
             "raise_exception": raise_exception,
@@ -157,6 +134,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise LimitExceeded(f"it has more than {MAX_SOURCE} characters")
         try:
             tree = super()._parse(source, name, filename)
+            flatten(tree)
             check_tree(tree)
         except Exception:
             take_trees_apart(self)
@@ -182,6 +160,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
         found = [part for part in parts]  # noqa: C416 - list() would recurse in C
         self.limits.foresee(sum(map(len, found)))
         return self.limits.made("".join(found))
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Look up obj.attribute: at once in namespaces, and in dicts, unless it is a method of theirs."""
+        kind = type(obj)
+        if kind is AccountedNamespace:
+            value = obj.__dict__.get(attribute, missing)
+            if value is not missing and not attribute.startswith("_"):
+                return value
+        elif kind is dict and attribute in obj and attribute not in _OF_DICTS:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up obj[argument]."""
@@ -275,10 +264,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         def accounted(*args: Any, **kwargs: Any) -> Any:
             limits.spend()
             value = args[passed]
+            if isinstance(value, Iterator) and name in _READING:
+                value = limits.made(list(limits.counted(value)))
             if isinstance(value, Iterator):
-                value = limits.made(value)
+                pass
             elif isinstance(value, (list, tuple, dict, range)):
-                limits.spend(len(value) * weight)
+                limits.spend(len(value) * weight if name not in _QUICK else 1)
                 limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)
             else:
                 limits.foresee(limits.size(value))
@@ -290,9 +281,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 bound.apply_defaults()
                 check(limits, bound.arguments)
                 args, kwargs = (*args[:hidden], *bound.args), bound.kwargs
+            if name in _LAZY and value:  # it may look at many items for each that it yields
+                args = (*args[:passed], limits.stepped(value), *args[passed + 1 :])
             limits.enter()
             try:
                 result = filter(*args, **kwargs)
+                if name in _LAZY:
+                    return limits.lazy(result, (value, *args[passed + 1 :], *kwargs.values()))
                 return result if name in _CHOOSING else limits.made(result)
             finally:
                 limits.leave()

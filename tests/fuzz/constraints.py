@@ -103,7 +103,7 @@ def schema(rng: Random, depth: int) -> Any:
         "uniqueItems": lambda: True,
         "$ref": lambda: rng.choice(("#", "#/$defs/a", "#/anyOf/0", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "http://[/")),
         "format": lambda: rng.choice(("date", "uuid", "email", 5)),
-        "$id": lambda: "http://x/y",
+        "$id": lambda: rng.choice(("http://x/y", "y", "http://[/", "#")),
     }
     counted = (
         "minItems maxItems minLength maxLength minimum maximum exclusiveMinimum multipleOf minContains maxContains "
@@ -124,6 +124,21 @@ def chain(rng: Random) -> Any:
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{times}": last}}
 
 
+def wide(rng: Random) -> Any:
+    """A schema with many properties that refer to it or to each other."""
+    names = [f"p{i}" for i in range(rng.choice((20, 300, 2000)))]
+    kinds = (
+        lambda: {"$ref": "#"},
+        lambda: {"$ref": f"#/properties/{rng.choice(names)}"},
+        lambda: schema(rng, 1),
+    )
+    inner = rng.choice(kinds)
+    found: Any = {"type": "object", "properties": {name: inner() for name in names}}
+    if rng.random() < 0.6:
+        found["required"] = rng.sample(names, rng.choice((1, len(names) // 2, len(names))))
+    return found if rng.random() < 0.8 else {"not": found}
+
+
 def case(rng: Random) -> Format:
     """A form of an answer."""
     kind = rng.choice(("regex", "grammar", "json_schema", "json_schema", "structural_tag"))
@@ -133,6 +148,8 @@ def case(rng: Random) -> Format:
         return Format(kind, grammar(rng))
     if kind == "json_schema" and rng.random() < 0.1:
         return Format(kind, chain(rng), rng.random() < 0.3)
+    if kind == "json_schema" and rng.random() < 0.03:
+        return Format(kind, wide(rng), rng.random() < 0.3)
     if kind == "json_schema":
         return Format(kind, schema(rng, rng.randrange(1, 5)), rng.random() < 0.3)
     inner = rng.choice(({"type": "any_text"}, {"type": "regex", "pattern": pattern(rng, 2)}, {"type": "grammar"}))

@@ -21,7 +21,7 @@ ATOMS = words(
     "1 0 -1 2 7 60 1000 99999 1000000 10**9 2**63 1.5 1e308 '' 'a' 'ab' 'a,b' '%s%s' '%(a)s' '%99999d' '%*d' '{0}{0}' "
     "'{:99999}' '{:{}}' '<|im_end|>' none true false x ns.x y m messages messages[0] messages[0].content tools "
     "messages[-1].tool_calls range(3) range(1000000) [] [1] {} {'a':1} (1,) namespace dict loop self caller range "
-    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) big"
+    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) big many rows"
 )
 FILTERS = words(
     "abs attr('x') attr('format') batch(3) batch(10**9,0) capitalize center(9) center(10**9) count d default(1) "
@@ -32,14 +32,17 @@ FILTERS = words(
     "round(2) round(10**9,'ceil') safe select('string') selectattr('role') slice(3) slice(10**9) sort string sum "
     "sort(attribute='a,a.a') trim(big) sum(start=[]) title tojson tojson(indent=4) tojson(indent=10**9) trim "
     "trim(x) truncate(5) unique upper urlencode "
-    "wordcount striptags urlize"
+    "wordcount striptags urlize map('string')|map('int')|first select('lt',1)|map('default',x) map('map','string') "
+    "map('select')|map('list') map('replace',x,big) sort(attribute='role',reverse=true) groupby('a') format(*many) "
+    "max(attribute='a') batch(2)|map('first') slice(99)|map('list') unique(attribute='a') tojson(sort_keys=true)"
 )
 METHODS = words(
     "upper() lower() strip() strip(x) split() split(x) rsplit(x,1) splitlines() join(x) replace('a','bb') "
     "replace('',x) format(x) format(x,x) format_map(x) center(10**9) ljust(999) zfill(10**6) expandtabs(10**9) "
     "startswith(x) find(x) rfind(x) count(x) encode() title() items() keys() values() get('role') get('a',x) copy() "
     "append(1) update(x) pop() fromkeys(x) index(1) to_bytes(10**9,'big') bit_length() role content a x __class__ "
-    "__init__ mro __globals__ _Namespace__attrs gi_frame"
+    "__init__ mro __globals__ _Namespace__attrs _limits gi_frame find(big) count(big) partition(big) removesuffix(big) "
+    "casefold() swapcase() strip(big) rindex(big) split(big) join(many) format(*many) translate(x) maketrans(x)"
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
 TESTS = words(
@@ -139,12 +142,31 @@ def nested(rng: Random) -> str:
     return f"{{% for i in range({times * 10}) %}}{{% set ns.x = {value} %}}{{% endfor %}}{used}"
 
 
+def hot(rng: Random) -> str:
+    """A template that computes something small very often, or something large often."""
+    inner = expression(rng, rng.randrange(1, 4))
+    times = rng.choice((1, 1, 3, 100, 1000, 3000))
+    body = rng.choice(
+        ["{{{{ {0} }}}}", "{{% if {0} %}}x{{% endif %}}", "{{% set x = {0} %}}", "{{{{ ({0})|length }}}}"]
+    )
+    text = rng.choice(["", "", "{{ loop.index }}"]) + body.format(inner) * times
+    if rng.random() < 0.2:
+        return "{% macro h() %}" + text + "{% endmacro %}{% for i in range(99999) %}{{ h() }}{% endfor %}"
+    over = rng.choice(["range(99999)", "range(999999)", "many", "many|map('string')", "rows|batch(3)", "messages*999"])
+    loop = f"{{% for i in {over} %}}"
+    depth = rng.choice((1, 1, 2, 5))
+    return loop * depth + text + rng.choice(["", "{% break %}"]) + "{% endfor %}" * depth
+
+
 def case(rng: Random) -> str:
     """A template, sometimes damaged or repeated."""
     text = "{% set ns = namespace(x='a') %}{% set x = 'ab' %}{% set y = [1] %}{% macro m(a) %}{{ a }}{% endmacro %}"
     text += "{% set big = 'b,' * 400000 ~ 'a' %}"
+    text += "{% set many = range(9999)|list %}{% set rows = [{'a': 'b'}] * 9999 %}"
     if rng.random() < 0.15:
         text += nested(rng)
+    if rng.random() < 0.15:
+        text += hot(rng)
     text += "".join(statement(rng, rng.randrange(4)) for _ in range(rng.randrange(1, 5)))
     if rng.random() < 0.1:
         at = rng.randrange(len(text))

@@ -57,6 +57,14 @@ REFUSED: list[tuple[str, Any]] = [
     ("json_schema", {"enum": [float("inf")]}),
     ("json_schema", {"$ref": "#/anyOf/²", "anyOf": [True]}),
     ("json_schema", {"$ref": "#/anyOf/" + "9" * 5000, "anyOf": [True]}),
+    # each reference copies what is required
+    (
+        "json_schema",
+        {"properties": {f"p{i}": {"$ref": "#"} for i in range(5000)}, "required": [f"p{i}" for i in range(5000)]},
+    ),
+    # what is no URI
+    ("json_schema", {"$ref": "http://[/"}),
+    ("json_schema", {"$id": "http://x/y", "items": {"$id": "//[", "type": "string"}}),
 ]
 CHAIN = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(400)}
 ALLOWED: list[tuple[str, Any]] = [
