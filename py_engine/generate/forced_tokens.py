@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from py_engine.generate.prompt_parts import SHORT_PROMPT
 from py_engine.plan.lists import DECODE, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Runner
+
+MAX_IN_SMALL_BATCHES = 2 * MAX_SMALL_BATCH  # tokens; more are read faster like a prompt
 
 
 def feed_forced(
@@ -15,10 +16,10 @@ def feed_forced(
 ) -> None:
     """Feed tokens of sequence `number` from `position` on; at most Plan.batch. `logits`: and compute the last one's.
 
-    They round like decoded tokens, so the text does not depend on which tokens were fed. More than SHORT_PROMPT are fed
-    like a prompt if the answer need not be `exact` (Answer.exact).
+    They round like decoded tokens, so the text does not depend on which tokens were fed. More than MAX_IN_SMALL_BATCHES
+    are fed like a prompt if the answer need not be `exact` (Answer.exact).
     """
-    if len(ids) > SHORT_PROMPT and not exact and not runner.plan.encodes_prompts:
+    if len(ids) > MAX_IN_SMALL_BATCHES and not exact and not runner.plan.encodes_prompts:
         runner.feed(position, ids, PREFILL_END if logits else (PREFILL,), number)
         return
     size = MAX_SMALL_BATCH if runner.prepared(SMALL_BATCH_END, [number]) else 1

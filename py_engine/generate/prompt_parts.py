@@ -15,7 +15,6 @@ from py_engine.runners import Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
-SHORT_PROMPT = 2 * MAX_SMALL_BATCH  # tokens fed in small batches: the larger tiles of a prompt would be mostly empty
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     rest = len(answer.ids) - at
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
-    short = rest <= SHORT_PROMPT and runner.on_gpu and not answer.exact
+    short = rest <= MAX_SMALL_BATCH and runner.on_gpu and not answer.exact
     small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
     count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
