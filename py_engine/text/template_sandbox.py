@@ -49,8 +49,7 @@ _READING = _SORTING | words("batch items join list max min reverse slice sum")  
 _LAZY = words("map reject rejectattr select selectattr")
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _OF_TYPES = words(  # tests that look at no more than a value's type
-    "boolean callable defined false filter float integer iterable mapping none number sequence string test true "
-    "undefined"
+    "boolean callable defined false float integer iterable mapping none number sequence string true undefined"
 )
 _OF_DICTS = frozenset(dir(dict))
 _QUICK = words("attr count d default first last length random")  # take as long for many members as for one

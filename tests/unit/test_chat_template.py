@@ -126,6 +126,10 @@ RUNAWAYS = [
     "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 is in b }}{% endfor %}",
     "{% set ns = namespace(x=(1,)) %}{% for i in range(19) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
     "{% for i in range(99999) %}{{ {}[ns.x] }}{% endfor %}",
+    *(  # these two hash the value, which may be no name
+        "{% set ns = namespace(x=(1,)) %}{% for i in range(18) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+        + ("{{ ns.x is " + test + " }}") * 800 for test in ("filter", "test")
+    ),
     # long bodies
     *("{% for i in range(99999) %}" + body * 1800 + "{% endfor %}" for body in ("{{ x }}", "{% set a = x %}")),
     "{% macro m() %}" + "{{ x }}" * 4000 + "{% endmacro %}{% for i in range(99999) %}{{ m() }}{% endfor %}",
