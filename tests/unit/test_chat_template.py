@@ -9,6 +9,7 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate, from_metadata
+from py_engine.text.template_limits import LAZY_BYTES, LimitExceeded, Limits
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "chat").glob("*.json"))
 USER = [{"role": "user", "content": "Hi"}]
@@ -145,6 +146,14 @@ def test_runaway_templates_end(source: str) -> None:
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
+
+
+def test_lazy_iterators_count_as_memory() -> None:
+    limits = Limits()
+    limits.start(values=10 * LAZY_BYTES)
+    iterators = [limits.lazy(iter([1]), ([1],)) for _ in range(10)]
+    with pytest.raises(LimitExceeded, match="too many values"):
+        iterators.append(limits.lazy(iter([1]), ([1],)))
 
 
 DEEP = [
