@@ -24,7 +24,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, missing
 
 from py_engine.text import indented_json
-from py_engine.text.template_code import MAX_SOURCE, Code, check_code, check_tree, flatten, take_trees_apart
+from py_engine.text.template_code import (
+    MAX_SOURCE,
+    Code,
+    check_code,
+    check_tree,
+    flatten,
+    shallow_visitors,
+    take_trees_apart,
+)
 from py_engine.text.template_costs import (
     ATTRIBUTES,
     FILTERS,
@@ -139,6 +147,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             take_trees_apart(self)
             raise
         return tree
+
+    def _generate(self, *args: Any, **kwargs: Any) -> str:
+        with shallow_visitors():
+            return super()._generate(*args, **kwargs)
 
     def _compile(self, source: str, filename: str) -> CodeType:
         check_code(source)
