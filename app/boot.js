@@ -64,7 +64,7 @@ export async function startPython(assets, report, packages) {
   unpack(pyodide.FS, await archive, "/wisp");
   if (!fromSnapshot) unpack(pyodide.FS, await verified(assets.packages), "/wisp");
   pyodide.runPython("import random, sys; random.seed(); sys.path.insert(0, '/wisp')"); // the snapshot's random state is the same everywhere
-  pyodide.pyimport("app.dataclass_code").use();
+  pyodide.pyimport("app.dataclass_code").install();
   pyodide.pyimport("app.on_demand").install(pyodide.toPy(assets.whole));
   report("python", 2, 3);
   await wheels;

@@ -21,11 +21,14 @@ def key_of(source: str) -> bytes:
     return hashlib.sha256(source.encode()).digest()
 
 
-def use() -> None:
-    """Let dataclasses take the build's compiled methods."""
-    found: dict[bytes, CodeType | str] = marshal.loads(COMPILED.read_bytes())
+def install() -> None:
+    """Let dataclasses take the build's compiled methods. Without the build's file, all are compiled as always."""
+    try:
+        compiled: dict[bytes, CodeType | str] = marshal.loads(COMPILED.read_bytes())
+    except (OSError, ValueError, EOFError, TypeError):
+        return
 
     def run(source: str, *namespaces: Any) -> None:
-        builtins.exec(found.pop(key_of(source), source), *namespaces)
+        builtins.exec(compiled.get(key_of(source), source), *namespaces)  # equal classes share one source
 
     dataclasses.exec = run  # type: ignore[attr-defined] # what the module finds in place of the built-in function

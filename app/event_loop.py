@@ -24,7 +24,7 @@ class EventLoop(WebLoop):
         super().__init__()
         self._install_asyncgen_hooks()
         self._due: deque[asyncio.Handle] = deque()
-        self._running = False  # what is due
+        self._running = False  # whether _run_due() is on the stack
         channel = js.MessageChannel.new()
         channel.port1.onmessage = create_proxy(self._run_due)
         self._wake = channel.port2.postMessage
@@ -38,7 +38,7 @@ class EventLoop(WebLoop):
         return handle
 
     def _run_due(self, _: Any) -> None:
-        """Run what is due now. Other tasks of the browser, such as messages, run before what becomes due meanwhile."""
+        """Run what is due now. What becomes due meanwhile waits: other tasks of the browser can run before it."""
         self._running = True
         try:
             for _ in range(len(self._due)):

@@ -1,6 +1,6 @@
 // Compiles the methods of dataclasses, with Pyodide's own Python: imports modules and keeps what `@dataclass` compiles.
 // argv: the folder of Pyodide's core. stdin: {snapshot, library, archive: paths, wheels: [path], modules: [name]}.
-// stdout: app/dataclass_code.bin, in base64.
+// stdout: {compiled: app/dataclass_code.bin in base64, failed: why modules could not be imported, by name}.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { startFrom } from "../app/memory_snapshot.js";
@@ -16,27 +16,28 @@ const options = { indexURL: folder, stdLibURL: request.library, ...startFrom(byt
 const pyodide = await loadPyodide(options);
 await pyodide.loadPackage(request.wheels, { messageCallback() {} });
 unpack(pyodide.FS, bytes(request.archive), "/wisp");
-const compiled = pyodide.runPython(
+const answer = pyodide.runPython(
   `
-import base64, builtins, dataclasses, importlib, marshal, sys
+import base64, builtins, dataclasses, importlib, json, marshal, sys
 sys.path.insert(0, "/wisp")
 from app.dataclass_code import key_of
 
-def compiled(modules):
-    kept = {}
+def answer(modules):
+    compiled_by_key, failed = {}, {}
 
     def run(source, *namespaces):
-        code = kept[key_of(source)] = compile(source, "<dataclass>", "exec", dont_inherit=True)
+        code = compiled_by_key[key_of(source)] = compile(source, "<dataclass>", "exec", dont_inherit=True)
         builtins.exec(code, *namespaces)
 
     dataclasses.exec = run
     for name in modules.to_py():
         try:
             importlib.import_module(name)
-        except Exception:  # it needs a browser
-            pass
-    return base64.b64encode(marshal.dumps(dict(sorted(kept.items())))).decode()
-compiled
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    packed = marshal.dumps(dict(sorted(compiled_by_key.items())))
+    return json.dumps({"compiled": base64.b64encode(packed).decode(), "failed": failed})
+answer
 `,
 )(request.modules);
-process.stdout.write(compiled);
+process.stdout.write(answer);

@@ -1,6 +1,7 @@
 """Compile the methods of dataclasses at build time, for app/dataclass_code.py.
 
-The user's cache holds the result under the hash of the modules that have dataclasses. A page compiles what it lacks.
+The user's cache holds the result under the hash of all modules: which methods a class has may depend on others'.
+A page compiles what the result lacks.
 """
 
 import base64
@@ -11,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools import pyodide
-from tools.failure import run, say
+from tools.failure import Failure, run, say
 from tools.npm import node
 from tools.paths import ROOT, cache_dir
 from tools.python_zip import OWN_PACKAGES, pack
 
+CANNOT_COMPILE = "Cannot compile the page's dataclasses"
 MAKERS = [ROOT / "tools" / "dataclass_code.mjs", ROOT / "app" / "dataclass_code.py"]
 
 
@@ -26,24 +28,27 @@ def dataclass_code(
 
     `sources`, `members`: the archive's files, as text and as bytecode; `library`: Python's own, as a zip.
     """
-    having = {
-        name: data for name, data in sources.items() if name.split("/")[0] in OWN_PACKAGES and b"@dataclass" in data
-    }
+    with_dataclasses = [
+        name for name, data in sources.items() if name.split("/")[0] in OWN_PACKAGES and b"@dataclass" in data
+    ]
     digest = hashlib.sha256(pyodide.version().encode() + b"".join(maker.read_bytes() for maker in MAKERS))
-    for name, data in having.items():
+    modules_of_all = {name: data for name, data in members.items() if name.endswith(".pyc")}
+    for name, data in ({wheel.name: b"" for wheel in wheels} | modules_of_all).items():
         digest.update(name.encode() + b"\0" + data + b"\0")
     cached = cache_dir("dataclasses") / f"{digest.hexdigest()}.bin"
     if not cached.exists():
-        say(f"Compiling the dataclasses of {len(having)} modules for Pyodide {pyodide.version()} ...")
-        modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in having]
+        say(f"Compiling the dataclasses of {len(with_dataclasses)} modules for Pyodide {pyodide.version()} ...")
+        modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in with_dataclasses]
         with tempfile.TemporaryDirectory() as folder:
             paths = {name: str(Path(folder) / f"{name}.zip") for name in ("snapshot", "library", "archive")}
             for path, data in zip(paths.values(), (snapshot, library, pack(members)), strict=True):
                 Path(path).write_bytes(data)
             request = {**paths, "wheels": [str(wheel) for wheel in wheels], "modules": modules}
             command: list[str | Path] = [node(), MAKERS[0], pyodide.core_dir()]
-            answer = run(command, "Cannot compile the page's dataclasses", stdin=json.dumps(request))
+            answer = json.loads(run(command, CANNOT_COMPILE, stdin=json.dumps(request)))
+        if answer["failed"]:
+            raise Failure(f"{CANNOT_COMPILE}: {answer['failed']}")
         part = cached.with_suffix(".part")
-        part.write_bytes(base64.b64decode(answer))
+        part.write_bytes(base64.b64decode(answer["compiled"]))
         part.replace(cached)
     return cached.read_bytes()

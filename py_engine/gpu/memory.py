@@ -32,7 +32,7 @@ class Memory:
         self._write_buffer = device.queue.writeBuffer  # looked up once: each look-up crosses into JavaScript
         self.buffers: list[Any] = []  # every GPUBuffer, to destroy on close
         self.places: dict[str, tuple[Any, int, int]] = {}  # buffer or weight plane -> (GPUBuffer, offset, bytes)
-        self._copied: Any = None  # holds a page of one cache while it is copied
+        self._scratch: Any = None  # holds a page of one cache while it is copied
         self._pages: Any = None
 
     async def guarded(self, work: Any) -> None:
@@ -134,21 +134,27 @@ class Memory:
 
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of a group."""
-        self.pages().copy(group, source, to)
+        if self._scratch is None:
+            most = max(size for of_group in self._page_sizes() for size in of_group.values())
+            self._scratch = self.buffer(most, 0, "page copy")
+        self.pages().copy(group, source, to, self._scratch)
 
     def pages(self) -> Any:
         """What copies the caches' pages, and moves them to the host and back: a Pages of pages.js."""
         if self._pages is None:
-            sizes = [
-                {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
-                for group in self.plan.page_groups
+            groups = [
+                [obj(buffer=self.places[name][0], size=size) for name, size in of_group.items()]
+                for of_group in self._page_sizes()
             ]
-            if self._copied is None:
-                most = max(size for of_group in sizes for size in of_group.values())
-                self._copied = self.buffer(most, 0, "page copy")
-            groups = [[obj(buffer=self.places[n][0], size=size) for n, size in of_group.items()] for of_group in sizes]
-            self._pages = js.wispPages.new(self.device, to_js(groups), self._copied)
+            self._pages = js.wispPages.new(self.device, to_js(groups))
         return self._pages
+
+    def _page_sizes(self) -> list[dict[str, int]]:
+        """The bytes of a page in each cache, by group."""
+        return [
+            {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
+            for group in self.plan.page_groups
+        ]
 
     async def enlarge_caches(self, pages: Sequence[int]) -> set[str]:
         """Replace the caches by ones with so many pages, by group, and copy the contents. Returns their names.

@@ -5,24 +5,23 @@
 export class Pages {
   #device;
   #groups;
-  #copied;
 
-  /**
-   * @param {GPUDevice} device @param {CacheBuffer[][]} groups the caches of each page group
-   * @param {GPUBuffer} copied holds a page of one cache while it is copied: WebGPU cannot copy within a buffer
-   */
-  constructor(device, groups, copied) {
+  /** @param {GPUDevice} device @param {CacheBuffer[][]} groups the caches of each page group */
+  constructor(device, groups) {
     this.#device = device;
     this.#groups = groups;
-    this.#copied = copied;
   }
 
-  /** Copies a page to another one in all caches of a group. @param {number} group @param {number} source @param {number} to */
-  copy(group, source, to) {
+  /**
+   * Copies a page to another one in all caches of a group.
+   * @param {number} group @param {number} source @param {number} to
+   * @param {GPUBuffer} scratch holds a page of one cache meanwhile: WebGPU cannot copy within a buffer
+   */
+  copy(group, source, to, scratch) {
     const encoder = this.#device.createCommandEncoder();
     for (const { buffer, size } of this.#groups[group]) {
-      encoder.copyBufferToBuffer(buffer, source * size, this.#copied, 0, size);
-      encoder.copyBufferToBuffer(this.#copied, 0, buffer, to * size, size);
+      encoder.copyBufferToBuffer(buffer, source * size, scratch, 0, size);
+      encoder.copyBufferToBuffer(scratch, 0, buffer, to * size, size);
     }
     this.#device.queue.submit([encoder.finish()]);
   }

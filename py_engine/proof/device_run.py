@@ -67,7 +67,7 @@ class DeviceRun:
     def __init__(self, device: Any, pipelines: PipelineCache, cases: Sequence[Case]) -> None:
         self.cases = cases
         self._device, self._pipelines = device, pipelines
-        self._constants, self._params, self._results = _Arena(), _Arena(), _Arena()
+        self._constants, self._params = _Arena(), _Arena()
         self._made: list[Any] = []
         self._sparse: dict[int, Any] = {}  # id of SparseBytes -> GPUBuffer
         self._structs: dict[bytes, bytes] = {}  # equal Params share their memory
@@ -99,13 +99,14 @@ class DeviceRun:
         """Each case's written buffers after upload(), with the pipelines. WispError if the device rejects the work."""
         if not self.cases:
             return []
-        self._open_scopes()
         try:
-            staging, places = self._submit()
-            mapped = asyncio.ensure_future(staging.mapAsync(MAP_READ))  # begins now: the scopes take a round trip, too
-        finally:
-            checked = self._close_scopes()
-        try:
+            self._open_scopes()
+            try:
+                staging, places = self._submit()
+                # Begins now: the scopes take a round trip, too.
+                mapped = asyncio.ensure_future(staging.mapAsync(MAP_READ))
+            finally:
+                checked = self._close_scopes()
             await asyncio.wait([checked, mapped])
             await checked
             await mapped

@@ -69,7 +69,8 @@ class Proven:
 
     async def _store(self, before: asyncio.Future[None] | None) -> None:
         if before is not None:
-            await before
+            with suppress(Exception):  # of that store: it says nothing about this one
+                await before
         with suppress(JsException):  # no storage: the worker remembers it
             others = await _read(self._key)  # another engine may have added some
             await js.wispShards.putChoice(self._key, json.dumps(others | self._known))

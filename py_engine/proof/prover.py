@@ -104,7 +104,7 @@ class Prover:
 
     async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
         """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        run = await self._taken(names, seed)
+        run = await self._prepared_or_new(names, seed)
         from py_engine.proof.comparison import fault
 
         right: set[str] = set()
@@ -116,7 +116,7 @@ class Prover:
                 right |= {shader.label for shader in case.shaders}
         return right - set(wrong), wrong
 
-    async def _taken(self, names: list[str], seed: int) -> DeviceRun:
+    async def _prepared_or_new(self, names: list[str], seed: int) -> DeviceRun:
         """The prepared run, if it is of these lists, or a new one."""
         if self._prepared is None or self._prepared[0] != names or seed != SEEDS[0]:
             self.close()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import re
-import sys
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -32,7 +32,23 @@ _STEPS = bytes(1 if c in _OPENING else 255 if c in _CLOSING else 0 for c in rang
 _OTHERS = bytes(c for c in range(256) if c not in _OPENING + _CLOSING)
 _INDENT = re.compile(r"^ +", re.MULTILINE)
 
+_OWN_VISIT, _OWN_VISIT_CHILDREN = NodeVisitor.visit, NodeVisitor.generic_visit  # Jinja's
+
 SPREAD = "limits.spread"  # what accounts for the arguments *a of a call
+
+
+@contextmanager
+def shallow_visitors() -> Iterator[None]:
+    """Let Jinja's visitors call functions. Its own call bound methods with *args, which recurses in C.
+
+    Only while a template is compiled: other code of this Python may use Jinja, too.
+    """
+    visitors: Any = NodeVisitor
+    visitors.visit, visitors.generic_visit = _visit, _visit_children
+    try:
+        yield
+    finally:
+        visitors.visit, visitors.generic_visit = _OWN_VISIT, _OWN_VISIT_CHILDREN
 
 
 def _visit(visitor: Any, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
@@ -45,11 +61,6 @@ def _visit_children(visitor: Any, node: nodes.Node, *args: Any, **kwargs: Any) -
     for child in node.iter_child_nodes():
         visit(visitor, child, *args, **kwargs)
 
-
-if sys.platform == "emscripten":
-    # Jinja's own call bound methods with *args, which recurses in C; calls of functions do not.
-    _visitors: Any = NodeVisitor
-    _visitors.visit, _visitors.generic_visit = _visit, _visit_children
 
 CHAINS = {nodes.Add: "+", nodes.And: "and", nodes.Or: "or"}  # operators whose chains are one node of the tree
 

@@ -16,11 +16,13 @@ from jinja2.runtime import Undefined
 from jinja2.utils import Namespace
 
 MAX_SECONDS = 1.0  # of the processor
-MAX_STEPS = 2_000_000  # blocks entered, items iterated, and 256 characters each of the texts that are worked on
+# A step: a block entered, every 32 nodes in it, an item iterated, and 256 characters of the texts that are worked on.
+MAX_STEPS = 2_000_000
 MAX_TEXT = 8 << 20  # characters of one text, and of the prompt; of a container 8 for each member are added
 MAX_BYTES = 96 << 20  # of all the values that one rendering makes
 MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
 MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
+LAZY_BYTES = 1024  # of an iterator that computes its items: generators within each other, and their frames
 MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
 ITERATOR_DEPTH = 20  # levels that an iterator counts as
 MAX_CALLS = 50  # macros, filters and blocks within each other
@@ -92,9 +94,9 @@ class Limits:
         kind = type(value)
         if kind is str or isinstance(value, str):
             self.foresee(len(value))
-            self._allocate(value)
+            self._allocate(sys.getsizeof(value))
         elif isinstance(value, (list, tuple, dict)):
-            self._allocate(value)
+            self._allocate(sys.getsizeof(value))
             self.measure(value)
             if isinstance(value, dict):
                 for key in value:
@@ -119,6 +121,7 @@ class Limits:
         depth = max(depth for depth, _ in parts) + ITERATOR_DEPTH
         if depth > MAX_NESTING * 2 // 3:
             return self._drained(items)
+        self._allocate(LAZY_BYTES)
         made = self._checked(items)
         self._note(made, depth, max(size for _, size in parts))
         return made
@@ -141,7 +144,7 @@ class Limits:
 
     def joined(self, value: Any, left: Any, right: Any) -> Any:
         """Account for the list `left` + `right`, whose members are not measured again."""
-        self._allocate(value)
+        self._allocate(sys.getsizeof(value))
         (one, size), (other, more) = self.measure(left), self.measure(right)
         self._note(value, max(one, other), size + more)
         return value
@@ -241,8 +244,8 @@ class Limits:
             raise LimitExceeded("it makes a list that is too long")
         self._sizes[id(value)] = (value, depth, size)
 
-    def _allocate(self, value: Any) -> None:
-        self._bytes -= sys.getsizeof(value)
+    def _allocate(self, size: int) -> None:
+        self._bytes -= size
         if self._bytes < 0:
             raise LimitExceeded("it makes too many values")
 

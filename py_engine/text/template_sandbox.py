@@ -24,7 +24,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, missing
 
 from py_engine.text import indented_json
-from py_engine.text.template_code import MAX_SOURCE, Code, check_code, check_tree, flatten, take_trees_apart
+from py_engine.text.template_code import (
+    MAX_SOURCE,
+    Code,
+    check_code,
+    check_tree,
+    flatten,
+    shallow_visitors,
+    take_trees_apart,
+)
 from py_engine.text.template_costs import (
     ATTRIBUTES,
     FILTERS,
@@ -49,8 +57,7 @@ _READING = _SORTING | words("batch items join list max min reverse slice sum")  
 _LAZY = words("map reject rejectattr select selectattr")
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _OF_TYPES = words(  # tests that look at no more than a value's type
-    "boolean callable defined false filter float integer iterable mapping none number sequence string test true "
-    "undefined"
+    "boolean callable defined false float integer iterable mapping none number sequence string true undefined"
 )
 _OF_DICTS = frozenset(dir(dict))
 _QUICK = words("attr count d default first last length random")  # take as long for many members as for one
@@ -140,6 +147,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             take_trees_apart(self)
             raise
         return tree
+
+    def _generate(self, *args: Any, **kwargs: Any) -> str:
+        with shallow_visitors():
+            return super()._generate(*args, **kwargs)
 
     def _compile(self, source: str, filename: str) -> CodeType:
         check_code(source)

@@ -52,6 +52,7 @@ def test_the_build_has_compiled_the_methods_of_dataclasses(engine_page: Page) ->
 
             builtins.exec = watch
             import app.handlers, py_engine.options
+            import py_engine.models.llama, py_engine.models.qwen, py_engine.models.gemma  # equal sources of Config
             dataclasses.dataclass(type("Point", (), {"__annotations__": {"x": int}}))
             json.dumps([run, repr(py_engine.options.LoadOptions(context_length=7).context_length)])
           `));

@@ -46,7 +46,8 @@ METHODS = words(
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
 TESTS = words(
-    "defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd eq(big) in([1.5]*1000000) upper"
+    "defined none string mapping iterable number sameas(x) divisibleby(0) in(x) odd eq(big) in([1.5]*1000000) upper "
+    "filter test"
 )
 PARTS = words("[{0}] [{0},{0}] {{'a':{0}}} ({0},) [{0}]*9 ({0})[0] ({0})[::2] ({0})[1:]")
 CALLS = words("m({0}) m({0},*{0}) range({0}) namespace(y={0}) dict(a={0}) cycler(*{0}) cycler({0}) joiner({0})")

@@ -8,25 +8,16 @@ from pytest_pyodide import run_in_pyodide
 @run_in_pyodide
 async def test_due_callbacks_run_in_order(selenium_node: Any) -> None:
     import asyncio
+    import sys
     from typing import Any
 
     import js
-    from pyodide.code import run_js
     from pyodide.ffi import create_once_callable
 
-    js.globalThis.MessageChannel = run_js(
-        """(class {
-          port1 = { onmessage() {} };
-          port2 = { postMessage: () => setTimeout(() => this.port1.onmessage(null)) };
-        })"""
-    )
-    from app.event_loop import EventLoop
+    sys.path.append("/repo")
+    from tests.support.pyodide_loop import new_loop
 
-    own = asyncio.get_running_loop()
-    try:
-        loop = EventLoop()
-    finally:
-        asyncio._set_running_loop(own)
+    loop = new_loop()
     ran: list[Any] = []
     errors: list[str] = []
     loop.set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
@@ -44,6 +35,30 @@ async def test_due_callbacks_run_in_order(selenium_node: Any) -> None:
     await asyncio.sleep(0.05)
     assert ran == ["first", "second", "another task", "later"]
     assert errors == ["wrong"]
+
+
+@run_in_pyodide
+async def test_callbacks_run_after_one_that_ends_the_task(selenium_node: Any) -> None:
+    """SystemExit leaves the browser's task; another one runs what is still due."""
+    import asyncio
+    import sys
+    from contextlib import suppress
+    from typing import Any
+
+    sys.path.append("/repo")
+    from tests.support.pyodide_loop import new_loop
+
+    loop = new_loop()
+    ran: list[Any] = []
+    loop._due.append(asyncio.Handle(sys.exit, (), loop))  # without a task of the browser: the test runs it
+    loop.call_soon(ran.append, "after")
+    with suppress(SystemExit):
+        loop._run_due(None)
+        ran.append("no SystemExit")
+    assert not ran
+    loop.call_soon(ran.append, "last")
+    await asyncio.sleep(0.05)
+    assert ran == ["after", "last"]
 
 
 @run_in_pyodide

@@ -9,6 +9,7 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate, from_metadata
+from py_engine.text.template_limits import LAZY_BYTES, LimitExceeded, Limits
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "chat").glob("*.json"))
 USER = [{"role": "user", "content": "Hi"}]
@@ -126,6 +127,10 @@ RUNAWAYS = [
     "{% set b = [1] * 1000000 %}{% for i in range(99999) %}{{ 2 is in b }}{% endfor %}",
     "{% set ns = namespace(x=(1,)) %}{% for i in range(19) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
     "{% for i in range(99999) %}{{ {}[ns.x] }}{% endfor %}",
+    *(  # these two hash the value, which may be no name
+        "{% set ns = namespace(x=(1,)) %}{% for i in range(18) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+        + ("{{ ns.x is " + test + " }}") * 800 for test in ("filter", "test")
+    ),
     # long bodies
     *("{% for i in range(99999) %}" + body * 1800 + "{% endfor %}" for body in ("{{ x }}", "{% set a = x %}")),
     "{% macro m() %}" + "{{ x }}" * 4000 + "{% endmacro %}{% for i in range(99999) %}{{ m() }}{% endfor %}",
@@ -141,6 +146,14 @@ def test_runaway_templates_end(source: str) -> None:
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
+
+
+def test_lazy_iterators_count_as_memory() -> None:
+    limits = Limits()
+    limits.start(values=10 * LAZY_BYTES)
+    iterators = [limits.lazy(iter([1]), ([1],)) for _ in range(10)]
+    with pytest.raises(LimitExceeded, match="too many values"):
+        iterators.append(limits.lazy(iter([1]), ([1],)))
 
 
 DEEP = [
@@ -391,7 +404,11 @@ def test_members_of_dicts_and_namespaces() -> None:
 
 
 def test_jinja_is_left_as_it_is() -> None:
-    """Its visitor is replaced in a browser only, where Python is Wisp's alone."""
+    """Its visitor is replaced only while a template compiles."""
     from jinja2.visitor import NodeVisitor
 
-    assert NodeVisitor.visit.__module__ == "jinja2.visitor"
+    ChatTemplate("{{ 1 }}")
+    with pytest.raises(WispError):
+        ChatTemplate("{% break %}")  # what is wrong is found by the compiler
+    for method in (NodeVisitor.visit, NodeVisitor.generic_visit):
+        assert method.__module__ == "jinja2.visitor"
