@@ -13,12 +13,12 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-COMPILED = Path(__file__).with_suffix(".bin")  # SHA-256 of a source -> its code, by marshal; made by the build
+COMPILED = Path(__file__).with_suffix(".bin")  # key_of(source) -> its code, by marshal; made by the build
 
 
 def key_of(source: str) -> bytes:
-    """The key of a source in a collection of compiled ones."""
-    return hashlib.sha256(source.encode()).digest()
+    """The key of a source in a collection of compiled ones: half of its SHA-256."""
+    return hashlib.sha256(source.encode()).digest()[:16]
 
 
 def install() -> None:

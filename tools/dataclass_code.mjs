@@ -18,9 +18,13 @@ await pyodide.loadPackage(request.wheels, { messageCallback() {} });
 unpack(pyodide.FS, bytes(request.archive), "/wisp");
 const answer = pyodide.runPython(
   `
-import base64, builtins, dataclasses, importlib, json, marshal, sys
+import base64, builtins, dataclasses, importlib, json, marshal, sys, types
 sys.path.insert(0, "/wisp")
 from app.dataclass_code import key_of
+
+def without_lines(code):  # half of the file: there is no source to show beside a traceback
+    consts = (without_lines(value) if isinstance(value, types.CodeType) else value for value in code.co_consts)
+    return code.replace(co_linetable=b"", co_consts=tuple(consts))
 
 def answer(modules):
     compiled_by_key, failed = {}, {}
@@ -35,7 +39,7 @@ def answer(modules):
             importlib.import_module(name)
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
-    packed = marshal.dumps(dict(sorted(compiled_by_key.items())))
+    packed = marshal.dumps({key: without_lines(code) for key, code in sorted(compiled_by_key.items())})
     return json.dumps({"compiled": base64.b64encode(packed).decode(), "failed": failed})
 answer
 `,

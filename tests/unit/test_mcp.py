@@ -134,7 +134,8 @@ def test_an_abort_cancels_the_tool_on_the_server(found: dict[str, Any]) -> None:
 
 def test_resources_and_prompts(found: dict[str, Any]) -> None:
     uris = [(resource["uri"], resource.get("template", False)) for resource in found["resources"]]
-    assert uris == [("shop://hours", False), ("shop://article/{name}", True)]
+    shelves = "shop://shelves/{+path}{?sort,limit}"
+    assert uris == [("shop://hours", False), ("shop://article/{name}", True), (shelves, True)]
     assert found["contents"][0]["text"] == "About pears"
     assert found["prompts"][0]["arguments"] == [{"name": "article", "required": True}]
     assert found["messages"] == [{"role": "user", "content": "Write an offer for pears."}]
