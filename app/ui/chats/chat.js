@@ -5,13 +5,13 @@ import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { canContinue } from "../thread.js";
-import { allowAlways, allowedWith, isAllowed } from "../../tools/permissions.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
 import * as database from "./database.js";
 import { contextOf, tokensOf } from "./request.js";
-import { lastAnswer } from "./turns.js";
+import { emptied, lastAnswer } from "./turns.js";
+import { usingTools } from "./using_tools.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -30,21 +30,6 @@ import { lastAnswer } from "./turns.js";
  */
 
 const SAVED_MS = 1000; // between two writes of a growing answer
-/** @type {(keyof import("./database.js").Draft)[]} */
-const OF_AN_ANSWER = [
-  "finish",
-  "error",
-  "stats",
-  "cut",
-  "sources",
-  "reasoning",
-  "thoughtMs",
-  "words",
-  "trace",
-  "toolCalls",
-  "steps",
-  "budget",
-];
 
 export class Chat {
   conversation = Conversation.create();
@@ -352,7 +337,7 @@ export class Chat {
       };
       if (!tools.length && !message.steps) await stream(message, history, asked);
       else
-        await answerWithTools(message, history, asked, this.#using(message, { conversation, view, controller, tools }));
+        await answerWithTools(message, history, asked, usingTools(message, { conversation, view, controller, tools }));
     } catch (error) {
       if (!controller.signal.aborted) {
         engine.forgetAfter(error);
@@ -370,36 +355,6 @@ export class Chat {
   }
 
   /**
-   * How an answer uses tools: the user is asked, and each change is shown and stored.
-   * @param {Message} message
-   * @param {{ conversation: Conversation, view: import("../thread.js").AnswerView, controller: AbortController,
-   *   tools: import("../../tools/registry.js").Offered[] }} about
-   * @returns {import("./agent.js").Using}
-   */
-  #using(message, { conversation, view, controller: { signal }, tools }) {
-    return {
-      offered: tools,
-      chat: conversation.id,
-      files: conversation.messages.flatMap(({ media = [] }) => media),
-      async permit(call, tool, again) {
-        if (!again && isAllowed(tool, conversation.info)) return true;
-        const choice = await view.card(call).ask(tool, { again, signal });
-        if (choice === "always") allowAlways(tool);
-        if (choice === "chat") {
-          Object.assign(conversation.info, allowedWith(tool, conversation.info));
-          conversation.save([]);
-        }
-        return choice !== "no";
-      },
-      changed() {
-        view.showSteps(message);
-        conversation.save([message], true);
-      },
-      progressed: (call, text) => view.card(call).progress(text),
-    };
-  }
-
-  /**
    * Stores what changed, and moves the chat to the top of the list.
    * @param {Conversation} conversation @param {Message[]} messages @param {boolean} [growing]
    */
@@ -410,10 +365,4 @@ export class Chat {
     conversation.save(messages, growing);
     if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }
-}
-
-/** An answer that failed before its first word, to be made again. @param {Message} message */
-function emptied(message) {
-  for (const name of OF_AN_ANSWER) delete message[name];
-  return message;
 }
