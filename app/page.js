@@ -17,10 +17,9 @@ import { startComposer } from "./ui/composer.js";
 import { startTitles } from "./ui/chats/titles.js";
 import { saveChat, startTransfer } from "./ui/chats/transfer/transfer.js";
 import { startDocuments } from "./ui/documents.js";
-import { byId, h, placeIcons, whenIdle } from "./ui/dom.js";
+import { byId, placeIcons, whenIdle } from "./ui/dom.js";
 import { Engine } from "./ui/engine.js";
-import { EXAMPLES } from "./ui/examples.js";
-import { icon } from "./ui/icons.js";
+import { startExamples } from "./ui/examples.js";
 import { startDownloads } from "./ui/downloads.js";
 import { canRemember, chooseFiles } from "./ui/handles.js";
 import { startHub } from "./ui/hub.js";
@@ -39,8 +38,9 @@ import { contextLengthFor, startSettings } from "./ui/settings.js";
 import { startAttachments } from "./ui/media/attachments.js";
 import { rememberProjector } from "./ui/media/known_projectors.js";
 import { isKey, startShortcuts } from "./ui/shortcuts.js";
+import { tellModel } from "./ui/shown_model.js";
 import { startSidebar } from "./ui/sidebar.js";
-import { say, show, translated } from "./ui/texts.js";
+import { translated } from "./ui/texts.js";
 import { startTheme } from "./ui/theme.js";
 import { Thread } from "./ui/thread.js";
 import { offeredIn, startTools } from "./ui/tools.js";
@@ -309,20 +309,8 @@ function answerFailed(error) {
 let lastChoice = null;
 
 function showModel() {
-  const { loaded, isLoading } = engine;
-  lastChoice = loaded?.choice ?? lastChoice;
-  say(byId("model-name"), loaded?.name ?? (isLoading ? t("Loading…") : t("No model")));
-  byId("model-dot").className = isLoading ? "dot busy" : loaded ? "dot ready" : "dot";
-  const badge = byId("model-badge");
-  badge.hidden = !loaded;
-  const upstream = loaded?.choice.upstream;
-  const backend = loaded?.stats.backend === "webgpu" ? "WebGPU" : "CPU";
-  badge.replaceChildren(...(upstream ? [icon("away"), upstream] : [backend]));
-  badge.className = upstream ? "badge away" : backend === "WebGPU" ? "badge" : "badge slow";
-  show(badge, "title", upstream ? t("Leaves this computer: goes to {server}", { server: upstream }) : "");
-  const away = t("What you write in this chat leaves this computer: it goes to {server}.", { server: upstream ?? "" });
-  const here = t("A language model, here in this tab. Nothing you write leaves this computer.");
-  say(byId("welcome-text"), upstream ? away : here);
+  lastChoice = engine.loaded?.choice ?? lastChoice;
+  tellModel(engine);
   documents.show();
   attachments.check();
   gauge.update();
@@ -360,20 +348,7 @@ byId("top-new-chat").onclick = () => newChat();
 const helpDialog = /** @type {HTMLDialogElement} */ (byId("help-dialog"));
 byId("help-button").onclick = () => helpDialog.showModal();
 byId("loading-cancel").onclick = () => engine.cancel();
-byId("examples").append(
-  ...EXAMPLES.map(({ label, prompt }) =>
-    h(
-      "li",
-      {},
-      h(
-        "button",
-        { type: "button", on: { click: () => !chat.busy && askShown(prompt) } },
-        h("strong", {}, label),
-        h("span", { lang: "en", dir: "ltr" }, prompt),
-      ),
-    ),
-  ),
-);
+startExamples((prompt) => void (chat.busy || askShown(prompt)));
 for (const dialog of document.querySelectorAll("dialog")) {
   for (const button of dialog.querySelectorAll("[data-close]")) button.addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -1,18 +1,21 @@
 """What package indexes have answered, and their wheels, in the browser's Cache Storage: installs then work offline."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from asyncio import Lock
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 NAME = "wisp-packages"  # in Cache Storage
+PATCHING = Lock()  # held while micropip's layer is replaced: a second install would take ours for its own
 
 
 @dataclass
 class Fetches:
     """Fetches of micropip: the network first, then what it answered before."""
 
-    unreachable: list[str] = field(default_factory=list)  # addresses that neither the network nor the cache has
+    # Addresses that neither the network nor the cache has, with what was raised.
+    unreachable: dict[str, Exception] = field(default_factory=dict)
 
     async def bytes(self, url: str, options: dict[str, Any]) -> bytes:
         """A file's bytes."""
@@ -28,10 +31,10 @@ class Fetches:
 
         try:
             response = await pyfetch(url, **options)
-        except Exception:
+        except Exception as error:
             stored = await _stored(url)
             if stored is None:
-                self.unreachable.append(url)
+                self.unreachable[url] = error
                 raise
             return stored
         response.raise_for_status()
@@ -39,15 +42,25 @@ class Fetches:
         return response
 
 
-@contextmanager
-def cached_fetches(micropip: Any) -> Iterator[Fetches]:
-    """Have micropip fetch by `Fetches` meanwhile."""
+@asynccontextmanager
+async def cached_fetches(micropip: Any) -> AsyncIterator[Fetches]:
+    """Have micropip fetch by `Fetches` meanwhile, for one install at a time."""
     fetches = Fetches()
     manager = getattr(micropip.install, "__self__", None)
     if manager is None:  # another micropip, such as a notebook's own: it fetches as it likes
         yield fetches
         return
-    layer = manager.compat_layer
+    async with PATCHING:
+        layer = manager.compat_layer
+        manager.compat_layer = _cached(layer, fetches)
+        try:
+            yield fetches
+        finally:
+            manager.compat_layer = layer
+
+
+def _cached(layer: Any, fetches: Fetches) -> Any:
+    """The layer of micropip, with fetches of ours."""
 
     async def fetch_bytes(url: str, options: dict[str, Any]) -> bytes:
         if url.startswith("http"):
@@ -55,11 +68,7 @@ def cached_fetches(micropip: Any) -> Iterator[Fetches]:
         return bytes(await layer.fetch_bytes(url, options))
 
     own = {"fetch_bytes": staticmethod(fetch_bytes), "fetch_string_and_headers": staticmethod(fetches.text)}
-    manager.compat_layer = type("CachedLayer", (layer,), own)
-    try:
-        yield fetches
-    finally:
-        manager.compat_layer = layer
+    return type("CachedLayer", (layer,), own)
 
 
 async def _store(url: str, response: Any) -> None:

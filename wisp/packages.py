@@ -22,16 +22,18 @@ async def install(*packages: Any, pypi: bool = False, index_urls: Sequence[str] 
 
     `packages`: wheels, each as an address, a path in Python's file system or a File of the browser; or names, of
     packages of Pyodide or, with `pypi`, of PyPI. `index_urls`: indexes with PyPI's simple API, which are asked instead
-    of PyPI, in order. Without both no index is asked: what a wheel requires must be among the packages, installed, or
-    Pyodide's. What is downloaded is stored in the browser, for installs without a network. WispError invalid_value with
-    what is missing or wrong.
+    of PyPI, in order; give `pypi` or these. Without both no index is asked: what a wheel requires must be among the
+    packages, installed, or Pyodide's. What is downloaded is stored in the browser, for installs without a network.
+    WispError invalid_value with what is missing or wrong.
     """
     if not IN_BROWSER:
         raise _refused("Outside a browser, install packages with pip")
+    if pypi and index_urls:
+        raise _refused('Give pypi=True or index_urls. To ask PyPI after others, add "https://pypi.org/simple"')
     micropip = await _micropip()
     found = [_requirement(await _dropped(one) if hasattr(one, "arrayBuffer") else str(one)) for one in packages]
     default = None if pypi else NO_INDEX
-    with cached_fetches(micropip) as fetches:
+    async with cached_fetches(micropip) as fetches:
         try:
             await micropip.install(
                 [address for _, address in found],
@@ -92,11 +94,19 @@ def _told(error: Exception, fetches: Fetches, *, asked: bool) -> str:
     if missing and not asked:
         what = f"{missing[1]} is neither installed nor among the packages"
         return f"{what}. Give its wheel, too, or allow PyPI: pypi=True"
-    if fetches.unreachable:
-        return f"{fetches.unreachable[-1]} cannot be reached, and is not stored from before. Check the network"
+    if url := _unreachable(error, missing[1] if missing else "", fetches):
+        return f"{url} cannot be reached, and is not stored from before. Check the network"
     if missing:
         return f"No index has {missing[1]}"
     return f"The packages cannot be installed: {text.splitlines()[0] if text else type(error).__name__}"
+
+
+def _unreachable(error: Exception, missing: str, fetches: Fetches) -> str:
+    """The address whose failed fetch led to the error, or ""; `missing`: the package that no index gave."""
+    if missing:  # micropip goes on to the next index, and its error has no cause
+        return next((url for url in fetches.unreachable if f"/{missing}/" in url), "")
+    causes = (error, error.__cause__)
+    return next((url for url, failed in fetches.unreachable.items() if failed in causes), "")
 
 
 def _refused(message: str) -> WispError:

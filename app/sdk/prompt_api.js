@@ -217,12 +217,15 @@ export function languageModel(wisp, request = {}) {
     /** Adds messages without an answer. @param {Prompt} input @param {{ signal?: AbortSignal }} [options] */
     async append(input, { signal } = {}) {
       const reading = readLater(this.#read(input).messages);
-      return this.#inTurn(signal, async (any) => {
+      const add = async (/** @type {AbortSignal} */ any) => {
         const messages = await reading;
         const turns = await this.#fitting(messages, 0);
         any.throwIfAborted();
-        await this.#keep(turns, messages);
-        if (messages.length) await computeAhead(this.#state, this.#messages(), any);
+        await this.#keep(turns, messages, any);
+        return messages.length > 0;
+      };
+      await this.#inTurn(signal, add, async (any, added) => {
+        if (added) await computeAhead(this.#state, this.#messages(), any);
       });
     }
 
@@ -266,13 +269,18 @@ export function languageModel(wisp, request = {}) {
       return messagesOf(input, this.#state.inputs, { begun });
     }
 
-    /** Takes over turns and new messages; a system prompt stays. @param {Message[]} turns @param {Message[]} messages */
-    async #keep(turns, messages) {
+    /**
+     * Takes over turns and new messages, all or, once the signal is aborted, none; a system prompt stays.
+     * @param {Message[]} before turns @param {Message[]} messages @param {AbortSignal} signal
+     */
+    async #keep(before, messages, signal) {
       const state = this.#state;
       const system = messages[0]?.role === "system" ? 1 : 0;
-      state.initial = [...state.initial, ...messages.slice(0, system)];
-      state.turns = [...turns, ...messages.slice(system)];
-      state.usage = await tokensOf(state, this.#messages());
+      const initial = [...state.initial, ...messages.slice(0, system)];
+      const turns = [...before, ...messages.slice(system)];
+      const usage = await tokensOf(state, [...initial, ...turns]);
+      signal.throwIfAborted();
+      Object.assign(state, { initial, turns, usage });
     }
 
     /** @param {AbortSignal | undefined} signal of a call */
@@ -281,18 +289,16 @@ export function languageModel(wisp, request = {}) {
     }
 
     /**
-     * Runs work after that of earlier calls.
-     * @template T @param {AbortSignal | undefined} signal @param {(signal: AbortSignal) => Promise<T>} work @returns {Promise<T>}
+     * Runs work after that of earlier calls. Later calls wait for `after`, too; this one does not.
+     * @template T @param {AbortSignal | undefined} signal @param {(signal: AbortSignal) => Promise<T>} work
+     * @param {(signal: AbortSignal, done: T) => Promise<void>} [after] @returns {Promise<T>}
      */
-    async #inTurn(signal, work) {
+    async #inTurn(signal, work, after = async () => {}) {
       const any = this.#signal(signal);
       any.throwIfAborted();
       this.#pending++;
       const done = this.#last.then(() => (any.throwIfAborted(), work(any))).finally(() => this.#pending--);
-      this.#last = done.then(
-        () => undefined,
-        () => undefined,
-      );
+      this.#last = done.then((result) => after(any, result)).catch(() => undefined);
       return withSignal(done, any);
     }
 
@@ -337,7 +343,7 @@ export function languageModel(wisp, request = {}) {
           );
           any.throwIfAborted();
         }
-        await this.#keep(turns, [...sent, ...added]);
+        await this.#keep(turns, [...sent, ...added], any);
       });
     }
 

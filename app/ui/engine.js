@@ -22,6 +22,10 @@ import { Wisp, WispError } from "../wisp.js";
  * @property {Record<string, any>} stats
  * @property {number} [contextLength] that was asked for
  *
+ * @typedef {object} Loading
+ * @property {AbortController} controller
+ * @property {{ choice: Choice, contextLength?: number }} [asked] none: the model will not answer by default
+ *
  * @typedef {object} Events
  * @property {(choice: Choice, booted: boolean) => void} loading
  * @property {import("../wisp.js").OnProgress} progress
@@ -38,10 +42,8 @@ export class Engine {
   loaded = null;
   /** @type {Wisp | null} */
   #wisp = null;
-  /** @type {AbortController | null} of the load in progress */
+  /** @type {Loading | null} the load in progress */
   #loading = null;
-  /** @type {{ choice: Choice, contextLength?: number } | null} what the load in progress was asked for */
-  #asked = null;
   /** @type {Promise<void>} settles with the load in progress */
   #settled = Promise.resolve();
 
@@ -52,7 +54,7 @@ export class Engine {
 
   /** What is being loaded, or else what answers. @returns {{ choice: Choice, contextLength?: number } | null} */
   get current() {
-    return this.#asked ?? this.loaded;
+    return this.#loading?.asked ?? this.loaded;
   }
 
   get isLoading() {
@@ -61,17 +63,16 @@ export class Engine {
 
   /** @param {Choice} choice @param {{ contextLength?: number }} options @returns {Promise<boolean>} whether the model answers now */
   load(choice, options = {}) {
-    this.#loading?.abort();
+    this.cancel();
     const controller = new AbortController();
-    this.#loading = controller;
-    this.#asked = { choice, ...options };
+    this.#loading = { controller, asked: { choice, ...options } };
     const loading = this.#load(choice, options, controller);
     this.#settled = loading.then(() => {});
     return loading;
   }
 
   cancel() {
-    this.#loading?.abort();
+    this.#loading?.controller.abort();
   }
 
   /**
@@ -81,14 +82,14 @@ export class Engine {
   async beside(choice, options = {}) {
     const wisp = await this.ready();
     if (choice.upstream) return { name: choice.name, choice, stats: {} };
+    this.cancel();
     const controller = new AbortController();
-    this.#loading?.abort();
-    this.#loading = controller;
+    this.#loading = { controller };
     this.events.loading(choice, true);
     try {
       return await this.#start(wisp, choice, { default: false, ...options }, controller.signal);
     } finally {
-      if (this.#loading === controller) {
+      if (this.#loading?.controller === controller) {
         this.#loading = null;
         this.events.idle();
       }
@@ -177,7 +178,7 @@ export class Engine {
   /** @param {Choice} choice @param {{ contextLength?: number }} options @param {AbortController} controller */
   async #load(choice, options, controller) {
     const { signal } = controller;
-    const mine = () => this.#loading === controller;
+    const mine = () => this.#loading?.controller === controller;
     this.events.loading(choice, this.#wisp !== null);
     try {
       this.#wisp ??= await Promise.race([this.#boot(), rejectedBy(signal)]);
@@ -196,7 +197,6 @@ export class Engine {
     } finally {
       if (mine()) {
         this.#loading = null;
-        this.#asked = null;
         this.events.idle();
       }
     }

@@ -156,6 +156,46 @@ def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(ta
     page.fill("#prompt", "")
 
 
+# Chooses chats, and sends a question at once.
+CHOOSE_AND_ASK = """([names, text]) => {
+    for (const name of names)
+        [...document.querySelectorAll("#chat-list .chat-open")]
+            .find(({ textContent }) => textContent.includes(name)).click();
+    document.querySelector("#prompt").value = text;
+    document.querySelector("#composer").requestSubmit();
+}"""
+
+
+def test_the_shown_chat_can_be_chosen_again_while_another_one_is_read(talk: Page) -> None:
+    page = talk
+    page.evaluate(CHOOSE_AND_ASK, [["The z chat", "The x chat"], "What is the capital of Norway?"])
+    wait_answer(page)
+    expect(page.locator("#chat-title")).to_have_text("The x chat")
+    expect(page.locator("#thread > .user")).to_have_count(2)
+
+
+def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(talk: Page) -> None:
+    page = talk
+    page.evaluate(
+        """() => {
+            addEventListener("unhandledrejection", (event) => event.preventDefault(), { once: true });
+            const { getAll } = IDBObjectStore.prototype;
+            IDBObjectStore.prototype.getAll = function (...given) {
+                if (this.name !== "messages") return getAll.apply(this, given);
+                IDBObjectStore.prototype.getAll = getAll;
+                throw new DOMException("No such luck.", "UnknownError");
+            };
+        }"""
+    )
+    text = "What is the capital of Norway?"
+    page.evaluate(CHOOSE_AND_ASK, [["The z chat"], text])
+    expect(page.locator("#prompt")).to_have_value(text)  # given back
+    page.press("#prompt", "Enter")
+    wait_answer(page)
+    expect(page.locator("#chat-title")).to_have_text("The x chat")
+    expect(page.locator("#thread > .user")).to_have_count(2)
+
+
 # The second read of the list of chats follows an import. It ends with `goOn()`; `listed` is true once it has begun.
 HOLD_LIST = """() => {
     const { getAll } = IDBObjectStore.prototype;

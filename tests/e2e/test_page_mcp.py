@@ -139,17 +139,19 @@ def test_addresses_with_variables_follow_rfc_6570(page: Page) -> None:
         "{?undef,y}{&undef}{/undef}": "?y=768",
         "{var:3}{+path:6}here{?x*}": "val/foo/bhere?x=1024",
         "ok{+percent}{percent}": "ok50%2550%2525",
+        "own{?toString}{constructor}": "own",
     }
     found, wrong, variables = page.evaluate(
         """async ([templates, values]) => {
             const { expanded, variablesOf } = await import("/repo/app/ui/mcp/uri_template.js");
-            return [templates.map((template) => expanded(template, values)),
-                ["{", "a}", "{}", "{=a}", "{a b}", "{{a}}", "{a,}"].map(variablesOf), variablesOf("x{?a,b}{b}{/c}")];
+            const wrong = ["{", "a}", "{}", "{=a}", "{a b}", "{{a}}", "{a,}", "{a%2}", "{%zz}"];
+            return [templates.map((template) => expanded(template, values)), wrong.map(variablesOf),
+                variablesOf("x{?a,b}{b}{/c}")];
         }""",
         [list(cases), values | {"percent": "50%25"}],
     )
     assert found == list(cases.values())
-    assert wrong == [None] * 7
+    assert wrong == [None] * 9
     assert variables == [{"name": name, "required": name == "b"} for name in "abc"]
 
 

@@ -197,6 +197,24 @@ def test_a_recording_can_be_cancelled(talk: Page) -> None:
     expect(attached(talk)).to_have_count(0)
 
 
+def test_a_recording_that_ends_by_itself_is_attached(talk: Page) -> None:
+    """As where the microphone is unplugged."""
+    talk.evaluate(
+        """() => {
+            const { start } = MediaRecorder.prototype;
+            MediaRecorder.prototype.start = function () {
+                MediaRecorder.prototype.start = start;
+                start.call(this);
+                setTimeout(() => this.stop(), 500);
+            };
+        }"""
+    )
+    in_menu(talk, "Record sound")
+    expect(attached(talk)).to_have_count(1)
+    expect(talk.locator("#prompt")).to_be_focused()
+    attached(talk).get_by_role("button", name="Remove").click()
+
+
 def test_a_recording_can_begin_while_the_last_one_ends(talk: Page) -> None:
     in_menu(talk, "Record sound")
     expect(talk.locator("#recorder-stop")).to_be_visible()

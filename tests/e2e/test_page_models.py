@@ -191,6 +191,11 @@ def test_settings_that_are_closed_unchanged_load_nothing(cpu_context: BrowserCon
     page.get_by_label("Context length").fill("512")  # of all models; this one's own stays
     close_settings(page)
     assert page.evaluate("loads") == 0
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_text("This model", exact=True).click()
+    page.get_by_label("Context length").fill("384")
+    close_settings(page)
+    assert page.evaluate("loads") > 0
 
 
 def test_a_load_can_be_cancelled_and_resumed(cpu_context: BrowserContext, server: Server) -> None:

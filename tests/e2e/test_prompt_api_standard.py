@@ -205,7 +205,7 @@ def test_a_clone_can_be_aborted_after_the_call(page: Page) -> None:
 
 
 def test_what_is_appended_is_computed_before_the_next_prompt(page: Page) -> None:
-    appended, cached, aborted = run(
+    appended, cached, aborted, late = run(
         page,
         """const session = await LanguageModel.create(exactly);
         const { Wisp } = await import("/wisp.js"), engine = await Wisp.create();
@@ -216,8 +216,14 @@ def test_what_is_appended_is_computed_before_the_next_prompt(page: Page) -> None
         const controller = new AbortController();
         const appending = session.append("more", { signal: controller.signal });
         controller.abort();
-        return [appended, cached, await failed(appending)];""",
+        const aborted = await failed(appending);
+        const later = new AbortController(), before = session.contextUsage;
+        const added = session.append("Nine more. ".repeat(100), { signal: later.signal });
+        while (session.contextUsage === before) await new Promise((resolve) => setTimeout(resolve));
+        later.abort(); // while the messages are computed, which the session has already
+        return [appended, cached, aborted, await failed(added)];""",
     )
+    assert late is None
     assert appended > 128
     assert appended - cached < 64  # a page of the cache
     assert aborted == "AbortError"

@@ -222,7 +222,8 @@ def forget():
     index = f"{site.url}index"
     online = python.run(
         f"{first}result = [await value(), forget(), await install('surely-none', index), await install('torn', index),"
-        " await install('surely-none', nowhere)]",
+        " await install('surely-none', nowhere), await install('torn', nowhere, index),"
+        " await install('surely-none', nowhere, index)]",
         index=index,
         nowhere=nowhere,
     )
@@ -235,6 +236,8 @@ def forget():
     assert "No index has surely-none" in online[2]
     assert "cannot be installed" in online[3]
     assert f"{nowhere}/surely-none/ cannot be reached" in online[4]
+    assert "cannot be installed" in online[5]  # the second index gave the wheel, whose hash is wrong
+    assert f"{nowhere}/surely-none/ cannot be reached" in online[6]
     assert offline[0] == 6
     assert f"{index}/torn2/ cannot be reached" in offline[2]
 

@@ -47,3 +47,21 @@ def test_an_earlier_load_that_ends_late_does_not_replace_the_model(evaluate: Eva
       arrivals.one({});
       await one;"""
     assert evaluate(START.replace("CODE", code)) == ["away", ["away"]]
+
+
+def test_a_second_model_takes_the_place_of_a_load(evaluate: Evaluate) -> None:
+    """The model that answers is then the one that another context length loads again."""
+    code = """
+      const one = choose("one");
+      await begun("one");
+      arrivals.one({});
+      await one;
+      const beside = engine.beside({ name: "two", model: "two" });
+      const three = choose("three");
+      await begun("two");
+      arrivals.three(Promise.reject({ code: "aborted" }));
+      await three;
+      arrivals.two({});
+      await beside;
+      told.push(engine.current.choice.name);"""
+    assert evaluate(START.replace("CODE", code)) == ["one", ["one", "one"]]

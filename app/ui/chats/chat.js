@@ -5,13 +5,13 @@ import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { canContinue } from "../thread.js";
-import { allowAlways, allowedWith, isAllowed } from "../../tools/permissions.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
 import * as database from "./database.js";
 import { contextOf, tokensOf } from "./request.js";
-import { lastAnswer } from "./turns.js";
+import { emptied, lastAnswer } from "./turns.js";
+import { usingTools } from "./using_tools.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -30,21 +30,6 @@ import { lastAnswer } from "./turns.js";
  */
 
 const SAVED_MS = 1000; // between two writes of a growing answer
-/** @type {(keyof import("./database.js").Draft)[]} */
-const OF_AN_ANSWER = [
-  "finish",
-  "error",
-  "stats",
-  "cut",
-  "sources",
-  "reasoning",
-  "thoughtMs",
-  "words",
-  "trace",
-  "toolCalls",
-  "steps",
-  "budget",
-];
 
 export class Chat {
   conversation = Conversation.create();
@@ -53,8 +38,7 @@ export class Chat {
   /** @type {AbortController | null} of the answer in progress */
   #answering = null;
   #opening = 0; // counts the chats that were opened or begun
-  #shownAt = 0; // the count of the one that is shown
-  shown = Promise.resolve(); // once the chat that was opened last is shown
+  #shown = Promise.resolve(); // once the chat that was chosen last is shown; rejects if it cannot be read
   #paired = false; // two answers are shown side by side
 
   /** @param {Parts} parts */
@@ -69,8 +53,11 @@ export class Chat {
    */
   async settled() {
     const chosen = this.#opening;
-    await this.shown.catch(() => {});
-    return chosen === this.#opening && chosen === this.#shownAt;
+    const isShown = await this.#shown.then(
+      () => true,
+      () => false,
+    );
+    return isShown && chosen === this.#opening;
   }
 
   get busy() {
@@ -110,10 +97,11 @@ export class Chat {
   async restore(id) {
     const mine = ++this.#opening; // a chat that the user begins while this one is read stays
     const { chat, messages, list } = database.readAtStart(id);
-    this.shown = chat
-      .then((info) => (info && mine === this.#opening ? this.#show(info, messages, mine) : undefined))
-      .finally(() => mine === this.#opening && (this.#shownAt = mine)); // without that chat, the new one is shown
-    await this.shown;
+    const restored = chat.then((info) =>
+      info && mine === this.#opening ? this.#show(info, messages, mine) : undefined,
+    );
+    this.#shown = restored.catch(() => {}); // without that chat, the new one is shown
+    await restored;
     const all = await list;
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
@@ -125,10 +113,10 @@ export class Chat {
   async reload() {
     const before = this.all;
     const read = await database.listChats();
-    const begun = this.all.filter((chat) => !before.includes(chat) && !read.some(({ id }) => id === chat.id));
-    const deleted = before.filter((chat) => !this.all.includes(chat));
+    const begun = without(without(this.all, before), read);
+    const deleted = without(before, this.all);
     const { info } = this.conversation;
-    const found = read.filter(({ id }) => !deleted.some((chat) => chat.id === id));
+    const found = without(read, deleted);
     this.all = [...begun, ...found.map((other) => (other.id === info.id ? info : other))];
     this.parts.changed();
   }
@@ -136,7 +124,19 @@ export class Chat {
   /** @param {string} id */
   async open(id) {
     const info = this.all.find((other) => other.id === id);
-    if (info && info !== this.conversation.info) await (this.shown = this.#show(info));
+    if (!info) return;
+    if (info === this.conversation.info) return this.#stay();
+    const shown = (this.#shown = this.#show(info));
+    await shown.catch((error) => {
+      if (this.#shown === shown) this.#stay();
+      throw error;
+    });
+  }
+
+  /** Goes on with the shown chat: another one that is being read will not replace it. */
+  #stay() {
+    this.#opening++;
+    this.#shown = Promise.resolve();
   }
 
   /** @param {ChatInfo} info @param {Promise<Message[]>} [messages] that are being read @param {number} [mine] */
@@ -145,14 +145,13 @@ export class Chat {
     const conversation = await Conversation.read(info, messages);
     if (mine !== this.#opening) return; // another chat was opened meanwhile
     this.conversation = conversation;
-    this.#shownAt = mine;
     this.#draw();
   }
 
   /** @param {boolean} [isPrivate] nothing of the chat is stored */
   startNew(isPrivate = false) {
     this.stop();
-    this.#shownAt = ++this.#opening;
+    this.#stay();
     this.conversation = Conversation.create(isPrivate);
     this.#draw();
   }
@@ -352,7 +351,7 @@ export class Chat {
       };
       if (!tools.length && !message.steps) await stream(message, history, asked);
       else
-        await answerWithTools(message, history, asked, this.#using(message, { conversation, view, controller, tools }));
+        await answerWithTools(message, history, asked, usingTools(message, { conversation, view, controller, tools }));
     } catch (error) {
       if (!controller.signal.aborted) {
         engine.forgetAfter(error);
@@ -370,36 +369,6 @@ export class Chat {
   }
 
   /**
-   * How an answer uses tools: the user is asked, and each change is shown and stored.
-   * @param {Message} message
-   * @param {{ conversation: Conversation, view: import("../thread.js").AnswerView, controller: AbortController,
-   *   tools: import("../../tools/registry.js").Offered[] }} about
-   * @returns {import("./agent.js").Using}
-   */
-  #using(message, { conversation, view, controller: { signal }, tools }) {
-    return {
-      offered: tools,
-      chat: conversation.id,
-      files: conversation.messages.flatMap(({ media = [] }) => media),
-      async permit(call, tool, again) {
-        if (!again && isAllowed(tool, conversation.info)) return true;
-        const choice = await view.card(call).ask(tool, { again, signal });
-        if (choice === "always") allowAlways(tool);
-        if (choice === "chat") {
-          Object.assign(conversation.info, allowedWith(tool, conversation.info));
-          conversation.save([]);
-        }
-        return choice !== "no";
-      },
-      changed() {
-        view.showSteps(message);
-        conversation.save([message], true);
-      },
-      progressed: (call, text) => view.card(call).progress(text),
-    };
-  }
-
-  /**
    * Stores what changed, and moves the chat to the top of the list.
    * @param {Conversation} conversation @param {Message[]} messages @param {boolean} [growing]
    */
@@ -412,8 +381,5 @@ export class Chat {
   }
 }
 
-/** An answer that failed before its first word, to be made again. @param {Message} message */
-function emptied(message) {
-  for (const name of OF_AN_ANSWER) delete message[name];
-  return message;
-}
+/** The chats whose ids others do not have: each read makes objects of its own. @param {ChatInfo[]} chats @param {ChatInfo[]} others */
+const without = (chats, others) => chats.filter(({ id }) => !others.some((other) => other.id === id));

@@ -80,13 +80,12 @@ export function startSnippets() {
     const command = /** @type {RegExpExecArray} */ (COMMAND.exec(field.value.slice(0, end)));
     const start = end - command[1].length - 1;
     const before = field.value;
-    const typed = before.slice(start, end);
+    const follow = followed(field, { start, end });
     const filled = await fill(text); // the browser may ask for the clipboard, which takes the focus
     if (document.activeElement === document.body) field.focus();
     const same = field.value === before && field.selectionStart === end && field.selectionEnd === end;
-    const at = same ? start : field.value.indexOf(typed); // what the user wrote meanwhile may have moved it
-    const [from, to] = at < 0 ? [field.selectionEnd, field.selectionEnd] : [at, at + typed.length];
-    field.setRangeText(filled, from, to, same ? "end" : "preserve");
+    const place = follow() ?? { start: field.selectionEnd, end: field.selectionEnd };
+    field.setRangeText(filled, place.start, place.end, same ? "end" : "preserve");
     field.dispatchEvent(new Event("input"));
     inserted = same && select(start);
   };
@@ -121,6 +120,36 @@ export function startSnippets() {
   };
   field.addEventListener("keydown", onKey, { capture: true });
   return { editor };
+}
+
+/** @typedef {{ start: number, end: number }} Place in a text */
+
+/**
+ * Follows a place in a field's text while the user writes elsewhere in it.
+ * @param {HTMLTextAreaElement} field @param {Place} from @returns {() => Place | null} ends it; null: the place was changed
+ */
+function followed(field, from) {
+  /** @type {Place | null} */
+  let place = from;
+  let before = field.value;
+  const look = () => {
+    place = place && moved(place, before, field.value);
+    before = field.value;
+  };
+  field.addEventListener("input", look);
+  return () => {
+    field.removeEventListener("input", look);
+    look();
+    return place;
+  };
+}
+
+/** A place after one change of the text; null if the place itself was changed. @param {Place} place @param {string} before @param {string} now */
+function moved(place, before, now) {
+  const { start, end } = place;
+  if (now.startsWith(before.slice(0, end))) return place;
+  const by = now.length - before.length;
+  return now.endsWith(before.slice(start)) ? { start: start + by, end: end + by } : null;
 }
 
 /** @param {string} text */

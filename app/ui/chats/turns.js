@@ -1,6 +1,22 @@
 /** The turns of a chat: a question with its answer. */
 import { saysSomething } from "./steps.js";
 
+/** @type {(keyof import("./database.js").Draft)[]} */
+const OF_AN_ANSWER = [
+  "finish",
+  "error",
+  "stats",
+  "cut",
+  "sources",
+  "reasoning",
+  "thoughtMs",
+  "words",
+  "trace",
+  "toolCalls",
+  "steps",
+  "budget",
+];
+
 /**
  * The messages for the model, without questions that were never answered, so that roles alternate.
  * @template {import("./database.js").Draft} M @param {M[]} messages
@@ -22,4 +38,10 @@ export function firstSent(turns, dropped) {
 /** @template {import("./database.js").Draft} M @param {M[]} messages */
 export function lastAnswer(messages) {
   return messages.findLast(({ role, content }) => role === "assistant" && content);
+}
+
+/** An answer that failed before its first word, to be made again. @param {import("./database.js").Message} message */
+export function emptied(message) {
+  for (const name of OF_AN_ANSWER) delete message[name];
+  return message;
 }

@@ -12,7 +12,8 @@
  * @property {(name: string, value: string) => string} [pair] a value with its name; else only the value is written
  */
 const EXPRESSION = /\{([^{}]*)\}/g;
-const CONTENT = /^([+#./;?&]?)((?:[\w.%]+(?::[1-9]\d{0,3}|\*)?)(?:,[\w.%]+(?::[1-9]\d{0,3}|\*)?)*)$/;
+const VARIABLE = /(?:[\w.]|%[0-9A-Fa-f]{2})+(?::[1-9]\d{0,3}|\*)?/.source;
+const CONTENT = new RegExp(`^([+#./;?&]?)(${VARIABLE}(?:,${VARIABLE})*)$`);
 const RESERVED = /%[0-9a-f]{2}|[:/?#[\]@!$&'()*+,;=]/gi; // percent-encoded, or reserved
 const LIKE_RESERVED = /[!'()*]/g; // reserved, but not encoded by encodeURIComponent
 /** @type {Record<string, Operator>} */
@@ -43,7 +44,7 @@ export function expanded(template, values) {
   return template.replace(EXPRESSION, (_, content) => {
     const { operator, variables } = parsed(content);
     const { first = "", separator, reserved = false, pair } = OPERATORS[operator];
-    const given = variables.filter(({ name }) => values[name] !== undefined);
+    const given = variables.filter(({ name }) => Object.hasOwn(values, name));
     const parts = given.map(({ name, length }) => {
       const value = encoded([...values[name]].slice(0, length).join(""), reserved);
       return pair ? pair(name, value) : value;

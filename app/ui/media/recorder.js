@@ -40,6 +40,8 @@ export function startRecorder(recorded) {
     /** @type {Blob[]} */
     const parts = [];
     recorder.ondataavailable = ({ data }) => parts.push(data);
+    const stopped = new Promise((resolve) => (recorder.onstop = resolve)); // by itself if the microphone is unplugged
+    recorder.start();
     const meter = startMeter(stream, (loudness, ms) => {
       level.value = loudness;
       time.textContent = playingTime(ms / 1000);
@@ -51,21 +53,22 @@ export function startRecorder(recorded) {
     byId("recorder-stop").focus();
     const keep = await new Promise((resolve) => {
       recording = { end: resolve };
-      stream.getAudioTracks()[0].onended = () => resolve(true); // the microphone was unplugged
-      recorder.start();
+      void stopped.then(() => resolve(true));
     });
     recording = null;
     const ended = Promise.withResolvers();
     ending = ended.promise;
-    meter();
-    const stopped = new Promise((resolve) => (recorder.onstop = resolve));
-    recorder.stop();
-    await stopped;
-    for (const track of stream.getTracks()) track.stop();
-    bar.hidden = true;
-    document.body.classList.remove("recording");
-    byId("prompt").focus();
-    ended.resolve(undefined);
+    try {
+      meter();
+      if (recorder.state !== "inactive") recorder.stop();
+      await stopped;
+      for (const track of stream.getTracks()) track.stop();
+      bar.hidden = true;
+      document.body.classList.remove("recording");
+      byId("prompt").focus();
+    } finally {
+      ended.resolve(undefined);
+    }
     if (!keep) return;
     try {
       const samples = await samplesOf(new Blob(parts, { type: recorder.mimeType }));
