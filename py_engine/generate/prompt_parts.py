@@ -10,11 +10,13 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.batch_sizes import splits_attention
 from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.media import MediaBatch
+from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
+WIDE = 1024  # values of a token from which the products of a prompt's tiles occupy a GPU, however few its tokens
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     rest = len(answer.ids) - at
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
-    short = rest <= MAX_SMALL_BATCH and runner.on_gpu and not answer.exact
+    short = rest <= _short_prompt(runner.plan) and runner.on_gpu and not answer.exact
     small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
     count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
@@ -72,6 +74,12 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     exact = lists == PREFILL_END and not split
     rounding = Rounding.ANY if split else Rounding.SAME
     return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], exact, last, None, shift, rounding)
+
+
+def _short_prompt(plan: Plan) -> int:
+    """Most tokens of a prompt that small batches read in less time than one batch of the lists for prompts."""
+    wide = plan.embedding is not None and plan.embedding.width >= WIDE
+    return MAX_SMALL_BATCH if wide else 2 * MAX_SMALL_BATCH
 
 
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:

@@ -10,7 +10,7 @@ from py_engine import planner
 from py_engine.generate.answer import Answer
 from py_engine.generate.prompt_parts import prompt_part
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import DECODE, PREFILL_END
+from py_engine.plan.lists import DECODE, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
 from py_engine.runners import Rounding
@@ -39,10 +39,14 @@ class FakeCache:
         return end
 
 
+def runner_of(shape: str) -> FakeRunner:
+    header = shapes.header(shapes.SHAPES[shape], "Q4_K_M")
+    return FakeRunner(planner.make_plan(header, GPU, planner.PlanOptions(4096, 2048, "f16")))
+
+
 @pytest.fixture(scope="module")
 def runner() -> FakeRunner:
-    header = shapes.header(shapes.SHAPES["qwen3-0.6b"], "Q4_K_M")
-    return FakeRunner(planner.make_plan(header, GPU, planner.PlanOptions(4096, 2048, "f16")))
+    return runner_of("qwen3-0.6b")
 
 
 @pytest.mark.parametrize(
@@ -71,3 +75,22 @@ def test_a_token_that_was_decoded_is_decoded_again(runner: FakeRunner) -> None:
     answer.prompted = 2000
     part = prompt_part(answer, FakeCache([1] * 2000), runner, 2048)  # type: ignore[arg-type]
     assert (part.lists, part.rounding, part.exact) == ((DECODE,), Rounding.SAME, False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "read", "small"),
+    [
+        ("qwen3-0.6b", 8, 8, True),
+        ("qwen3-0.6b", 9, 9, False),
+        ("smollm2-135m", 16, 8, True),
+        ("smollm2-135m", 17, 17, False),
+    ],
+)
+def test_short_prompts_are_read_in_small_batches_where_that_is_faster(
+    shape: str, tokens: int, read: int, *, small: bool
+) -> None:
+    """Models with narrow layers read up to two of them."""
+    answer = Answer([1] * tokens, SAMPLED, 10, frozenset())
+    part = prompt_part(answer, FakeCache([]), runner_of(shape), 2048)  # type: ignore[arg-type]
+    assert len(part.ids) == read
+    assert part.lists == ((SMALL_BATCH_END if read == tokens else SMALL_BATCH_END[:1]) if small else PREFILL_END)
