@@ -1,6 +1,6 @@
 """Drafts of several sequences in the same steps on WebGPU: the texts of each alone, in fewer steps.
 
-tests/unit/test_shared_drafts.py has the rest; test_draft_model.py proves the kernels of drafts.
+tests/unit/test_shared_drafts.py has the rest.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,14 @@ def test_texts(engine_pages: Callable[[str | None], Page], adapter: str, model: 
     """Greedy, seeded and with penalties, while another request is aborted; most drafts are right."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 6}
     arguments = {"counts": counts, "tokens": 112}
-    out = run(engine_pages(adapter), f"{GOLDEN}/{model}.gguf", "shared_drafts.texts", arguments, **options, tune=False)
+    out = run(
+        engine_pages(adapter), f"{GOLDEN}/{model}.gguf", "shared_drafts.texts", arguments, **options,
+        tune=False, prove=adapter == "lavapipe",
+    )  # fmt: skip
     for count, beside, (steps, tokens, shared) in zip(counts, out["beside"], out["figures"], strict=True):
         assert beside == out["alone"][:count]
         assert shared > 3, out["figures"]
         assert tokens > 1.3 * steps, "accepted drafts"
+    if adapter == "lavapipe":
+        assert not out["proof"]["wrong"], out["proof"]
+        assert not out["proof"]["skipped"], out["proof"]

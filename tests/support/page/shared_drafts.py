@@ -73,4 +73,4 @@ async def texts(engine: Engine, counts: list[int], tokens: int) -> dict[str, Any
             figures.append([b - a for a, b in zip(before, after, strict=True)])
     finally:
         runner.draft = draft
-    return {"alone": alone, "beside": beside, "figures": figures}
+    return {"alone": alone, "beside": beside, "figures": figures, "proof": engine.stats()["proof"]}
