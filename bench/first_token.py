@@ -41,8 +41,8 @@ MEASURE = """async ({ model, prompt, chat, runs, options }) => {
     return { begun, first };
   };
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-  const warm = Date.now() + 20_000; // kernels for small batches are compiled meanwhile
-  for (let i = 0; i < 10 || (Date.now() < warm && (await engine.stats()).last.submits < 2); i++) {
+  const warm = Date.now() + 10_000; // kernels for short prompts are compiled meanwhile
+  for (let i = 0; i < 10 || Date.now() < warm; i++) {
     await request();
     await pause(100);
   }

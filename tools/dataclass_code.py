@@ -1,7 +1,7 @@
 """Compile the methods of dataclasses at build time, for app/dataclass_code.py.
 
-The user's cache holds the result under the hash of all modules: which methods a class has may depend on others'.
-A page compiles what the result lacks.
+The user's cache holds the result under the hash of the modules that have dataclasses: also what a class inherits is in
+them. A page compiles what the result lacks.
 """
 
 import base64
@@ -28,12 +28,10 @@ def dataclass_code(
 
     `sources`, `members`: the archive's files, as text and as bytecode; `library`: Python's own, as a zip.
     """
-    with_dataclasses = [
-        name for name, data in sources.items() if name.split("/")[0] in OWN_PACKAGES and b"@dataclass" in data
-    ]
+    ours = {name: data for name, data in sources.items() if name.split("/")[0] in OWN_PACKAGES}
+    with_dataclasses = {name: data for name, data in ours.items() if b"@dataclass" in data}
     digest = hashlib.sha256(pyodide.version().encode() + b"".join(maker.read_bytes() for maker in MAKERS))
-    modules_of_all = {name: data for name, data in members.items() if name.endswith(".pyc")}
-    for name, data in ({wheel.name: b"" for wheel in wheels} | modules_of_all).items():
+    for name, data in with_dataclasses.items():
         digest.update(name.encode() + b"\0" + data + b"\0")
     cached = cache_dir("dataclasses") / f"{digest.hexdigest()}.bin"
     if not cached.exists():

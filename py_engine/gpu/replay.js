@@ -198,9 +198,7 @@ export class Replay extends Lists {
 
   /** @param {GPUCommandEncoder} encoder @param {string[][]} steps lists of each step @param {number} n tokens of the batch */
   pass(encoder, steps, n) {
-    const pass = encoder.beginComputePass();
-    for (const lists of steps) for (const list of lists) this.encode(pass, list, n);
-    pass.end();
+    this.run(encoder, this.commands(steps.flat()), n);
   }
 
   /** A buffer to read ids, a State, and rows of log-probabilities or newest positions from. @param {boolean} withRows */

@@ -277,12 +277,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             value = args[passed]
             if isinstance(value, Iterator) and name in _READING:
                 value = limits.made(list(limits.counted(value)))
-            if isinstance(value, Iterator):
-                pass
-            elif isinstance(value, (list, tuple, dict, range)):
+            if isinstance(value, (list, tuple, dict, range)):
                 limits.spend(len(value) * weight if name not in _QUICK else 1)
                 limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)
-            else:
+            elif not isinstance(value, Iterator):
                 limits.foresee(limits.size(value))
             args = (*args[:passed], value, *args[passed + 1 :])
             if name in ATTRIBUTES:
