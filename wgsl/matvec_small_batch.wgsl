@@ -1,7 +1,10 @@
-// y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for all tokens.
+// y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for TOKENS tokens.
+// SLICES workgroups side by side have the same rows and other tokens: the first one loads the weights, the others find them
+// in the GPU's cache. Few tokens a workgroup are more threads, each with less to load, and shorter programs.
 // Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
+#param TOKENS // of a workgroup: 2, 4 or BATCH
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
@@ -9,17 +12,33 @@
 #param STAGED_GROUPS // groups of CHUNK units
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
+#param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
 #endif
 #include "lib/matvec_inputs.wgsl"
+const SLICES = BATCH / TOKENS;
 #if DOT8
+const UNITS = W_GROUPS / GROUPS_PER_THREAD;
+#endif
+#if DOT8 and ROUNDS
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#include "lib/round_tokens.wgsl"
+
+fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
+#if GROUPS_PER_THREAD == 2
+  return array(bytes_at(m, 2u * u), bytes_at(m, 2u * u + 1u));
+#else
+  return array(bytes_at(m, u));
+#endif
+}
+#endif
+#if DOT8 and not ROUNDS
 #include "lib/rounded_rows.wgsl"
 @bind var<storage, read> xq: array<vec4u>; // 16 signed bytes
 @bind var<storage, read> xq_scale: array<vec2f>; // of each group: scale, scale x sum of the group
 #if SCALED
 @bind var<storage, read> x_scale: array<f32>; // (n)
 #endif
-const UNITS = W_GROUPS / GROUPS_PER_THREAD;
 
 fn bytes_at(m: u32, g: u32) -> Bytes {
   return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[xq_scale_at(m, g)]);
@@ -35,11 +54,11 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #if STAGED
 // As in rounded_rows.wgsl, of CHUNK units: a unit's groups and their halves are CHUNK entries apart.
 const CHUNK = STAGED_GROUPS / GROUPS_PER_THREAD;
-var<workgroup> staged: array<vec4u, BATCH * 2u * STAGED_GROUPS>;
-var<workgroup> staged_scale: array<vec2f, BATCH * STAGED_GROUPS>;
+var<workgroup> staged: array<vec4u, TOKENS * 2u * STAGED_GROUPS>;
+var<workgroup> staged_scale: array<vec2f, TOKENS * STAGED_GROUPS>;
 
-// Stores units u0 to u0 + CHUNK of the first n tokens.
-fn stage(u0: u32, n: u32, t: u32) {
+// Stores units u0 to u0 + CHUNK of n tokens from m0 on.
+fn stage(u0: u32, m0: u32, n: u32, t: u32) {
   for (var i = t; i < n * CHUNK; i += WG) {
     let m = i / CHUNK;
     let u = min(u0 + i % CHUNK, UNITS - 1u);
@@ -47,19 +66,19 @@ fn stage(u0: u32, n: u32, t: u32) {
     {
       let g = GROUPS_PER_THREAD * u + ${j}u;
       let at = (m * GROUPS_PER_THREAD + ${j}u) * CHUNK + i % CHUNK;
-      staged[at] = xq[xq_at(m, g, 0u)];
-      staged[BATCH * STAGED_GROUPS + at] = xq[xq_at(m, g, 1u)];
-      staged_scale[at] = xq_scale[xq_scale_at(m, g)];
+      staged[at] = xq[xq_at(m0 + m, g, 0u)];
+      staged[TOKENS * STAGED_GROUPS + at] = xq[xq_at(m0 + m, g, 1u)];
+      staged_scale[at] = xq_scale[xq_scale_at(m0 + m, g)];
     }
 #endfor
   }
 }
 
 fn staged_at(at: u32) -> Bytes {
-  return Bytes(staged[at], staged[BATCH * STAGED_GROUPS + at], staged_scale[at]);
+  return Bytes(staged[at], staged[TOKENS * STAGED_GROUPS + at], staged_scale[at]);
 }
 
-// Unit i of the chunk.
+// Unit i of the chunk, of token m of the workgroup.
 fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #if GROUPS_PER_THREAD == 2
   return array(staged_at(2u * m * CHUNK + i), staged_at((2u * m + 1u) * CHUNK + i));
@@ -68,24 +87,33 @@ fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #endif
 }
 #endif
-#else
+#endif
+#if not DOT8
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #endif
 
-const SLOTS = (R + NORM) * BATCH; // sums of a thread: its rows for each token, then a sum of squares per token
+#if DOT8
+const SLOTS = R * TOKENS; // sums of a thread: its rows for each token
+#else
+const SLOTS = (R + NORM) * TOKENS; // then a sum of squares per token
+#endif
 #include "lib/row_sums.wgsl"
 #if BESIDE
 #include "lib/low_rank_input.wgsl"
 #endif
 
-fn scale_of(m: u32) -> f32 {
+fn scale_of(m0: u32, m: u32) -> f32 {
+#if DOT8 and NORM
+  return norm_scale(m);
+#else
 #if NORM
-  return inverseSqrt(sum_get(BATCH * R + m, 0u) / f32(COLS) + p.eps);
+  return inverseSqrt(sum_get(TOKENS * R + m, 0u) / f32(COLS) + p.eps);
 #else
 #if DOT8 and SCALED
-  return x_scale[m];
+  return x_scale[m0 + m];
 #else
   return 1.0;
+#endif
 #endif
 #endif
 }
@@ -107,7 +135,7 @@ fn normed_at(at: u32, g: u32, i: u32, m: u32, sums: ptr<function, array<f32, SLO
     v = select(vec4f(0), v, 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
 #if NORM
-  sums[BATCH * R + m] += dot(v, v);
+  sums[TOKENS * R + m] += dot(v, v);
   v *= norm[g * 8u + i];
 #endif
   return v;
@@ -118,26 +146,31 @@ fn normed_at(at: u32, g: u32, i: u32, m: u32, sums: ptr<function, array<f32, SLO
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
   let tk = t % TK;
   let tr = t / TK;
-  let base = (wid.y * wgs.x + wid.x - BESIDE) * RT;
-  let n = min(count(), BATCH);
 #if BESIDE
   if (wid.x < BESIDE) {
     let m = wid.x % BATCH;
-    if (m < n) {
+    if (m < min(count(), BATCH)) {
       low_rank_input(wid.x / BATCH, m * W_GROUPS * 8u, m, t);
     }
     return;
   }
 #endif
+  let workgroup = wid.y * wgs.x + wid.x - BESIDE;
+  let base = workgroup / SLICES * RT;
+  let m0 = workgroup % SLICES * TOKENS; // the workgroup's first token
+  if (m0 >= count()) { // uniform: state does not change within a dispatch
+    return;
+  }
+  let n = min(count() - m0, TOKENS);
 #if LOOPED
   var sums = array<f32, SLOTS>(); // explicit zeros
 #else
   // One variable per sum: an array would be in slow memory where the compiler does not unroll.
-#for m in BATCH
+#for m in TOKENS
 #for r in R
   var sum${m}_${r} = 0.0;
 #endfor
-#if NORM
+#if NORM and not DOT8
   var squares${m} = 0.0;
 #endif
 #endfor
@@ -150,13 +183,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     if (u0 > 0u) {
       workgroupBarrier();
     }
-    stage(u0, n, t);
+    stage(u0, m0, n, t);
     workgroupBarrier();
     for (var u = u0 + tk; u < min(u0 + CHUNK, UNITS); u += TK) {
 #for r in R
       let w${r} = w_fetch(row${r}, u);
 #endfor
-#for m in BATCH
+#for m in TOKENS
       if (${m}u < n) {
         let x = staged_bytes(${m}u, u - u0);
 #for r in R
@@ -168,16 +201,33 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   }
 #else
 #if DOT8
+#if ROUNDS
+  // The first weights are in flight while x is rounded.
+#for r in R
+  var next${r} = w_fetch(row${r}, min(tk, UNITS - 1u));
+#endfor
+  round_tokens(m0, n, t);
+  workgroupBarrier();
+#endif
   for (var u = tk; u < UNITS; u += TK) {
 #for r in R
+#if ROUNDS
+    let w${r} = next${r};
+    next${r} = w_fetch(row${r}, min(u + TK, UNITS - 1u));
+#else
     let w${r} = w_fetch(row${r}, u);
+#endif
 #endfor
     // Two, two and four tokens at a time, without a branch for each, so that their loads are in flight together. The first
     // two without any branch, so that the others reuse the unpacked weights.
-#for b in 3
+#for b in TOKENS // 2 if TOKENS < 8 else 3
     if (${b}u == 0u || n > 2u * ${b}u) {
 #for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
-      let x${m} = bytes_of(min(${m}u, n - 1u), u);
+#if ROUNDS
+      let x${m} = bytes_of(${m}u, u);
+#else
+      let x${m} = bytes_of(m0 + min(${m}u, n - 1u), u);
+#endif
 #endfor
 #for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
 #for r in R
@@ -199,7 +249,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endif
 #if LOOPED
     for (var m = 0u; m < n; m++) {
-      let at = (m * W_GROUPS + g) * 8u;
+      let at = ((m0 + m) * W_GROUPS + g) * 8u;
 #for i in 8
       let x${i} = normed_at(at, g, ${i}u, m, &sums);
 #endfor
@@ -214,9 +264,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #endfor
     }
 #else
-#for m in BATCH
+#for m in TOKENS
     if (${m}u < n) {
-      let at = (${m}u * W_GROUPS + g) * 8u;
+      let at = ((m0 + ${m}u) * W_GROUPS + g) * 8u;
 #for i in 8
       var x${i} = x[at + ${i}u];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
@@ -248,17 +298,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     sum_put(m * R + ${r}u, sums[m * R + ${r}u], tk, tr);
 #endfor
 #if NORM
-    sum_put(BATCH * R + m, sums[BATCH * R + m], tk, tr);
+    sum_put(TOKENS * R + m, sums[TOKENS * R + m], tk, tr);
 #endif
   }
 #else
-#for m in BATCH
+#for m in TOKENS
   if (${m}u < n) {
 #for r in R
     sum_put(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
 #endfor
-#if NORM
-    sum_put(BATCH * R + ${m}u, squares${m}, tk, tr);
+#if NORM and not DOT8
+    sum_put(TOKENS * R + ${m}u, squares${m}, tk, tr);
 #endif
   }
 #endfor
@@ -277,8 +327,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG) {
     let m = i / RESULTS_PER_TOKEN;
     let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
-    let y0 = m * p.y_stride;
-    let scale = scale_of(m);
+    let y0 = (m0 + m) * p.y_stride;
+    let scale = scale_of(m0, m);
 #if EPILOGUE == "gated"
     let row = (base + slot) / 2u;
     if (2u * row < p.rows) {
@@ -292,7 +342,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
       for (var j = 0u; j < 4u; j++) {
         v[j] = result(slot + j, m, scale, row_of(base, slot + j));
       }
-      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m), stored_row(m), y0);
+      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
       y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);

@@ -148,7 +148,9 @@ def matvec(c: Call) -> None:
 
 
 def matvec_small_batch(c: Call) -> None:
-    if c.params["DOT8"]:
+    if c.params["DOT8"] and c.params["ROUNDS"]:
+        _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n], round_to_bytes)
+    elif c.params["DOT8"]:
         units, pair = _units(c)
         levels = c["xq"][: c.n].view(np.int8).reshape(c.n, pair, 2, units, 16).transpose(0, 3, 1, 2, 4)
         scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import matmul_tiles, quants, tiles
+from py_engine.plan import matmul_tiles, quants, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -80,14 +80,14 @@ def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
     """Whether a small matrix can be multiplied beside a product: in a small batch, with both of its kernels."""
     first = product.weight.split(ops.device.max_binding)[0][1]
     floats = list(weight.layout.planes) == ["w_qs"] and not weight.layout.dot8
-    return ops.small_batch and floats and tiles.fits_beside(ops.device, first)
+    return ops.small_batch and floats and small_batch_tiles.fits_beside(ops.device, first)
 
 
 def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Product:
     """The product with h = x A^T beside it. A normed x may be rounded by LOW_RANK_LANES threads only."""
-    most = tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
+    most = small_batch_tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
     part = product.weight.split(ops.device.max_binding)[0][1]
-    return replace(product, beside=LowRankInput(weight, h, tiles.low_rank_lanes(ops.device, part, most)))
+    return replace(product, beside=LowRankInput(weight, h, small_batch_tiles.low_rank_lanes(ops.device, part, most)))
 
 
 def append(ops: OpList, product: Product) -> None:
@@ -108,13 +108,16 @@ def matvec(ops: OpList, p: Product) -> None:
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
         kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
+        rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None)
         if dot8:
+            variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
+        if dot8 and not rounds:
             vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
-            variant["SCALED"] = int(p.norm is not None)
-        tile = tiles.matvec_small_batch(ops.device, weight, dot8)
+        tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
-    workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
+    slices = ops.batch // tile.get("TOKENS", ops.batch)
+    workgroups = slices * -(-weight.rows // (tile["TR"] * tile["R"]))
     if beside:
         first = beside.workgroups(tile["TK"] * tile["TR"]) * (ops.batch if kernel == "matvec_small_batch" else 1)
         variant, vectors = variant | beside.params(first), vectors | beside.bindings()

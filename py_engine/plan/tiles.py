@@ -1,4 +1,6 @@
-"""How a kernel's work is divided for a device: the #params of matvec and attention. matmul_tiles.py has matmul's.
+"""How a kernel's work is divided for a device: the #params of matvec and attention.
+
+matmul_tiles.py has those of matmul, small_batch_tiles.py those of matvec_small_batch.
 
 Larger tiles load less per product; smaller ones occupy every core of a GPU. Workgroup memory bounds both. The defaults
 here were measured to be good on several devices. A tile measured on the device itself (tuning/) takes precedence.
@@ -11,7 +13,6 @@ from dataclasses import replace
 from py_engine.plan import quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH, STAGED_GROUPS
 
 MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
@@ -21,49 +22,12 @@ MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workg
 MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
-LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
-MAX_SMALL_BATCH_ROWS = 4  # of a thread in small batches, at most: it has a sum for each row and token
 MAX_ROW_THREADS = 1 << 17  # threads over all rows of a matrix, at most, if each computes one row
 
 
 def matvec_key(weight: Weight) -> str:
     """The key in Device.tiles of a matrix's tile (in bytes, TK, TR, R, AHEAD)."""
     return f"matvec {weight.type.name} {weight.rows}x{weight.cols}"
-
-
-def small_batch_key(weight: Weight) -> str:
-    """The key in Device.tiles of a matrix's tile in small batches (in bytes, TK, TR, R, STAGED)."""
-    return f"small_batch {weight.type.name} {weight.rows}x{weight.cols}"
-
-
-def fits_beside(device: Device, weight: Weight) -> bool:
-    """Whether workgroups of both kernels that multiply with a matrix can compute lib/low_rank_input.wgsl.
-
-    They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and a grid of one dimension.
-    """
-    in_bytes = dot8(device, weight)
-    one = matvec(device, weight, in_bytes)
-    several = matvec_small_batch(device, weight, in_bytes)
-    threads = one["TK"] * one["TR"]
-    sums = 8 * threads // min(LOW_RANK_LANES, max(1, device.subgroup))
-    used = _workgroup_bytes(device, weight, in_bytes, (one["TK"], one["TR"], one["R"])) + sums
-    if not in_bytes:  # else quantize_rows.wgsl computes it in small batches
-        more = 8 * several["TK"] * several["TR"] // min(LOW_RANK_LANES, max(1, device.subgroup))
-        used = max(used, _small_batch_bytes(device, several["TK"], several["TR"], several["R"] + 1) + more)
-    rows = min(tile["TR"] * tile["R"] for tile in (one, several))
-    fits = used <= device.max_workgroup_storage and weight.rows <= MAX_WORKGROUPS // 2 * rows
-    return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
-
-
-def low_rank_lanes(device: Device, weight: Weight, most: int) -> int:
-    """Threads that share a row of lib/low_rank_input.wgsl in both kernels: one for each group, from 64 to `most`."""
-    in_bytes = dot8(device, weight)
-    for tile in (matvec(device, weight, in_bytes), matvec_small_batch(device, weight, in_bytes)):
-        most = min(most, tile["TK"] * tile["TR"])
-    lanes = LOW_RANK_LANES
-    while 2 * lanes <= most and lanes < quants.groups(weight.cols):
-        lanes *= 2
-    return lanes
 
 
 def attention_key(n_ctx: int, head_dim: int, group: int) -> str:
@@ -88,17 +52,17 @@ def dot8(device: Device, weight: Weight) -> bool:
     if not (device.dot8 and weight.layout.dot8):
         return False
     tile = matvec(device, weight, True)
-    return _workgroup_bytes(device, weight, True, (tile["TK"], tile["TR"], tile["R"])) <= device.max_workgroup_storage
+    return workgroup_bytes(device, weight, True, (tile["TK"], tile["TR"], tile["R"])) <= device.max_workgroup_storage
 
 
-def _workgroup_bytes(device: Device, weight: Weight, in_bytes: bool, tile: tuple[int, int, int]) -> int:
+def workgroup_bytes(device: Device, weight: Weight, in_bytes: bool, tile: tuple[int, int, int]) -> int:
     """Workgroup memory of matvec.wgsl with (TK, TR, R): sums of its rows; in bytes also x and its sum of squares."""
     tk, tr, r = tile
     x = quants.groups(weight.cols) * (quants.GROUP + 8) + 4 * tk * tr if in_bytes else 0
-    return 4 * (r + 1) * tr * _parts_of_a_sum(device, tk) + x
+    return 4 * (r + 1) * tr * parts_of_a_sum(device, tk) + x
 
 
-def _parts_of_a_sum(device: Device, tk: int) -> int:
+def parts_of_a_sum(device: Device, tk: int) -> int:
     """Parts that a row's sum over TK threads has in workgroup memory: one per subgroup, or per thread."""
     return -(-tk // device.subgroup) if device.subgroup else tk
 
@@ -148,59 +112,6 @@ def _prefetched_units(weight: Weight, tk: int) -> int:
     return max(1, min(-(-quants.groups(weight.cols) // layout.groups_per_thread // tk), 72 // size))
 
 
-def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
-    """The tile of matvec_small_batch.wgsl, with matvec.wgsl's TK. More rows per thread would not fit into registers."""
-    tk = matvec(device, weight, in_bytes)["TK"]
-    if (measured := dict(device.tiles).get(small_batch_key(weight))) and measured[:2] == (int(in_bytes), tk):
-        _, _, tr, r, staged = measured
-        if _small_batch_bytes(device, tk, tr, r + 1, staged) <= device.max_workgroup_storage:  # maybe less than it was
-            return {"TK": tk, "TR": tr, "R": r, "STAGED": staged}
-    if not in_bytes:
-        r = 1 if device.software else 2  # four rows at least: RoPE rotates them together
-        return {"TK": tk, "TR": max(4 // r, 64 // tk), "R": r, "STAGED": 0}
-    if wide(weight):  # to stage x pays only here, as measured on an H100
-        tr = min(device.max_threads, 512 if weight.rows * tk >= FULL_OCCUPANCY * 1024 else 256) // tk
-        if _stages(device, weight, tk, tr, 2):
-            return {"TK": tk, "TR": tr, "R": 2 if weight.rows >= FULL_OCCUPANCY * 2 * tr else 1, "STAGED": 1}
-    tr, r = (256 if tk > 16 else 128) // tk, 2 if tk == 64 else 4
-    if weight.layout.groups_per_thread > 1:
-        occupied = weight.rows * tk / (FULL_OCCUPANCY * 256)  # of a GPU, if a workgroup has 256 threads of one row
-        r = 2 if tk <= 16 and occupied >= 1 else 1
-        tr = (256 if r == 1 or occupied >= 2 else 64) // tk
-    row_bytes = _small_batch_bytes(device, tk, tr, 1)
-    while r > 1 and (weight.rows < FULL_OCCUPANCY * tr * r or r * row_bytes > device.max_workgroup_storage):
-        r //= 2
-    return {"TK": tk, "TR": tr, "R": r, "STAGED": 0}
-
-
-def _small_batch_bytes(device: Device, tk: int, tr: int, sums: int, staged: int = 0) -> int:
-    """Workgroup memory of matvec_small_batch.wgsl, whose threads have so many sums of each token."""
-    x = MAX_SMALL_BATCH * STAGED_GROUPS * (quants.GROUP + 8) if staged else 0
-    return 4 * MAX_SMALL_BATCH * tr * sums * _parts_of_a_sum(device, tk) + x
-
-
-def _stages(device: Device, weight: Weight, tk: int, tr: int, r: int) -> bool:
-    """Whether x can be STAGED: in turns of all threads of a row, and with the memory for it."""
-    fits = _small_batch_bytes(device, tk, tr, r + 1, 1) <= device.max_workgroup_storage
-    return fits and tk * weight.layout.groups_per_thread <= STAGED_GROUPS and tk * tr <= device.max_threads
-
-
-def small_batch_alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Valid tiles (in bytes, TK, TR, R, STAGED) that differ from `tile` in the rows per thread, the threads or both."""
-    in_bytes, tk, tr, r, staged = tile
-    found: list[tuple[int, ...]] = []
-    for new_tr, new_r, new_staged in (
-        (tr, r, 1 - staged), (tr, 2 * r, staged), (tr // 2, 2 * r, staged), (tr, r // 2, staged),
-        (2 * tr, r // 2, staged), (tr // 2, r, staged), (2 * tr, r, staged),
-    ):  # fmt: skip
-        fits = new_tr and 1 <= new_r <= MAX_SMALL_BATCH_ROWS and new_tr * new_r % 4 == 0  # RoPE rotates four rows
-        fits = fits and 32 <= tk * new_tr <= device.max_threads
-        fits = fits and (not new_staged or (in_bytes and _stages(device, weight, tk, new_tr, new_r)))
-        if fits and _small_batch_bytes(device, tk, new_tr, new_r + 1, new_staged) <= device.max_workgroup_storage:
-            found.append((in_bytes, tk, new_tr, new_r, new_staged))
-    return found
-
-
 def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Valid tiles that differ from `tile` (in bytes, TK, TR, R, AHEAD) in one number, halved or doubled.
 
@@ -218,7 +129,7 @@ def alternatives(device: Device, weight: Weight, tile: tuple[int, ...]) -> list[
         if not 4 <= new_tk <= min(64, new_threads, units) or not 1 <= new_r <= min(8, new_tk):
             continue
         new_tr = new_threads // new_tk
-        used = _workgroup_bytes(device, weight, bool(in_bytes), (new_tk, new_tr, new_r))
+        used = workgroup_bytes(device, weight, bool(in_bytes), (new_tk, new_tr, new_r))
         # a workgroup has at most as many rows as threads, in fours
         fits = new_tr * new_r % 4 == 0 and 64 <= new_threads <= device.max_threads
         fits = fits and used <= device.max_workgroup_storage

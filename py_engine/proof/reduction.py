@@ -96,7 +96,8 @@ def _product(op: Op) -> Reduced:
             rows, row0 = each + MORE, ROW0
             widths["y"] = (pad(row0 + rows + 1),)
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]}
-    grid = (int(op.params.get("BESIDE", 0)) + -(-rows // each), op.grid[1] if "TN" in op.params else 1, 1)
+    slices = int(op.params["BATCH"]) // int(op.params["TOKENS"]) if "TOKENS" in op.params else 1
+    grid = (int(op.params.get("BESIDE", 0)) + -(-rows // each) * slices, op.grid[1] if "TN" in op.params else 1, 1)
     return Reduced(replace(op, consts=consts, grid=grid), widths | {"bias": (row0 + rows,)}, {"w": rows, "w_qs": rows})
 
 

@@ -21,7 +21,9 @@ def kernels_hash(files: Iterable[Path] | None = None) -> str:
     """Hash the kernels' text and the code that chooses their tiles."""
     engine = Path(__file__).parent.parent
     files_of_plan = [
-        path for name in ("matmul_tiles", "shared", "tiles") for path in (engine / "plan").glob(f"{name}.py*")
+        path
+        for name in ("matmul_tiles", "shared", "small_batch_tiles", "tiles")
+        for path in (engine / "plan").glob(f"{name}.py*")
     ]
     code = [*files_of_plan, *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
     digest = hashlib.sha256()

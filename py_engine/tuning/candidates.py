@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from py_engine.plan import matmul_tiles, tiles
+from py_engine.plan import matmul_tiles, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.tuning.workloads import (
@@ -145,18 +145,19 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
 
     A thread has a sum for each row and token, so it depends on the compiler how many rows are best.
     """
-    weight, key = matrix.weight, tiles.small_batch_key(matrix.sample)
+    weight, key = matrix.weight, small_batch_tiles.key(matrix.sample)
     in_bytes = tiles.dot8(device, weight)
     alone = (int(in_bytes), *tiles.matvec(device, weight, in_bytes).values())
     device = tiles.with_tile(device, tiles.matvec_key(matrix.sample), alone)
-    first = (int(in_bytes), *tiles.matvec_small_batch(device, weight, in_bytes).values())
+    rounded = in_bytes and small_batch_tiles.rounds(device, weight, matrix.normed)
+    first = (int(in_bytes), *small_batch_tiles.matvec_small_batch(device, weight, in_bytes, rounded).values())
     candidates = []
-    for tile in [first, *tiles.small_batch_alternatives(device, weight, first)]:
+    for tile in [first, *small_batch_tiles.alternatives(device, weight, first, rounded)]:
         name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
-        name += ", x staged" if tile[4] else ""
+        name += f", {tile[5]} tokens" + (", x staged" if tile[4] else "")
         max_nmse = MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE
         candidates.append(Candidate(name, tiles.with_tile(device, key, tile), max_nmse))
-    key_of_weight = tiles.small_batch_key(weight)
+    key_of_weight = small_batch_tiles.key(weight)
     return Choice(
         matrix.name, matrix, candidates, lambda d, c: tiles.with_tile(d, key_of_weight, dict(c.device.tiles)[key])
     )

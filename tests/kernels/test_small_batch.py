@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import draft, sampler_ops, tiles
+from py_engine.plan import draft, sampler_ops, small_batch_tiles, tiles
 from py_engine.plan.attention import HeadNorm
 from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
@@ -92,23 +92,24 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
     "type, dot8, cols, measured",
     [
         (Q.F16, False, 1280, ()), (Q.Q4_0, True, 1280, ()), (Q.Q4_0, False, 1280, ()), (Q.Q4_K, True, 1280, ()),
-        (Q.Q6_K, True, 1280, ()), (Q.Q4_K, True, 1280, (8, 4, 0)), (Q.Q4_0, True, 1280, (4, 2, 0)),
-        (Q.F16, False, 1280, (1, 4, 0)),
+        (Q.Q6_K, True, 1280, ()), (Q.Q4_K, True, 1280, (8, 4, 0, 8)), (Q.Q4_0, True, 1280, (4, 2, 0, 4)),
+        (Q.F16, False, 1280, (1, 4, 0, 4)),
         # x in workgroup memory: the second part of 2,048 columns is not whole
-        (Q.Q4_K, True, 2304, (8, 2, 1)), (Q.Q6_K, True, 2304, (2, 2, 1)), (Q.Q8_0, True, 2336, (2, 4, 1)),
+        (Q.Q4_K, True, 2304, (8, 2, 1, 8)), (Q.Q6_K, True, 2304, (2, 2, 1, 4)), (Q.Q8_0, True, 2336, (2, 4, 1, 2)),
+        (Q.Q4_K, True, 1536, (8, 2, 0, 2)),
     ],
 )  # fmt: skip
 def test_a_token_gets_what_it_gets_alone(
     bench: Bench, type: Q, dot8: bool, cols: int, measured: tuple[int, ...]
 ) -> None:
-    """Bit by bit, with every fusion, also with a `measured` tile: TR, R, STAGED. test_batch_bits.py: whole models."""
+    """Bit by bit, with every fusion, also with a `measured` tile (TR, R, ...). test_batch_bits.py: whole models."""
     device = replace(bench.device, dot8=dot8)
     if measured:
         weight = Weight("w", type, 384, cols, (("w", 0, 384),))
         tile = int(dot8), tiles.matvec(device, weight, dot8)["TK"], *measured
-        device = tiles.with_tile(device, tiles.small_batch_key(weight), tile)
-        found = tiles.matvec_small_batch(device, weight, dot8)
-        assert (found["TR"], found["R"], found["STAGED"]) == measured
+        device = tiles.with_tile(device, small_batch_tiles.key(weight), tile)
+        found = small_batch_tiles.matvec_small_batch(device, weight, dot8)
+        assert (found["TR"], found["R"], found["STAGED"], found["TOKENS"]) == measured
     bench = Bench(bench.page, device)
     batch = _fused(bench, type, cols, np.arange(len(FIVE)))
     for m in (0, 3):
@@ -145,8 +146,8 @@ def _fused(bench: Bench, type: Q, cols: int, tokens: np.ndarray) -> list[np.ndar
 
 @in_turn("tile", [(32, 2, 4), (4, 16, 2), (64, 1, 4)])
 def test_products_in_every_tile(bench: Bench, tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    params = dict(zip(("TK", "TR", "R"), tile, strict=True)) | {"STAGED": 0}
-    monkeypatch.setattr(tiles, "matvec_small_batch", lambda *_: params)
+    params = dict(zip(("TK", "TR", "R"), tile, strict=True)) | {"STAGED": 0, "TOKENS": 4}
+    monkeypatch.setattr(small_batch_tiles, "matvec_small_batch", lambda *_: params)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     bench.fill(x)

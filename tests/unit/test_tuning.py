@@ -12,7 +12,7 @@ from bench import encoder_shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import kernels, matmul_tiles, tiles
+from py_engine.plan import kernels, matmul_tiles, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
@@ -117,7 +117,7 @@ def test_the_fastest_choice_is_used_in_the_plan() -> None:
 def small_batches(device: Device) -> dict[str, dict[str, Any]]:
     """The params of each product of small batches, by its matrix."""
     ops = [op for op in plan_of(device=device).lists[SMALL_BATCH] if op.kernel == "matvec_small_batch"]
-    return {tiles.small_batch_key(w): op.params for op in ops if isinstance(w := op.bindings["w"], Weight)}
+    return {small_batch_tiles.key(w): op.params for op in ops if isinstance(w := op.bindings["w"], Weight)}
 
 
 def test_small_batches_have_tiles_of_their_own() -> None:
@@ -126,7 +126,7 @@ def test_small_batches_have_tiles_of_their_own() -> None:
     def time(device: Device, workload: Workload) -> float:
         if not isinstance(workload, SmallBatch):
             return 1.0
-        return 10.0 / dict(device.tiles)[tiles.small_batch_key(workload.sample)][3]
+        return 10.0 / dict(device.tiles)[small_batch_tiles.key(workload.sample)][3]
 
     chosen, _ = tune(Bench(time))
     before, after = small_batches(GPU), small_batches(chosen)
@@ -140,19 +140,21 @@ def test_small_batches_have_tiles_of_their_own() -> None:
 def test_a_measured_small_batch_needs_the_threads_per_row_that_it_was_measured_with() -> None:
     weight = matrices_of(plan_of())[0].weight
     for in_bytes in (False, True):
-        default = tiles.matvec_small_batch(GPU, weight, in_bytes)
+        default = small_batch_tiles.matvec_small_batch(GPU, weight, in_bytes)
         tk, tr = default["TK"], default["TR"]
-        for tile in ((int(in_bytes), 2 * tk, tr, 4, 0), (int(not in_bytes), tk, tr, 4, 0)):
-            device = tiles.with_tile(GPU, tiles.small_batch_key(weight), tile)
-            assert tiles.matvec_small_batch(device, weight, in_bytes) == default
+        for tile in ((int(in_bytes), 2 * tk, tr, 4, 0, 4), (int(not in_bytes), tk, tr, 4, 0, 4)):
+            device = tiles.with_tile(GPU, small_batch_tiles.key(weight), tile)
+            assert small_batch_tiles.matvec_small_batch(device, weight, in_bytes) == default
 
 
 def test_alternatives_of_small_batches_fit() -> None:
     weight = Weight("w", Q.Q4_K, 512, 4096, (("w", 0, 512),))
-    for tile in ((1, 8, 16, 1, 1), (1, 64, 4, 4, 0), (0, 16, 4, 2, 0), (1, 4, 64, 1, 0)):
-        found = tiles.small_batch_alternatives(GPU, weight, tile)
-        assert {staged for *_, staged in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
-        for in_bytes, tk, tr, r, _ in found:
+    for tile in ((1, 8, 16, 1, 1, 8), (1, 64, 4, 4, 0, 2), (0, 16, 4, 2, 0, 4), (1, 4, 64, 1, 0, 8)):
+        found = small_batch_tiles.alternatives(GPU, weight, tile, rounded=False)
+        assert {staged for *_, staged, _ in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
+        assert len({tokens for *_, tokens in found}) > 1
+        for in_bytes, tk, tr, r, _, tokens in found:
+            assert tokens in (2, 4, 8)
             assert (in_bytes, tk) == tile[:2]
             assert tr * r % 4 == 0
             assert 32 <= tk * tr <= GPU.max_threads

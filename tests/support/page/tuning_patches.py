@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from py_engine.plan import tiles
+from py_engine.plan import small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.tuning import cached_choices, candidates, tuner
@@ -27,7 +27,9 @@ def one_matrix_and_bad_tiles() -> None:
     candidates.MAX_MATRICES = candidates.MAX_SMALL_BATCHES = 1
     tuner.tune = slowly
     tiles.alternatives = lambda device, weight, tile: list(TILES)
-    tiles.small_batch_alternatives = lambda device, weight, tile: [(*tile[:2], tile[2] // 2, 2 * tile[3], 0)]
+    small_batch_tiles.alternatives = lambda device, weight, tile, rounded: [
+        (*tile[:2], tile[2] // 2, 2 * tile[3], 0, tile[5])
+    ]
 
 
 def other_kernels() -> None:

@@ -1,0 +1,157 @@
+"""How matvec_small_batch.wgsl's work is divided for a device, and what both mat-vec kernels can compute beside theirs.
+
+The threads per row are matvec.wgsl's, so that a token gets the bits that it gets alone. The numbers here were measured
+on an H100, with weights that were not in its cache.
+"""
+
+from __future__ import annotations
+
+from py_engine.plan import quants, tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Weight
+from py_engine.plan.shared import MAX_SMALL_BATCH, STAGED_GROUPS
+
+SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS")  # threads per row, rows in parallel, rows per thread, ...
+THREADS = 128  # of a workgroup
+MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
+FEW_TOKENS = 2  # of a workgroup, at least
+CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
+ROUNDED_COLS = 1280  # of x that is normalised, up to which each workgroup rounds its tokens itself
+ROUNDED_SMALL = (2048, 3072)  # the same of a small matrix without a norm: rows, columns
+LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
+
+
+def key(weight: Weight) -> str:
+    """The key in Device.tiles of a matrix's tile: in bytes, then SMALL_BATCH."""
+    return f"small_batch {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: bool = False) -> dict[str, int]:
+    """The tile of matvec_small_batch.wgsl. `rounded`: workgroups round x themselves (rounds())."""
+    tk = tiles.matvec(device, weight, in_bytes)["TK"]
+    if (measured := dict(device.tiles).get(key(weight))) and measured[:2] == (int(in_bytes), tk):
+        tile = dict(zip(SMALL_BATCH, measured[1:], strict=True)) | ({"STAGED": 0} if rounded else {})
+        if _bytes(device, weight, tile, rounded) <= device.max_workgroup_storage:  # maybe less than it was
+            return tile
+    if not in_bytes:
+        if device.software:
+            return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MAX_SMALL_BATCH}
+        return {"TK": tk, "TR": THREADS // tk, "R": MAX_ROWS, "STAGED": 0, "TOKENS": 4}
+    size, staged = weight.rows * weight.cols, _staged(device, weight, tk)
+    if staged and not rounded:
+        return staged
+    if rounded:
+        return _occupying(weight, tk, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS, 2, tiles.FULL_OCCUPANCY)
+    cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
+    tokens = FEW_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
+    r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
+    return _occupying(weight, tk, THREADS, r, 2 * tiles.FULL_OCCUPANCY, tokens)
+
+
+def _occupying(
+    weight: Weight, tk: int, threads: int, r: int, workgroups: int, tokens: int = FEW_TOKENS
+) -> dict[str, int]:
+    """The tile with at most `r` rows per thread that has so many workgroups. RoPE rotates four rows of one together."""
+    slices = MAX_SMALL_BATCH // tokens
+    while r > 1 and weight.rows * slices < workgroups * max(threads // tk, 4 // r) * r:
+        r //= 2
+    return {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens}
+
+
+def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
+    """The tile with x in workgroup memory, which pays for wide types only; None if it does not fit."""
+    if not tiles.wide(weight):
+        return None
+    size = weight.rows * weight.cols
+    tr = min(device.max_threads, 512 if weight.rows * tk >= tiles.FULL_OCCUPANCY * 1024 else 256) // tk
+    r = 2 if weight.rows >= tiles.FULL_OCCUPANCY * 2 * tr else 1
+    tokens = FEW_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MAX_SMALL_BATCH
+    tile = {"TK": tk, "TR": tr, "R": r, "STAGED": 1, "TOKENS": tokens}
+    return tile if _stages(device, weight, tile) else None
+
+
+def rounds(device: Device, weight: Weight, normed: bool) -> bool:
+    """Whether each workgroup rounds x of its tokens itself: for small matrices it takes less time than a dispatch.
+
+    A sum of squares must have the order of matvec.wgsl's: it has a thread for each part of a group, and no more
+    threads than lib/reduce.wgsl adds in turn.
+    """
+    rows, cols = ROUNDED_SMALL
+    small = weight.cols <= ROUNDED_COLS or (not normed and weight.rows <= rows and weight.cols <= cols)
+    if normed:
+        one = tiles.matvec(device, weight, True)
+        working = quants.groups(weight.cols) * (4 if device.subgroup >= 4 else 1)
+        small = small and working <= one["TK"] * one["TR"] <= 16 * device.subgroup
+    tile = matvec_small_batch(device, weight, True, rounded=True)
+    return small and _fits(device, weight, tile, True)
+
+
+def _sum_bytes(device: Device, tile: dict[str, int], more: int) -> int:
+    """Workgroup memory of the sums: of each row and token, and `more` of each token."""
+    return 4 * tile["TOKENS"] * tile["TR"] * (tile["R"] + more) * tiles.parts_of_a_sum(device, tile["TK"])
+
+
+def _bytes(device: Device, weight: Weight, tile: dict[str, int], rounded: bool = False) -> int:
+    """Workgroup memory of the kernel."""
+    groups = quants.groups(weight.cols) if rounded else STAGED_GROUPS if tile["STAGED"] else 0
+    more = tile["TR"] * tile["TK"] * 4 if rounded else 0  # sums of squares, at most
+    return _sum_bytes(device, tile, 1) + tile["TOKENS"] * groups * (quants.GROUP + 8) + more
+
+
+def _stages(device: Device, weight: Weight, tile: dict[str, int]) -> bool:
+    """Whether x can be STAGED: in turns of all threads of a row, and with the memory for it."""
+    whole = tile["TK"] * weight.layout.groups_per_thread <= STAGED_GROUPS
+    return whole and _fits(device, weight, tile, False)
+
+
+def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -> bool:
+    used = _bytes(device, weight, tile, rounded)
+    return used <= device.max_workgroup_storage and 32 <= tile["TK"] * tile["TR"] <= device.max_threads
+
+
+def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded: bool) -> list[tuple[int, ...]]:
+    """Valid tiles (in bytes, then SMALL_BATCH) that differ in rows per thread, threads, tokens or staging."""
+    in_bytes, tk, tr, r, staged, tokens = first
+    found: list[tuple[int, ...]] = []
+    for numbers in (
+        (tr, r, staged, 2 * tokens), (tr, r, staged, tokens // 2), (tr, r, 1 - staged, tokens),
+        (tr, 2 * r, staged, tokens), (tr // 2, 2 * r, staged, tokens), (tr, r // 2, staged, tokens),
+        (2 * tr, r // 2, staged, tokens), (2 * tr, r, staged, tokens),
+    ):  # fmt: skip
+        tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
+        valid = 1 <= tile["R"] <= MAX_ROWS and FEW_TOKENS <= tile["TOKENS"] <= MAX_SMALL_BATCH
+        valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
+        stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
+        if valid and stages and _fits(device, weight, tile, rounded):
+            found.append((in_bytes, *tile.values()))
+    return found
+
+
+def fits_beside(device: Device, weight: Weight) -> bool:
+    """Whether workgroups of both kernels that multiply with a matrix can compute lib/low_rank_input.wgsl.
+
+    They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and a grid of one dimension.
+    """
+    in_bytes = tiles.dot8(device, weight)
+    one = tiles.matvec(device, weight, in_bytes)
+    several = matvec_small_batch(device, weight, in_bytes)
+    threads = one["TK"] * one["TR"]
+    sums = 8 * threads // min(LOW_RANK_LANES, max(1, device.subgroup))
+    used = tiles.workgroup_bytes(device, weight, in_bytes, (one["TK"], one["TR"], one["R"])) + sums
+    if not in_bytes:  # else quantize_rows.wgsl computes it in small batches
+        more = 8 * several["TK"] * several["TR"] // min(LOW_RANK_LANES, max(1, device.subgroup))
+        used = max(used, _sum_bytes(device, several, 1) + more)
+    rows = min(tile["TR"] * tile["R"] for tile in (one, several))
+    fits = used <= device.max_workgroup_storage and weight.rows <= tiles.MAX_WORKGROUPS // 2 * rows
+    return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
+
+
+def low_rank_lanes(device: Device, weight: Weight, most: int) -> int:
+    """Threads that share a row of lib/low_rank_input.wgsl in both kernels: one for each group, from 64 to `most`."""
+    in_bytes = tiles.dot8(device, weight)
+    for tile in (tiles.matvec(device, weight, in_bytes), matvec_small_batch(device, weight, in_bytes)):
+        most = min(most, tile["TK"] * tile["TR"])
+    lanes = LOW_RANK_LANES
+    while 2 * lanes <= most and lanes < quants.groups(weight.cols):
+        lanes *= 2
+    return lanes
