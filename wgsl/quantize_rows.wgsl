@@ -52,15 +52,29 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     return;
   }
 #endif
+  let i = (wid.x - BESIDE) * WG + t;
+  let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
+  let g = min(i / LANES, GROUPS - 1u);
+  let first = g * 8u + i % LANES * VECS_PER_THREAD;
+  var v = array<vec4f, VECS_PER_THREAD>();
+#if NORM
+  var weights = array<vec4f, VECS_PER_THREAD>(); // loaded before the threads wait for each other
+#endif
+  for (var j = 0u; j < VECS_PER_THREAD; j++) {
+    v[j] = x[x0 + first + j];
+#if NORM
+    weights[j] = norm[first + j];
+#endif
+  }
 #if NORM
   var squares = 0.0;
   for (var pass_ = 0u; pass_ < (GROUPS * LANES + WG - 1u) / WG; pass_++) {
-    let i = pass_ * WG + t;
-    let in_range = i < GROUPS * LANES;
-    let first = min(i / LANES, GROUPS - 1u) * 8u + i % LANES * VECS_PER_THREAD;
+    let k = pass_ * WG + t;
+    let counts = k < GROUPS * LANES;
+    let from_ = min(k / LANES, GROUPS - 1u) * 8u + k % LANES * VECS_PER_THREAD;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
-      let v = x[x0 + first + j];
-      squares += select(0.0, dot(v, v), in_range);
+      let value = x[x0 + from_ + j];
+      squares += select(0.0, dot(value, value), counts);
     }
   }
   squares = workgroup_sum(squares, t);
@@ -68,16 +82,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     x_scale[m] = inverseSqrt(squares / f32(COLS) + p.eps);
   }
 #endif
-  let i = (wid.x - BESIDE) * WG + t;
-  let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
-  let g = min(i / LANES, GROUPS - 1u);
-  let first = g * 8u + i % LANES * VECS_PER_THREAD;
-  var v = array<vec4f, VECS_PER_THREAD>();
   var max_abs4 = vec4f(0);
   for (var j = 0u; j < VECS_PER_THREAD; j++) {
-    v[j] = x[x0 + first + j];
 #if NORM
-    v[j] *= norm[first + j];
+    v[j] *= weights[j];
 #endif
     max_abs4 = max(max_abs4, abs(v[j]));
   }

@@ -200,7 +200,7 @@ class Gpu(Memory):
                     if isinstance(g, PerToken):
                         tile, axis = g.tile, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
-                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
+                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis, "positions": op.positions}
                 command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid)
                 self.replay.add(name, command)
 

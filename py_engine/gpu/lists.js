@@ -7,6 +7,7 @@
  * @property {number} x @property {number} y @property {number} z workgroups
  * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile) more
  * @property {number} axis 0: x, 1: y, 2: z
+ * @property {number} positions if not 0, workgroups along y have so many positions each, and need not be more than a context has
  */
 
 const PROBE_EVERY_MS = 0.1; // while a result is due
@@ -46,10 +47,14 @@ export class Lists {
     return lists.flatMap((list) => this.lists.get(list) ?? []);
   }
 
-  /** Encodes commands for a batch of n tokens as a pass. @param {GPUCommandEncoder} encoder @param {Command[]} commands @param {number} n */
-  run(encoder, commands, n) {
+  /**
+   * Encodes commands for a batch of n tokens as a pass.
+   * @param {GPUCommandEncoder} encoder @param {Command[]} commands @param {number} n
+   * @param {number} [end] the position after the last one that any of them computes
+   */
+  run(encoder, commands, n, end) {
     const pass = encoder.beginComputePass();
-    for (const command of commands) dispatch(pass, command, n);
+    for (const command of commands) dispatch(pass, command, n, end);
     pass.end();
     this.counts.dispatches += commands.length;
   }
@@ -168,10 +173,14 @@ const tasks = new MessageChannel();
 const waiting = [];
 tasks.port1.onmessage = () => waiting.shift()?.();
 
-/** @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch */
-function dispatch(pass, { pipeline, group, x, y, z, tile, axis }, n) {
+/**
+ * @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch
+ * @param {number} [end] the position after the last one that it computes
+ */
+function dispatch(pass, { pipeline, group, x, y, z, tile, axis, positions }, n, end = Infinity) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
   const more = tile && Math.ceil(n / tile);
-  pass.dispatchWorkgroups(x + (axis === 0 ? more : 0), y + (axis === 1 ? more : 0), z + (axis === 2 ? more : 0));
+  const rows = positions ? Math.min(y, Math.ceil(end / positions)) : y + (axis === 1 ? more : 0);
+  pass.dispatchWorkgroups(x + (axis === 0 ? more : 0), rows, z + (axis === 2 ? more : 0));
 }

@@ -107,11 +107,11 @@ export class Replay extends Lists {
     for (const first of this.inFlight.length ? [] : FIRST_COMMANDS) {
       if (commands.length < 2 * first) break;
       const some = commands.slice(0, first);
-      this.submit((encoder) => this.run(encoder, some, n));
+      this.submit((encoder) => this.run(encoder, some, n, position + n));
       commands = commands.slice(first);
     }
     this.submit((encoder) => {
-      this.run(encoder, commands, n);
+      this.run(encoder, commands, n, position + n);
       if (read) map = this.read([{ seq, position: position + n }], 1, rows, encoder);
     });
     map();
@@ -132,7 +132,7 @@ export class Replay extends Lists {
     this.places = places.map(({ seq, position }) => ({ seq, position: position + steps }));
     let map = () => {};
     this.submit((encoder) => {
-      this.pass(encoder, [first, ...Array(steps - 1).fill(lists)], places.length);
+      this.pass(encoder, [first, ...Array(steps - 1).fill(lists)], places.length, Math.max(...positions) + steps);
       const next = places.map(({ seq, position }) => ({ seq, position: position + 1 }));
       map = this.read(next, steps, rows, encoder);
     });
@@ -196,9 +196,12 @@ export class Replay extends Lists {
     return true;
   }
 
-  /** @param {GPUCommandEncoder} encoder @param {string[][]} steps lists of each step @param {number} n tokens of the batch */
-  pass(encoder, steps, n) {
-    this.run(encoder, this.commands(steps.flat()), n);
+  /**
+   * @param {GPUCommandEncoder} encoder @param {string[][]} steps lists of each step @param {number} n tokens of the batch
+   * @param {number} [end] the position after the last one that they compute
+   */
+  pass(encoder, steps, n, end) {
+    this.run(encoder, this.commands(steps.flat()), n, end);
   }
 
   /** A buffer to read ids, a State, and rows of log-probabilities or newest positions from. @param {boolean} withRows */

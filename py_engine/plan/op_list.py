@@ -74,7 +74,8 @@ class OpList:
         consts: Mapping[str, int | float],
         bindings: Mapping[str, Any],
         *grid: int | PerToken,
+        positions: int = 0,
     ) -> None:
         """Append one dispatch; the arguments are Op's."""
         x, y, z = (*grid, 1, 1)[:3]
-        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z)))
+        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), positions))

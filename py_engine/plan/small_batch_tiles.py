@@ -16,8 +16,9 @@ THREADS = 128  # of a workgroup
 MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
 FEW_TOKENS = 2  # of a workgroup, at least
 CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
-ROUNDED_COLS = 1280  # of x that is normalised, up to which each workgroup rounds its tokens itself
-ROUNDED_SMALL = (2048, 3072)  # the same of a small matrix without a norm: rows, columns
+ROUNDED_COLS = 1280  # of x, up to which each workgroup rounds its tokens itself
+ROUNDED_SMALL = (2048, 3072)  # the same of a matrix of few rows, without a norm: rows, columns
+ROUNDED_SIZE = 1 << 23  # values of a matrix, up to which its workgroups round x themselves
 LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
 
 
@@ -45,7 +46,8 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
     tokens = FEW_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
     r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
-    return _occupying(weight, tk, THREADS, r, 2 * tiles.FULL_OCCUPANCY, tokens)
+    threads = 16 * tk if tokens > FEW_TOKENS and tk <= 16 else THREADS
+    return _occupying(weight, tk, threads, r, 2 * tiles.FULL_OCCUPANCY, tokens)
 
 
 def _occupying(
@@ -78,6 +80,7 @@ def rounds(device: Device, weight: Weight, normed: bool) -> bool:
     """
     rows, cols = ROUNDED_SMALL
     small = weight.cols <= ROUNDED_COLS or (not normed and weight.rows <= rows and weight.cols <= cols)
+    small = small and weight.rows * weight.cols <= ROUNDED_SIZE
     if normed:
         one = tiles.matvec(device, weight, True)
         working = quants.groups(weight.cols) * (4 if device.subgroup >= 4 else 1)
