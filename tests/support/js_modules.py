@@ -14,7 +14,8 @@ Evaluate = Callable[..., Any]
 TAIL = """
 const [code, args] = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const run = new Function("m", "a", `return (async () => (${code}))()`);
-run(globalThis.modules, args).then((out) => process.stdout.write(JSON.stringify(out ?? null)));
+// exit: an open port of a module would keep Node waiting
+run(globalThis.modules, args).then((out) => process.stdout.write(JSON.stringify(out ?? null), () => process.exit(0)));
 """
 
 
