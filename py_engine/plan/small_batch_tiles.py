@@ -14,7 +14,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH, STAGED_GROUPS
 SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS")  # threads per row, rows in parallel, rows per thread, ...
 THREADS = 128  # of a workgroup
 MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
-FEW_TOKENS = 2  # of a workgroup, at least
+LEAST_TOKENS = 2  # of a workgroup, at least
 CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
 ROUNDED_COLS = 1280  # of x, up to which each workgroup rounds its tokens itself
 ROUNDED_SMALL = (2048, 3072)  # the same of a matrix of few rows, without a norm: rows, columns
@@ -44,14 +44,14 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     if rounded:
         return _occupying(weight, tk, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS, 2, tiles.FULL_OCCUPANCY)
     cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
-    tokens = FEW_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
+    tokens = LEAST_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
     r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
-    threads = 16 * tk if tokens > FEW_TOKENS and tk <= 16 else THREADS
+    threads = 16 * tk if tokens > LEAST_TOKENS and tk <= 16 else THREADS
     return _occupying(weight, tk, threads, r, 2 * tiles.FULL_OCCUPANCY, tokens)
 
 
 def _occupying(
-    weight: Weight, tk: int, threads: int, r: int, workgroups: int, tokens: int = FEW_TOKENS
+    weight: Weight, tk: int, threads: int, r: int, workgroups: int, tokens: int = LEAST_TOKENS
 ) -> dict[str, int]:
     """The tile with at most `r` rows per thread that has so many workgroups. RoPE rotates four rows of one together."""
     slices = MAX_SMALL_BATCH // tokens
@@ -67,7 +67,7 @@ def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
     size = weight.rows * weight.cols
     tr = min(device.max_threads, 512 if weight.rows * tk >= tiles.FULL_OCCUPANCY * 1024 else 256) // tk
     r = 2 if weight.rows >= tiles.FULL_OCCUPANCY * 2 * tr else 1
-    tokens = FEW_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MAX_SMALL_BATCH
+    tokens = LEAST_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MAX_SMALL_BATCH
     tile = {"TK": tk, "TR": tr, "R": r, "STAGED": 1, "TOKENS": tokens}
     return tile if _stages(device, weight, tile) else None
 
@@ -122,7 +122,7 @@ def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded
         (2 * tr, r // 2, staged, tokens), (2 * tr, r, staged, tokens),
     ):  # fmt: skip
         tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
-        valid = 1 <= tile["R"] <= MAX_ROWS and FEW_TOKENS <= tile["TOKENS"] <= MAX_SMALL_BATCH
+        valid = 1 <= tile["R"] <= MAX_ROWS and LEAST_TOKENS <= tile["TOKENS"] <= MAX_SMALL_BATCH
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
         stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
         if valid and stages and _fits(device, weight, tile, rounded):

@@ -1,6 +1,5 @@
 """How many workgroups replay.js dispatches over the positions of a context. In Node, with a device that notes them."""
 
-
 import pytest
 
 from tests.support.js_modules import Evaluate, evaluator
@@ -45,7 +44,7 @@ def test_steps_reach_the_newest_position(evaluate: Evaluate, positions: list[int
 
 
 @pytest.mark.parametrize(("position", "n", "workgroups"), [(0, 1, 1), (30, 2, 1), (30, 3, 2), (64, 8, 3)])
-def test_a_few_tokens_of_a_prompt_reach_their_own_positions(
+def test_a_prompt_s_tokens_reach_their_own_positions(
     evaluate: Evaluate, position: int, n: int, workgroups: int
 ) -> None:
     code = 'replay.feed(0, a[0], new Uint32Array(a[1]), ["split", "whole"], false, false);'
