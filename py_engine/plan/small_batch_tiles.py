@@ -42,22 +42,26 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     if staged and not rounded:
         return staged
     if rounded:
-        return _occupying(weight, tk, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS, 2, tiles.FULL_OCCUPANCY)
+        threads = 2 * THREADS if weight.cols <= 1536 else 4 * THREADS
+        return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY)
     cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
     tokens = LEAST_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
     r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
     threads = 16 * tk if tokens > LEAST_TOKENS and tk <= 16 else THREADS
-    return _occupying(weight, tk, threads, r, 2 * tiles.FULL_OCCUPANCY, tokens)
+    return _occupying(device, weight, (tk, threads, r), 2 * tiles.FULL_OCCUPANCY, tokens)
 
 
 def _occupying(
-    weight: Weight, tk: int, threads: int, r: int, workgroups: int, tokens: int = LEAST_TOKENS
+    device: Device, weight: Weight, sizes: tuple[int, int, int], workgroups: int, tokens: int = LEAST_TOKENS
 ) -> dict[str, int]:
-    """The tile with at most `r` rows per thread that has so many workgroups. RoPE rotates four rows of one together."""
-    slices = MAX_SMALL_BATCH // tokens
-    while r > 1 and weight.rows * slices < workgroups * max(threads // tk, 4 // r) * r:
+    """The tile that fits and has so many workgroups. `sizes`: threads per row and in all, rows per thread at most."""
+    tk, threads, r = sizes
+    while True:
+        tile = {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens}  # RoPE: four rows
+        occupies = weight.rows * (MAX_SMALL_BATCH // tokens) >= workgroups * tile["TR"] * r
+        if r == 1 or (occupies and _sum_bytes(device, tile, 0) <= device.max_workgroup_storage):
+            return tile
         r //= 2
-    return {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens}
 
 
 def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
