@@ -40,6 +40,7 @@ async def alone(ids: list[int], sampling: Sampling, count: int, path: Path = T5,
     return await collect(cpu_engines.make(path=path), ids, sampling, count, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [T5, FLAN], ids=["t5", "flan-t5"])
 async def test_answers_side_by_side(path: Path) -> None:
     """Each is the text that the request gets alone, whatever the others read."""

@@ -21,6 +21,7 @@ from tests.support.encoders import LIMITS, CpuEncoder, distance, media_of
 from tests.support.media import NAMES, VISION, golden, header_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_embeddings_are_llama_cpps(name: str) -> None:
     """Of every picture and clip of every prompt; a prompt's pictures are encoded together."""

@@ -87,6 +87,7 @@ RUNAWAYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)  # without its limits, the sandbox would run for hours
 @pytest.mark.parametrize("source", RUNAWAYS, ids=range(len(RUNAWAYS)))
 def test_runaway_templates_end(source: str) -> None:
@@ -124,6 +125,7 @@ DEEP = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", DEEP, ids=range(len(DEEP)))
 def test_deep_and_large_templates_do_not_compile(source: str) -> None:
     with pytest.raises(WispError, match="does not compile"):
