@@ -60,6 +60,7 @@ async def test_prompts_with_a_common_beginning_share_nothing() -> None:
         assert (stats.prompt_tokens, stats.cached_tokens) == (len(ids), 0)
 
 
+@pytest.mark.slow
 async def test_requests_wait_for_pages() -> None:
     """Where the caches may not grow, a young request releases its pages, and its prompt is read again."""
     used = engine_of(page=8, n_ctx=128)

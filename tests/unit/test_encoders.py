@@ -40,6 +40,7 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
 MATRIX = Device(f16=True, subgroup=32, matrix=16, max_binding=1 << 30, max_buffer=1 << 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_embeddings_by_the_plan_for_subgroup_matrices(name: str) -> None:
     """Of the first picture and clip."""

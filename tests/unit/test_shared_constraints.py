@@ -40,6 +40,7 @@ def counts(used: Engine) -> Counting:
     return used.runner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED, LOGPROBS], ids=["greedy", "seed", "shaped", "logprobs"])
 @pytest.mark.parametrize("fraction", [0.97, 0.3])
 async def test_a_constrained_answer_shares_steps_with_free_ones(sampling: Sampling, fraction: float) -> None:
