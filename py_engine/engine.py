@@ -38,7 +38,7 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.plan.traffic import Limits
-from py_engine.profiling import PROFILED_STEPS, profile_step, timed
+from py_engine.profiling import profile_step, profiled_end, timed
 from py_engine.recovery import Notify, Recovery, Reload
 from py_engine.request_checks import check_constrains, check_request, check_vocabulary
 from py_engine.runners import Runner
@@ -334,13 +334,7 @@ class Engine:
         Each dispatch is repeated by itself. `floor_ns`: the least time that this device needs for as many bytes and
         operations.
         """
-        runner = timed(self.runner)
-        end = position + n + PROFILED_STEPS
-        if position < 0 or not 1 <= n <= self.plan.batch or end > self.context_length:
-            raise WispError(
-                f"n must be from 1 to {self.plan.batch}, and position + n at most "
-                f"{self.context_length - PROFILED_STEPS}.", "invalid_value",
-            )  # fmt: skip
+        runner, end = timed(self.runner), profiled_end(self.plan, position, n)
         self.check_generates()
         on_gpu: Any = runner
         device = None if runner.threads else on_gpu.gpu.variant

@@ -9,6 +9,7 @@ from py_engine.errors import WispError
 from py_engine.load_plan import CPU
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import BATCH_STEP, DECODE_STEP, PREFILL
+from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import Limits, of_step, profile
 from py_engine.runners import Runner
@@ -38,6 +39,17 @@ def timed(runner: Runner) -> TimedRunner:
         "This model has kernels of its own, which run with numpy here and cannot be timed. Load it on WebGPU.",
         "unsupported_parameter",
     )
+
+
+def profiled_end(plan: Plan, position: int, n: int) -> int:
+    """The end of the positions that profiling n tokens at `position` takes. WispError if they are not there."""
+    end = position + n + PROFILED_STEPS
+    if position < 0 or not 1 <= n <= plan.batch or end > plan.n_ctx:
+        raise WispError(
+            f"n must be from 1 to {plan.batch}, and position + n at most {plan.n_ctx - PROFILED_STEPS}.",
+            "invalid_value",
+        )
+    return end
 
 
 async def profile_step(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from py_engine.cpu.cache_pages import CachePages
 from py_engine.cpu.device import Copy, Device, Pack, Read, Region, device_lost, too_large
+from py_engine.cpu.inputs import Inputs
 from py_engine.cpu.lists import Lists
 from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.cpu.op_times import op_times, time_of
@@ -24,13 +24,12 @@ from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
-from py_engine.plan.pages import STATE_WORDS, TABLES, first_tables, records_at, shift_index, table_offset
+from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
-from py_engine.plan.sampler_ops import DRAFTING, Rules
-from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
+from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Counts, Kind, Rounding, Row, tokens_per_draft
 
@@ -69,7 +68,7 @@ class WasmRunner:
         self._lists, self._pages = Lists(device, self._memory), CachePages(plan, device, self._memory)
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._tokens = TokenReader(plan, self._memory, self._samplings)
-        self._rules = Rules(plan.n_vocab)
+        self._inputs = Inputs(plan, device, self._memory)
         self._in_flight: deque[CpuSubmit] = deque()
         self._times = CpuStepTimes()
         self._unread = 0  # tokens that were fed since the last read, which reports the time of all work since then
@@ -90,11 +89,11 @@ class WasmRunner:
         await self._device.grow(memory.end)
         self._device.start(self.threads, memory.stacks, STACK_BYTES, memory.scratch, memory.scratch_bytes)
         for name, data in self.plan.constants.items():
-            self._write(name, data)
+            self._inputs.write(name, data)
         for type, address in memory.grids.items():
             data = grid(type)
             self._device.write(data, [Copy(address, 0, len(data))])
-        self._write("state", first_tables(self.plan.all_groups, self.plan.n_ctx, self.plan.page), TABLES)
+        self._inputs.first_tables()
 
     async def load(self, data: Any, placements: Sequence[Placement]) -> None:
         copies, packs = [], []
@@ -113,20 +112,13 @@ class WasmRunner:
 
     # -- memory
 
-    def _write(self, name: str, data: Any, at: int = 0, size: int | None = None) -> None:
-        """Write into a buffer at byte `at`."""
-        size = len(data) if size is None else size
-        if size:
-            self._device.write(data, [Copy(self._memory.buffer(name) + at, 0, size)])
-
     async def reserve_pages(self, pages: Sequence[int]) -> None:
         self._check()
         await self._pages.reserve(pages)
         self._lists.forget()
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
-        entry = table_offset(self.plan.n_ctx, self.plan.page, group, seq) + first
-        self._write("state", array("I", pages).tobytes(), TABLES + 4 * entry)
+        self._inputs.pages(group, seq, first, pages)
 
     def copy_page(self, group: int, source: int, to: int) -> None:
         self._check()
@@ -141,16 +133,7 @@ class WasmRunner:
         self._pages.write(pages, data)
 
     def set_tokens(self, seq: int, position: int, ids: Sequence[int]) -> None:
-        self._write("tokens", array("I", ids).tobytes(), 4 * (seq * self._capacity + position))
-
-    @property
-    def _capacity(self) -> int:
-        """Tokens of a sequence."""
-        return self.plan.buffers["tokens"].shape[1]
-
-    def _set_states(self, rows: Sequence[Row], n: int) -> None:
-        """Set the State of each token of a small batch, or of one sequence's `n` tokens."""
-        self._write("state", b"".join(struct.pack("<4I", row.position, n, 0, row.seq) for row in rows))
+        self._inputs.tokens(seq, position, ids)
 
     async def add_processor(self, processor: Processor) -> None:
         raise needs_gpu()
@@ -158,13 +141,11 @@ class WasmRunner:
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
         self._adapted.set(seq, scales)
-        self._write(SCALES, scales, seq * len(scales))
+        self._inputs.write(SCALES, scales, seq * len(scales))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
         self._check()
-        self._write("rules", sampling.biases(), self._rules.biases(seq))
-        self._write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
-        self._write("sampling", sampling.pack(answer, shifted), seq * SAMPLING_BYTES)
+        self._inputs.sampling(seq, sampling, answer, shifted)
         self._samplings[seq] = sampling
         self._masked.discard(seq)
 
@@ -199,13 +180,12 @@ class WasmRunner:
     ) -> None:  # fmt: skip
         self._check()
         if shift is not None:
-            at = TABLES + 4 * shift_index(self.plan.n_ctx, self.plan.page, seq)
-            self._write("state", struct.pack("<i", shift), at)
+            self._inputs.shift(seq, shift)
         if media is not None:
-            self._write_media(media)
+            self._inputs.media(media)
         self.set_tokens(seq, position, ids)
         small = SMALL_BATCH in lists
-        self._set_states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
+        self._inputs.states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
         self._run(self._adapted.lists(lists, [seq]), exact=rounding == Rounding.FLOATS or ALL_LOGITS in lists)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
@@ -213,32 +193,17 @@ class WasmRunner:
         else:
             self._unread += len(ids)
 
-    def _write_media(self, media: MediaBatch) -> None:
-        """Write the records and embeddings of a batch with media."""
-        self._write("state", media.records.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
-        width, buffer = 4 * self.plan.media_width, self._memory.buffer("media")
-        for rows in media.rows:
-            part = Copy(buffer + width * rows.token, width * rows.first, width * rows.count)
-            flat = (
-                rows.values.reshape(-1) if hasattr(rows.values, "reshape") else rows.values
-            )  # numpy's; a Float32Array
-            self._device.write(flat, [part])
-
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()
-        self._set_states(rows, len(rows))
+        self._inputs.states(rows, len(rows))
         self._run(self.step_lists([row.seq for row in rows]), steps)
         self._submit((len(rows), False, 0), steps, *self._tokens.of(rows, steps))
 
     def start_drafts(self, rows: Sequence[Row]) -> None:
         self._check()
-        self._set_states(rows, len(rows))
+        self._inputs.states(rows, len(rows))
         for row in rows:
-            self._write("drafting", struct.pack("<2I", 0, 2), self._drafting(row.seq))
-
-    def _drafting(self, seq: int) -> int:
-        """Byte of a sequence's Drafting in the buffer."""
-        return 4 * seq * len(DRAFTING)
+            self._inputs.start_draft(row.seq)
 
     def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
         self._check()
@@ -246,12 +211,10 @@ class WasmRunner:
         if self._in_flight or any(row.position + 1 + most > end for row, end in zip(rows, ends, strict=True)):
             return False
         for row, end in zip(rows, ends, strict=True):
-            self._write("drafting", struct.pack("<I", 0 if n_model_draft else end - 1), self._drafting(row.seq))
+            self._inputs.draft_end(row.seq, 0 if n_model_draft else end - 1)
         self._run(self.step_lists([row.seq for row in rows], drafting=True, n_model_draft=n_model_draft))
-        newest = self._memory.buffer("drafting") + 4 * DRAFTING.index("newest")
-        tokens, capacity = self._memory.buffer("tokens"), self._capacity
-        regions = [Region(newest + self._drafting(row.seq), 4) for row in rows]
-        regions += [Region(tokens + 4 * (row.seq * capacity + row.position + 1), 4 * most) for row in rows]
+        regions = [self._inputs.newest_region(row.seq) for row in rows]
+        regions += [self._inputs.tokens_region(row.seq, row.position + 1, most) for row in rows]
 
         def parse(data: bytes) -> list[Batch]:
             words = memoryview(data).cast("I").tolist()
@@ -293,9 +256,7 @@ class WasmRunner:
 
     def mask(self, allowed: Any | None, seq: int) -> None:
         self._check()
-        if allowed is not None:
-            self._write("rules", allowed, self._rules.mask(seq), 4 * self._rules.bit_words)
-        self._write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
+        self._inputs.mask(seq, allowed)
         self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 
     async def read_logits(self) -> Any:
@@ -304,7 +265,7 @@ class WasmRunner:
 
     def write_logits(self, logits: bytes) -> None:
         self._check()
-        self._write("logits", logits)
+        self._inputs.write("logits", logits)
 
     def step(self, count: int, eager: bool = False) -> int:
         held = self._held
@@ -341,7 +302,7 @@ class WasmRunner:
         seq = self._held.row.seq
         self._in_flight.clear()
         self._held, self._resampled = HeldSequence(Row(seq, position - 1), count), 0
-        self._set_states([self._held.row], 1)
+        self._inputs.states([self._held.row], 1)
         self._run(self._adapted.lists([DECODE], [seq]))  # also for tokens that are fed next
 
     def max_lookahead(self) -> int:
@@ -367,7 +328,7 @@ class WasmRunner:
     def _place(self, position: int, n: int, seq: int) -> None:
         """Set the states for n tokens of a sequence as a step's lists need them: up to a small batch, one of each."""
         self.set_tokens(seq, position, [0] * n)
-        self._set_states([Row(seq, position + i) for i in range(n if n <= MAX_SMALL_BATCH else 1)], n)
+        self._inputs.states([Row(seq, position + i) for i in range(n if n <= MAX_SMALL_BATCH else 1)], n)
 
     async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
         """Time each op of a list on n tokens at `position`, in nanoseconds."""
@@ -387,9 +348,9 @@ class WasmRunner:
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
         self._check()
         for name, at, data in inputs.writes:
-            self._write(name, data, at)
+            self._inputs.write(name, data, at)
         for stage in encoder.stages:
-            self._set_states([Row(0, 0)], inputs.rows[stage.rows])
+            self._inputs.states([Row(0, 0)], inputs.rows[stage.rows])
             self._run([stage.list], exact=True)
         return await self._floats(encoder.output, inputs.tokens, encoder.width)
 
@@ -404,12 +365,12 @@ class WasmRunner:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
-        self._write("state", batch.segments.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
+        self._inputs.segments(batch)
         self.feed(batch.position, batch.ids.tolist(), lists, seq)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()
-        self._set_states([Row(0, 0)], rows)
+        self._inputs.states([Row(0, 0)], rows)
         self._run(lists)
         found = asyncio.ensure_future(self._floats(name, rows, width))
         found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread

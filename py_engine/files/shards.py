@@ -20,6 +20,7 @@ from pyodide.ffi import JsException, to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.download import FIRST_BYTES, WORKER_LOST, FileChanged, Keep, Remote
 from py_engine.files.model_cache import InUse, content_of, forget
+from py_engine.files.prefetch import Prefetch, quiet
 from py_engine.files.record_parts import RecordParts
 from py_engine.files.records import Record
 from py_engine.files.source import CachedRecords, FileSource, OnProgress, Source, read_ahead, spans
@@ -46,9 +47,7 @@ class UrlSource(Source):
         self._remote = Remote(url, self._on_bytes)
         self._loaded = 0
         self._times = {"read_ms": 0.0, "hash_ms": 0.0}  # of cached records, summed over parallel reads
-        self._prefetching: dict[int, asyncio.Task[Any]] = {}  # offset -> download of a record; records() takes it
-        self._prefetched: set[int] = set()  # offsets of records that were prefetched
-        self._prefetch_task: asyncio.Task[None] | None = None
+        self._prefetch = Prefetch()
         self._prepared = False
         self._invalid = False  # the cached records must be removed
         self._verification = Verification(url, self.name)
@@ -154,18 +153,15 @@ class UrlSource(Source):
     # -- the records
 
     def prefetch(self, plan: list[Record]) -> None:
-        if self._storing.possible and self._prefetch_task is None:
-            self._loaded = 0  # the first request's bytes are counted with their records
-            self._prefetch_task = asyncio.ensure_future(self._prefetch(plan))
-            self._prefetch_task.add_done_callback(_retrieve_exception)
-
-    async def _prefetch(self, plan: list[Record]) -> None:
         """Download the first DOWNLOAD_AHEAD records that are not cached. records() takes them from memory."""
-        await self._prepare(plan)
-        for record in [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]:
-            self._prefetched.add(record.offset)
-            self._prefetching[record.offset] = asyncio.ensure_future(self._obtain(record))
-            self._prefetching[record.offset].add_done_callback(_retrieve_exception)
+
+        async def missing() -> list[Record]:
+            await self._prepare(plan)
+            return [r for r in plan if (r.offset, r.length) not in self._cached][:DOWNLOAD_AHEAD]
+
+        if self._storing.possible and not self._prefetch.started:
+            self._loaded = 0  # the first request's bytes are counted with their records
+            self._prefetch.start(missing, self._obtain)
 
     async def _prepare(self, plan: list[Record]) -> None:
         """Note the download, and drop records that another version of Wisp cut differently."""
@@ -184,7 +180,7 @@ class UrlSource(Source):
             record
             for record in plan
             if (record.offset, record.length) in self._cached
-            and record.offset not in self._prefetching
+            and record not in self._prefetch
             and not (record.offset == 0 and self._header)  # read and checked already
         ]
         hashes = to_js([self._hashes.get(record.offset) for record in found])
@@ -201,18 +197,14 @@ class UrlSource(Source):
     async def records(self, plan: list[Record], uploaded: Collection[Record] = ()) -> AsyncIterator[tuple[Record, Any]]:
         self._counts["records"] = len(plan)
         rest = [record for record in plan if record not in uploaded]
-        if self._prefetch_task is None:
-            self._loaded, self._prepared = sum(record.length for record in uploaded), False
+        if self._prefetch.started:
+            await self._prefetch.stop_choosing()
         else:
-            self._prefetch_task.cancel()
-            await asyncio.wait([self._prefetch_task])
-            if not self._prefetch_task.cancelled() and (error := self._prefetch_task.exception()):
-                raise error
+            self._loaded, self._prepared = sum(record.length for record in uploaded), False
         if not self._prepared:
             await self._prepare(plan)
         arriving = self._remote.requests > 0 or any((r.offset, r.length) not in self._cached for r in plan)
-        verifying = asyncio.ensure_future(self._verify(plan, ask_host=arriving))
-        verifying.add_done_callback(_retrieve_exception)
+        verifying = quiet(asyncio.ensure_future(self._verify(plan, ask_host=arriving)))
         try:
             async with aclosing(read_ahead(rest, DOWNLOAD_AHEAD, self._obtain, self.close)) as records:
                 async for record, buffer in records:
@@ -262,10 +254,7 @@ class UrlSource(Source):
 
     async def _obtain(self, record: Record) -> Any:
         """A record's ArrayBuffer from the cache or the server, checked and cached."""
-        task = self._prefetching.get(record.offset)
-        if task is not None and task is not asyncio.current_task():
-            buffer = await task
-            del self._prefetching[record.offset]
+        if (buffer := await self._prefetch.take(record)) is not None:
             return buffer
         if (record.offset, record.length) in self._cached:
             header = self._header if record.offset == 0 else None
@@ -290,7 +279,7 @@ class UrlSource(Source):
         return arrived.buffer
 
     def _count_cached(self, record: Record) -> None:
-        if record.offset not in self._prefetched:
+        if not self._prefetch.has_begun(record):
             self._counts["from_cache"] += 1
             self._counts["cached_bytes"] += record.length
             self._loaded += record.length
@@ -375,16 +364,8 @@ class UrlSource(Source):
 
     def close(self) -> None:
         self._verification.stop()
-        for task in (self._prefetch_task, *self._prefetching.values()):
-            if task is not None:
-                task.cancel()
+        self._prefetch.close()
         self._remote.close()
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Mark a task's error as retrieved, so that asyncio does not log it. A later records() raises it."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def open_source(

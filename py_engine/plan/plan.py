@@ -106,8 +106,8 @@ class Op:
 
     `params` are the kernel's #param values (compiled in), `consts` the fields of its Params struct,
     `bindings` name -> Buffer or Weight, `grid` the workgroup counts. `positions`: if not 0, a workgroup along y has so
-    many positions of a context, or more where `grid` has too few workgroups. Those after the newest position have nothing
-    to do.
+    many positions of a context, or more where `grid` has too few workgroups. Those after the newest position do
+    nothing.
     """
 
     kernel: str

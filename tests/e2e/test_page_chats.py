@@ -1,4 +1,4 @@
-"""Many chats: storage, the list, search, branches."""
+"""Many chats: storage, the list, search, branches. test_page_chat_choice.py has their choice."""
 
 import json
 import re
@@ -10,24 +10,8 @@ from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expe
 
 from tests.support.browser import new_profile, wait_until, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
-from tests.support.chat_store import chat, store_chats
+from tests.support.chat_store import chat, store_chats, store_old_chats
 from tools.serve import Server
-
-# Stores chats as version 1 of the page did, and nothing else.
-OLD = """async (conversations) => {
-    localStorage.clear();
-    const deleting = indexedDB.deleteDatabase("wisp-page");
-    await new Promise((resolve) => (deleting.onsuccess = resolve));
-    const opening = indexedDB.open("wisp-page", 1);
-    opening.onupgradeneeded = () =>
-        opening.result.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
-    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
-    const writing = db.transaction("conversations", "readwrite");
-    for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
-    await new Promise((resolve) => (writing.oncomplete = resolve));
-    db.close();
-    localStorage["wisp.chat"] = conversations[0].id;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +26,7 @@ def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterat
 @pytest.fixture
 def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
     """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    before = context.new_page()
-    before.goto(f"{server.url}tests/blank.html")
-    messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
-    old = [
-        {"id": name, "title": f"The {name} chat", "created": 1, "updated": 1, "messages": messages} for name in "xyz"
-    ]
-    before.evaluate(OLD, old)
-    before.close()
+    store_old_chats(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 8})
     errors = watch(page)
     yield page
@@ -110,151 +87,6 @@ def test_chats_of_version_1_are_there(talk: Page) -> None:
     expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")  # it had no end
     expect(talk.locator("#chat-list .chat-open")).to_have_count(3)
     assert sorted(titles(talk)) == ["The x chat", "The y chat", "The z chat"]
-
-
-def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> None:
-    """Also if it is sent before that chat is shown."""
-    page = talk
-    shown = page.locator("#thread > .user")
-    row = page.locator("#chat-list .chat-open", has_text="The z chat")
-    row.evaluate(
-        """(row, text) => {
-            row.click();
-            const field = document.querySelector("#prompt");
-            field.value = text;
-            document.querySelector("#composer").requestSubmit();
-        }""",
-        "What is the capital of Norway?",
-    )
-    wait_answer(page)
-    expect(row).to_have_attribute("aria-current", "page")
-    expect(shown).to_have_count(2)
-    page.locator("#chat-list .chat-open", has_text="The x chat").click()
-    expect(shown).to_have_count(1)
-
-
-def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(talk: Page) -> None:
-    page = talk
-    page.evaluate(
-        """(text) => {
-            const open = (name) => [...document.querySelectorAll("#chat-list .chat-open")]
-                .find(({ textContent }) => textContent.includes(name)).click();
-            open("The z chat");
-            const field = document.querySelector("#prompt");
-            field.value = text;
-            document.querySelector("#composer").requestSubmit();
-            open("The y chat");
-        }""",
-        "What is the capital of Norway?",
-    )
-    expect(page.locator("#chat-title")).to_have_text("The y chat")
-    expect(page.locator("#prompt")).to_have_value("What is the capital of Norway?")
-    for name in "yzx":
-        page.locator("#chat-list .chat-open", has_text=f"The {name} chat").click()
-        expect(page.locator("#chat-title")).to_have_text(f"The {name} chat")
-        expect(page.locator("#thread > .user")).to_have_count(1)
-    page.fill("#prompt", "")
-
-
-# Chooses chats, and sends a question at once.
-CHOOSE_AND_ASK = """([names, text]) => {
-    for (const name of names)
-        [...document.querySelectorAll("#chat-list .chat-open")]
-            .find(({ textContent }) => textContent.includes(name)).click();
-    document.querySelector("#prompt").value = text;
-    document.querySelector("#composer").requestSubmit();
-}"""
-
-
-def test_the_shown_chat_can_be_chosen_again_while_another_one_is_read(talk: Page) -> None:
-    page = talk
-    page.evaluate(CHOOSE_AND_ASK, [["The z chat", "The x chat"], "What is the capital of Norway?"])
-    wait_answer(page)
-    expect(page.locator("#chat-title")).to_have_text("The x chat")
-    expect(page.locator("#thread > .user")).to_have_count(2)
-
-
-def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(talk: Page) -> None:
-    page = talk
-    page.evaluate(
-        """() => {
-            addEventListener("unhandledrejection", (event) => event.preventDefault(), { once: true });
-            const { getAll } = IDBObjectStore.prototype;
-            IDBObjectStore.prototype.getAll = function (...given) {
-                if (this.name !== "messages") return getAll.apply(this, given);
-                IDBObjectStore.prototype.getAll = getAll;
-                throw new DOMException("No such luck.", "UnknownError");
-            };
-        }"""
-    )
-    text = "What is the capital of Norway?"
-    page.evaluate(CHOOSE_AND_ASK, [["The z chat"], text])
-    expect(page.locator("#prompt")).to_have_value(text)  # given back
-    page.press("#prompt", "Enter")
-    wait_answer(page)
-    expect(page.locator("#chat-title")).to_have_text("The x chat")
-    expect(page.locator("#thread > .user")).to_have_count(2)
-
-
-# The second read of the list of chats follows an import. It ends with `goOn()`; `listed` is true once it has begun.
-HOLD_LIST = """() => {
-    const { getAll } = IDBObjectStore.prototype;
-    const allowed = new Promise((resolve) => (globalThis.goOn = resolve));
-    let reads = 2;
-    IDBObjectStore.prototype.getAll = function (...given) {
-        const request = getAll.apply(this, given);
-        if (this.name !== "chats" || --reads) return request;
-        IDBObjectStore.prototype.getAll = getAll;
-        globalThis.listed = true;
-        const listen = request.addEventListener;
-        request.addEventListener = (name, listener) =>
-            listen.call(request, name, (event) => void allowed.then(() => listener(event)));
-        return request;
-    };
-}"""
-
-
-def test_a_chat_that_is_begun_during_an_import_stays_in_the_list(talk: Page) -> None:
-    page = talk
-    node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
-    brought = {"title": "Brought in", "create_time": 1, "update_time": 2, "mapping": {"x": node}}
-    file = FilePayload(name="c.json", mimeType="application/json", buffer=json.dumps([brought]).encode())
-    page.evaluate(HOLD_LIST)
-    with page.expect_file_chooser() as chooser:
-        page.get_by_role("button", name="Files and presets").click()
-        page.get_by_role("menuitem", name="Import chats").click()
-    chooser.value.set_files([file])
-    wait_until(page, "globalThis.listed")
-    new_chat(page)
-    ask(page, "What is a kite?")
-    page.evaluate("goOn()")
-    expect(page.locator("#chat-list .chat-open", has_text="Brought in")).to_have_count(1)
-    expect(page.locator("#chat-list .chat-open", has_text="What is a kite?")).to_have_count(1)
-
-
-def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> None:
-    page = talk
-    page.locator("#chat-list .chat-open", has_text="The z chat").evaluate(
-        "(row) => { row.click(); document.querySelector('#chat-search').focus(); }"
-    )
-    expect(page.locator("#chat-title")).to_have_text("The z chat")
-    expect(page.locator("#chat-search")).to_be_focused()
-
-
-def test_a_title_that_is_written_while_its_chat_opens_stays(talk: Page) -> None:
-    page = talk
-    page.locator("#chat-list .chat", has_text="The y chat").evaluate(
-        """(row) => {
-            row.querySelector(".chat-open").click();
-            row.querySelector(".chat-open + .icon-button").click();
-            document.querySelector(".chat-rename").value = "Half a ti";
-        }"""
-    )
-    expect(page.locator("#chat-title")).to_have_text("The y chat")
-    expect(page.locator(".chat-rename")).to_be_focused()
-    expect(page.locator(".chat-rename")).to_have_value("Half a ti")
-    page.keyboard.press("Escape")
-    expect(page.locator("#chat-list .chat.current .chat-open")).to_have_text("The y chat")
 
 
 def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:

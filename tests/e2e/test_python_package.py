@@ -18,17 +18,6 @@ from tools.wheel import wheel
 PICTURES = GOLDEN / "sees"
 SEES = [STATIC / "models" / name for name in ("wisp-mini-sees-q4_0.gguf", "mmproj-wisp-mini-sees-q8_0.gguf")]
 PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
-# Runs an example in the namespace that all examples share, and returns what it printed.
-RUN_EXAMPLE = """
-import contextlib, io, sys, types
-from pyodide.code import eval_code_async
-shared = sys.modules.setdefault("shared", types.ModuleType("shared"))
-with contextlib.redirect_stdout(io.StringIO()) as printed:
-    await eval_code_async(example, shared.__dict__)
-result = printed.getvalue()
-"""
-
-
 LISTS = {"word_lists/__init__.py": b"ANIMALS = ('cat', 'dog', 'fox')\n"}
 RULES = b"""import numpy as np
 import word_lists
@@ -50,20 +39,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def python(site: Site, chromium: Callable[[str | None], Browser]) -> Iterator[Python]:
     """A Python on a page's main thread, without WebGPU. The first example's names are in its module `shared`."""
     made = Python(chromium(None), site)
-    assert "Paris" in made.run(RUN_EXAMPLE, example=PYTHON_EXAMPLES[0])
+    assert "Paris" in made.run_example(PYTHON_EXAMPLES[0])
     yield made
     made.page.context.close()
 
 
-def example(python: Python, has: str) -> str:
-    """Run the example of the docs that contains a text; what it printed."""
-    (found,) = (one for one in PYTHON_EXAMPLES if has in one)
-    printed: str = python.run(RUN_EXAMPLE, example=found)
-    return printed
-
-
 def test_an_answer_on_the_main_thread(python: Python) -> None:
-    text, reason, tokens = example(python, "answer.finish_reason, answer.usage").rsplit(maxsplit=2)
+    text, reason, tokens = python.example("answer.finish_reason, answer.usage").rsplit(maxsplit=2)
     assert (text.lower().strip("."), reason) == ("cold", "stop")
     assert 0 < int(tokens) < 5
 
@@ -86,18 +68,18 @@ async with await Engine.load("{MODEL.name}", on_progress=lambda stage, *_: stage
 
 
 def test_a_schema_holds(python: Python) -> None:
-    assert example(python, "json_schema").replace(" ", "") == '{"city":"Rome"}\n'
+    assert python.example("json_schema").replace(" ", "") == '{"city":"Rome"}\n'
 
 
 def test_a_logits_processor_forbids_a_letter(python: Python) -> None:
-    text = example(python, "without_e")
+    text = python.example("without_e")
     assert len(text) > 20
     assert "e" not in text.lower()
 
 
 def test_a_processor_for_the_gpu_has_an_equivalent_on_the_cpu(python: Python) -> None:
     """Without one, it is an error; so is a table that no vocabulary has."""
-    text = example(python, "WgslProcessor")
+    text = python.example("WgslProcessor")
     assert len(text) > 20
     assert "e" not in text.lower()
     codes = python.run(
@@ -148,7 +130,7 @@ result = [await ask(), await ask(logits_processor=lambda ids, logits: logits.ast
 
 
 def test_a_custom_sampler(python: Python) -> None:
-    assert len(example(python, "top_n_sigma")) > 5
+    assert len(python.example("top_n_sigma")) > 5
 
 
 def test_packages_of_hooks(python: Python) -> None:
@@ -178,7 +160,7 @@ import dropped_in
 result = [messages, dropped_in.X]""",
         wheels={name: base64.b64encode(data).decode() for name, data in wheels.items()},
     )
-    assert example(python, "wisp.install").split()[0].lower().strip(".,") in ("cat", "dog", "fox")
+    assert python.example("wisp.install").split()[0].lower().strip(".,") in ("cat", "dog", "fox")
     (rules, lonely, unknown, no_name, no_file), dropped = messages
     assert "word-lists" in rules
     assert "not-to-be-found" in lonely
@@ -244,7 +226,7 @@ def forget():
 
 def test_embeddings_in_place_of_tokens(python: Python) -> None:
     """Rows of tokens give what the tokens give, and equal rows are not computed again; wrong ones are errors."""
-    first, second = example(python, "token_embeddings").splitlines()
+    first, second = python.example("token_embeddings").splitlines()
     assert "Rome" in first
     assert "Rome" in second
     same, cached, codes = python.run(
@@ -275,17 +257,17 @@ result = [texts, repeated.usage["prompt_tokens_details"]["cached_tokens"] / len(
 
 
 def test_a_stopping_rule_and_a_callback(python: Python) -> None:
-    assert example(python, "stop_when").split() == ["8", "stop"]
+    assert python.example("stop_when").split() == ["8", "stop"]
 
 
 def test_the_tokenizer_and_the_template_can_be_replaced(python: Python) -> None:
-    assert example(python, "unicodedata") == "user: Hello\nassistant:\n"
+    assert python.example("unicodedata") == "user: Hello\nassistant:\n"
 
 
 def test_an_architecture_from_user_code(python: Python) -> None:
     (source,) = (one for one in PYTHON_EXAMPLES if "import register_architecture" in one)
     assert len(source.splitlines()) <= 40
-    assert example(python, "import register_architecture") == "(3, 304)\n"
+    assert python.example("import register_architecture") == "(3, 304)\n"
     golden = np.load(PLAMO.with_suffix(".npz"))
     ids = golden["prompt"].tolist()
     logits, greedy = python.run(
@@ -305,8 +287,8 @@ result = [logits, greedy]""",
 
 def test_a_kernel_from_user_code(python: Python) -> None:
     """The architecture with a kernel of the caller's has llama.cpp's logits, too."""
-    example(python, "import register_architecture")
-    assert example(python, "import register_kernel") == "(3, 304)\n"
+    python.example("import register_architecture")
+    assert python.example("import register_kernel") == "(3, 304)\n"
     golden = np.load(PLAMO.with_suffix(".npz"))
     logits, used, refused = python.run(
         """

@@ -16,39 +16,40 @@ PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("site"), LLAMA, PLAMO) as made:
+def python(tmp_path_factory: pytest.TempPathFactory, chromium: Callable[[str | None], Browser]) -> Iterator[Python]:
+    """A Python in a worker, with WebGPU. What a test's code names is its own."""
+    with Site(tmp_path_factory.mktemp("site"), LLAMA, PLAMO) as site:
+        made = Python(chromium("lavapipe"), site, worker=True)
         yield made
+        made.page.context.close()
 
 
-def test_webgpu_in_a_worker(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+def test_webgpu_in_a_worker(python: Python) -> None:
     """A processor reads the GPU's logits, which are llama.cpp's, and what it writes is sampled."""
     golden: Any = np.load(LLAMA.with_suffix(".npz"))
-    python = Python(chromium("lavapipe"), site, worker=True)
     backend, logits, sampled = python.run(
         f"""
 from wisp import Engine
-engine = await Engine.load("{LLAMA.name}", backend="webgpu", context_length=256, kv_type="f32", tune=False)
 seen, last = [], []
 def only(ids, logits):
     seen.append(logits.tolist())
     last.append(ids[-1])
     logits[:] = float("-inf")
     logits[40 + len(seen)] = 0
-await engine.complete(ids, max_tokens=4, logits_processor=only, ignore_eos=True).text()
+how = {{"backend": "webgpu", "context_length": 256, "kv_type": "f32", "tune": False}}
+async with await Engine.load("{LLAMA.name}", **how) as engine:
+    await engine.complete(ids, max_tokens=4, logits_processor=only, ignore_eos=True).text()
 result = [engine.backend, seen[0], last[1:]]""",
         ids=golden["prompt"].tolist(),
     )
-    python.page.context.close()
     assert backend == "webgpu"
     assert_close(golden["logits_ref"][-1:], np.array([logits], np.float32), "f16")
     assert sampled == [41, 42, 43]
 
 
-def test_a_kernel_from_user_code(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+def test_a_kernel_from_user_code(python: Python) -> None:
     """The docs' kernel runs on the GPU; one that differs from its numpy twin is found before the first token."""
     golden: Any = np.load(PLAMO.with_suffix(".npz"))
-    python = Python(chromium("lavapipe"), site, worker=True)
     architecture, kernel = (
         next(one for one in PYTHON_EXAMPLES if name in one).rsplit("\n", 3)[0]
         for name in ("import register_architecture", "import register_kernel")
@@ -74,7 +75,6 @@ mended = [await error_of(SWIGLU, lambda call: None), await error_of(SWIGLU)]
 result = [backend, logits, proof, wrong, unknown, [mended[0][0], *mended[1]]]""",
         ids=golden["prompt"].tolist(),
     )
-    python.page.context.close()
     assert backend == "webgpu"
     assert_close(golden["logits_ref"], np.array(logits, np.float32), "f16")
     assert proof["checked"] > 10
@@ -113,10 +113,9 @@ warm = {"temperature": 0.8, "top_k": 20, "seed": 3}
 """
 
 
-def test_processors_on_the_gpu(site: Site, chromium: Callable[[str | None], Browser]) -> None:
+def test_processors_on_the_gpu(python: Python) -> None:
     """They sample what the same in Python does, alone and side by side, before biases; errors have lines."""
     golden: Any = np.load(LLAMA.with_suffix(".npz"))
-    python = Python(chromium("lavapipe"), site, worker=True)
     ids = golden["prompt"].tolist()
     code = """
 counted = await sampled(count_up, {"first": 41})
@@ -147,7 +146,6 @@ within = [await sampled(shift, {"by": 0.5}, **ruled), await sampled(logits_proce
 letters = engine.detokenize(within[0])
 result = [places, engine.backend, counted, following, alone, in_python, both, biased, errors, again, within, letters]"""
     got = python.run(ON_GPU + code, ids=ids, model=LLAMA.name)
-    python.page.context.close()
     places, backend, counted, following, alone, in_python, both, biased, errors, again, within, letters = got
     assert backend == "webgpu"
     assert counted == [41, 42, 43, 44, 45, 46]

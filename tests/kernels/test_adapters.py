@@ -62,6 +62,7 @@ def gather_sources(bench: Bench) -> None:
 @in_pairs(
     ("types", [(Q.F16, Q.F16), (Q.F32, Q.Q8_0)]),
     ("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())]),
+    adapters=["swiftshader"],  # the other tests have the same kernels with f16 on lavapipe, which compiles 20 s here
 )
 def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: tuple[tuple[int, int], ...]) -> None:
     """Two matrices beside each other; adapters of two ranks, one for both, one whose rows are scattered."""

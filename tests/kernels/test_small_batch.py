@@ -110,11 +110,7 @@ def test_a_token_gets_what_it_gets_alone(
         device = tiles.with_tile(device, small_batch_tiles.key(weight), tile)
         found = small_batch_tiles.matvec_small_batch(device, weight, dot8)
         assert (found["TR"], found["R"], found["STAGED"], found["TOKENS"]) == measured
-    bench = Bench(bench.page, device)
-    batch = _fused(bench, type, cols, np.arange(len(FIVE)))
-    for m in (0, 3):
-        for got, want in zip(batch, _fused(bench, type, cols, np.array([m])), strict=True):
-            assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
+    _check_tokens_alone(Bench(bench.page, device), type, cols)
 
 
 def _fused(bench: Bench, type: Q, cols: int, tokens: np.ndarray) -> list[np.ndarray]:
@@ -142,6 +138,20 @@ def _fused(bench: Bench, type: Q, cols: int, tokens: np.ndarray) -> list[np.ndar
     outputs.append((ops.qkv(x, normed, cache, (4, 1, 64), rope), 256))
     gpu, _ = bench.run(ops)
     return [gpu[b.name][: len(places), :count] for b, count in outputs]
+
+
+@in_turn("type", [Q.F16, Q.Q4_0])
+def test_hardware_gives_a_token_what_it_gets_alone(bench: Bench, type: Q) -> None:
+    """A hardware GPU's kernel has a variable for each sum, and no loop over the tokens. Integer products never loop."""
+    _check_tokens_alone(Bench(bench.page, replace(bench.device, software=False)), type, 1280)
+
+
+def _check_tokens_alone(bench: Bench, type: Q, cols: int) -> None:
+    """Two tokens of a batch, bit by bit, with every fusion."""
+    batch = _fused(bench, type, cols, np.arange(len(FIVE)))
+    for m in (0, 3):
+        for got, want in zip(batch, _fused(bench, type, cols, np.array([m])), strict=True):
+            assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
 
 
 @in_turn("tile", [(32, 2, 4), (4, 16, 2), (64, 1, 4)])

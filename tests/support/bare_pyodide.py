@@ -45,6 +45,15 @@ IN_WORKER = """(message) => new Promise((resolve, reject) => {
   port1.onmessage = ({ data }) => (data.error ? reject(new Error(data.error)) : resolve(data.result));
   globalThis.pythonWorker.postMessage({ ...message, answer: port2 }, [port2]);
 })"""
+# Runs an example in the namespace that all examples share, and returns what it printed.
+RUN_EXAMPLE = """
+import contextlib, io, sys, types
+from pyodide.code import eval_code_async
+shared = sys.modules.setdefault("shared", types.ModuleType("shared"))
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    await eval_code_async(example, shared.__dict__)
+result = printed.getvalue()
+"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -111,3 +120,13 @@ class Python:
         else:
             found = self.page.evaluate("([code, given]) => runPython(code, given)", [source, given])
         return json.loads(found)
+
+    def run_example(self, source: str) -> str:
+        """Run an example of docs/python.md in the module `shared`, whose names later examples use; what it printed."""
+        printed: str = self.run(RUN_EXAMPLE, example=source)
+        return printed
+
+    def example(self, has: str) -> str:
+        """Run the example of docs/python.md that contains a text; what it printed."""
+        (found,) = (one for one in PYTHON_EXAMPLES if has in one)
+        return self.run_example(found)

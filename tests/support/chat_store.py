@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import BrowserContext, Page
 
 STORE = """async (chats) => {
     const opening = indexedDB.open("wisp-page");
@@ -16,6 +16,21 @@ STORE = """async (chats) => {
     await new Promise((resolve) => (writing.oncomplete = resolve));
     db.close();
     localStorage["wisp.chat"] = chats.at(-1).info.id;
+}"""
+# Stores chats as version 1 of the page did, and nothing else.
+OLD = """async (conversations) => {
+    localStorage.clear();
+    const deleting = indexedDB.deleteDatabase("wisp-page");
+    await new Promise((resolve) => (deleting.onsuccess = resolve));
+    const opening = indexedDB.open("wisp-page", 1);
+    opening.onupgradeneeded = () =>
+        opening.result.createObjectStore("conversations", { keyPath: "id" }).createIndex("updated", "updated");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const writing = db.transaction("conversations", "readwrite");
+    for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
+    await new Promise((resolve) => (writing.oncomplete = resolve));
+    db.close();
+    localStorage["wisp.chat"] = conversations[0].id;
 }"""
 
 
@@ -38,3 +53,15 @@ def store_chats(page: Page, chats: list[dict[str, Any]]) -> None:
 def store_chat(page: Page, turns: list[tuple[str, str]], *, id: str = "stored", title: str = "Stored") -> None:
     """Store a chat of questions and answers; it is the one that the page shows after a reload."""
     store_chats(page, [chat(turns, id=id, title=title)])
+
+
+def store_old_chats(context: BrowserContext, url: str) -> None:
+    """Empty a profile's storage, and store three chats "x", "y" and "z" as version 1 did. The page shows "x"."""
+    page = context.new_page()
+    page.goto(f"{url}tests/blank.html")
+    messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
+    page.evaluate(
+        OLD,
+        [{"id": name, "title": f"The {name} chat", "created": 1, "updated": 1, "messages": messages} for name in "xyz"],
+    )
+    page.close()

@@ -1,7 +1,10 @@
-"""Runs whole folders of tests in two processes (pytest-xdist); `-n 0` runs them in one.
+"""Runs whole folders of tests in three processes (pytest-xdist); `-n 0` runs them in one.
 
 On software GPUs most of the time goes into compiling shaders, and a GPU process compiles one at a time. So each worker
 has a browser of its own per adapter. Mesa's shader cache is shared.
+
+A test of a page waits for a third of its time: for the network, a timer, or the next process. With as many workers as
+the two cores that continuous integration has, a core would be idle then.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tools import dist
 
-WORKERS = 2
+WORKERS = 3
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

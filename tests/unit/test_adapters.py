@@ -59,6 +59,7 @@ async def answer(
     return [token async for batch in batches for token in batch.ids]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [on_numpy, on_wasm])
 @pytest.mark.parametrize("case", CASES)
 async def test_logits_and_greedy_ids(case: str, load: Load) -> None:

@@ -41,6 +41,7 @@ async def encoded(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_embeddings_are_llama_cpps(name: str) -> None:
     """Of the first pictures and the first clip."""

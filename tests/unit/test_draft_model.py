@@ -46,6 +46,7 @@ def model_of(used: Engine) -> DraftModel:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_the_text_is_the_one_without_a_draft_model(sampling: Sampling) -> None:
     """The model itself drafts what it would have sampled; one with other weights hardly ever does."""

@@ -40,6 +40,7 @@ async def alone(ids: list[int], sampling: Sampling, count: int, path: Path = T5,
     return await collect(cpu_engines.make(path=path), ids, sampling, count, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [T5, FLAN], ids=["t5", "flan-t5"])
 async def test_answers_side_by_side(path: Path) -> None:
     """Each is the text that the request gets alone, whatever the others read."""
@@ -59,6 +60,7 @@ async def test_prompts_with_a_common_beginning_share_nothing() -> None:
         assert (stats.prompt_tokens, stats.cached_tokens) == (len(ids), 0)
 
 
+@pytest.mark.slow
 async def test_requests_wait_for_pages() -> None:
     """Where the caches may not grow, a young request releases its pages, and its prompt is read again."""
     used = engine_of(page=8, n_ctx=128)

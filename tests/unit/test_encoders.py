@@ -21,6 +21,7 @@ from tests.support.encoders import LIMITS, CpuEncoder, distance, media_of
 from tests.support.media import NAMES, VISION, golden, header_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_embeddings_are_llama_cpps(name: str) -> None:
     """Of every picture and clip of every prompt; a prompt's pictures are encoded together."""
@@ -39,6 +40,7 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
 MATRIX = Device(f16=True, subgroup=32, matrix=16, max_binding=1 << 30, max_buffer=1 << 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_embeddings_by_the_plan_for_subgroup_matrices(name: str) -> None:
     """Of the first picture and clip."""

@@ -132,6 +132,7 @@ CONSTRAINTS: dict[str, Callable[[], RandomConstraint]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), WARM, SHAPED], ids=["greedy", "plain", "shaped"])
 async def test_constrained_sampling_ahead_gives_equal_tokens(name: str, sampling: Sampling) -> None:
@@ -150,6 +151,7 @@ async def test_constrained_sampling_ahead_gives_equal_tokens(name: str, sampling
     assert await collect(engine, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [4, 7, 18])
 async def test_sampling_ahead_computes_no_position_without_a_page(ahead: int) -> None:
     """Its keys and values would go to a page of another sequence, or of cached tokens: Runner asserts it."""

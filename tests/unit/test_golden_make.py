@@ -84,6 +84,7 @@ def test_reference_of_embedding_models(name: str) -> None:
         assert_same_direction(golden[f"embd_{pooling}_ref"], got, "f32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in MODELS.items() if case.type in GGUF_PY])
 def test_seed_gives_the_model_s_bytes_again(name: str, tmp_path: Path) -> None:
     """For the types that gguf-py quantizes. Only ggml can make the others."""

@@ -22,6 +22,7 @@ from tools.goldens import GOLDEN, golden_models
 FILES = golden_models()
 EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
 MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS, *answer_cases.MODELS)]
+FAMILIES = {p.parent: p for p in reversed(MODELS)}.values()  # one model of each; the others are left out by --fast
 
 
 def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
@@ -37,7 +38,9 @@ def greedy(model: cpu.Cpu, prompt: list[int], count: int) -> list[int]:
     return [int(i) for i in model.buffers["tokens"][0, len(prompt) : len(prompt) + count]]
 
 
-@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [p if p in FAMILIES else pytest.param(p, marks=pytest.mark.slow) for p in MODELS], ids=lambda p: p.stem
+)
 def test_logits_and_greedy_ids(path: Path) -> None:
     golden, about = np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
     model = load(path, about["settings"]["n_ctx"])

@@ -114,6 +114,7 @@ async def test_before_a_larger_model_is_refused(encoders: list[Load], seed: int,
     await Pressure(encoders, seed).rise((Pressure.add,), refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 async def test_before_the_first_refusal(generators: list[Load], seed: int, refused: list[int]) -> None:
     await Pressure(generators, seed).rise((Pressure.lower, Pressure.add, Pressure.ask), refused)

@@ -60,6 +60,7 @@ def wrong(case: Case, name: str, values: np.ndarray) -> str | None:
     return comparison.fault(case, numpys(case) | {name: values})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [GPU, SOFTWARE], ids=["gpu", "software"])
 @pytest.mark.parametrize("model", [*MODELS, *WITH_MEDIA])
 def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Device) -> None:

@@ -105,6 +105,7 @@ async def test_the_answer_is_the_same(calls: int) -> None:
         assert "the driver was reset" in told[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 2, 9])
 async def test_an_encoder_reads_the_prompt_again(calls: int) -> None:
     for i in range(len(KINDS)):

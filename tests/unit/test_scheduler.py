@@ -237,6 +237,7 @@ def assert_all_released(used: Engine) -> None:
         assert (pool.held, pool.available) == (0, pool.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_requests_wait_for_pages(sampling: Sampling) -> None:
     """Where the caches may not grow, young requests release their pages and continue later; the texts stay the same."""

@@ -40,6 +40,7 @@ def counts(used: Engine) -> Counting:
     return used.runner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED, LOGPROBS], ids=["greedy", "seed", "shaped", "logprobs"])
 @pytest.mark.parametrize("fraction", [0.97, 0.3])
 async def test_a_constrained_answer_shares_steps_with_free_ones(sampling: Sampling, fraction: float) -> None:
@@ -71,6 +72,7 @@ async def test_constrained_answers_share_steps_with_each_other() -> None:
     assert counts(used).each >= 30, "160 tokens"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slice_s", [0.0, 0.002, 0.05])
 @pytest.mark.parametrize("pauses", [0, 5])
 async def test_a_constrained_answer_goes_on_alone_and_beside_others_again(
@@ -193,6 +195,7 @@ async def test_an_aborted_constrained_answer_leaves_no_mask() -> None:
     assert await collect(used, PROMPT, GREEDY, 20) == await collect(make(), PROMPT, GREEDY, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slice_s", [0.0, 0.05])
 async def test_pages_that_are_lacking(slice_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers wait for pages of others, and none writes to a page that it does not have."""
@@ -216,6 +219,7 @@ class Literal(Anything):
         return [(i * 7) % VOCAB for i in range(at, 50)] if self.first <= at < 50 else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [WARM, GREEDY], ids=["seed", "greedy"])
 @pytest.mark.parametrize("first", [0, 3])
 @pytest.mark.parametrize("count", [60, 50, 40, 10])
@@ -294,6 +298,7 @@ class Ends(Anything):
         return len(self.accepted) >= self.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forced", [1, 4, 10])
 @pytest.mark.parametrize("most", [60, 12])
 async def test_what_a_constrained_answer_leaves_in_the_caches_is_right(forced: int, most: int) -> None:

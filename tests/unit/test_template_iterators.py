@@ -37,6 +37,7 @@ def test_an_iterator_goes_on_after_a_break() -> None:
     assert ChatTemplate(begin + "|{% for i in x %}{{ i }}{% endfor %}").render([]) == "012|34"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

@@ -197,8 +197,8 @@ async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -
     return len(rows), worst
 
 
-async def aborts_and_shifts(engine: Engine) -> list[Any]:
-    """Answers between 101 aborted ones; two answers that outgrow the context, at two speeds; the dropped tokens."""
+async def aborts_and_shifts(engine: Engine, aborted: int) -> list[Any]:
+    """Answers between aborted ones; two answers that outgrow the context, at two speeds; the dropped tokens."""
     prompt, vocab = list(range(5, 17)), engine.plan.n_vocab
     warm = Sampling(temperature=1.3, seed=5)
     shaped = Sampling(temperature=1.3, seed=5, presence_penalty=0.5, typical_p=0.9)
@@ -211,7 +211,7 @@ async def aborts_and_shifts(engine: Engine) -> list[Any]:
         stream = engine.generate(GenerationRequest(prompt, warm, AnswerLimits(120, keep=4)))
         shifted.append([i async for batch in stream for i in batch.ids])
     dropped = engine.last.shifted_tokens
-    for number in range(101):
+    for number in range(aborted):
         if number % 20 == 0:
             wants.append([await collect(engine, prompt, sampling, 12) for sampling in (warm, shaped)])
         runner._times = FixedTimes(dice.choice([1, 2, 8, 64]))
