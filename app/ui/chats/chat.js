@@ -1,10 +1,10 @@
 /** The shown chat and the list of all: sends messages, receives answers, stores both. */
 import { t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
+import { canContinue } from "../answer/answer_view.js";
 import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
-import { canContinue } from "../thread.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
@@ -325,7 +325,7 @@ export class Chat {
 
   /**
    * @param {Message} message @param {Message[]} history the messages before it
-   * @param {{ view: import("../thread.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController,
+   * @param {{ view: import("../answer/answer_view.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController,
    *   tools?: ReturnType<Parts["tools"]> }} how
    */
   async #stream(message, history, { view, engine, controller, tools = [] }) {
