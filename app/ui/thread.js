@@ -1,4 +1,4 @@
-/** Shows the messages of a conversation, of which those near the view are in the document. */
+/** Shows the messages of a conversation. Those near the view are in the document. */
 import { t } from "../language/phrase.js";
 import { AnswerView } from "./answer/answer_view.js";
 import { copyButton } from "./copy.js";

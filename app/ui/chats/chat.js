@@ -101,8 +101,8 @@ export class Chat {
       info && mine === this.#opening ? this.#show(info, messages, mine) : undefined,
     );
     this.#shown = restored.catch(() => {}); // without that chat, the new one is shown
-    await restored;
-    const all = await list;
+    const all = await list; // fails if nothing can be read
+    await restored.catch(tellUnreadable);
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
     this.all = this.all.map((other) => (other.id === shown.id ? shown : other));
@@ -129,7 +129,7 @@ export class Chat {
     const shown = (this.#shown = this.#show(info));
     await shown.catch((error) => {
       if (this.#shown === shown) this.#stay();
-      throw error;
+      tellUnreadable(error);
     });
   }
 
@@ -379,6 +379,12 @@ export class Chat {
     conversation.save(messages, growing);
     if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }
+}
+
+/** Says that a chat cannot be read. @param {unknown} error */
+function tellUnreadable(error) {
+  const text = t("This chat cannot be read. The others are not affected.");
+  notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
 /** The chats whose ids others do not have: each read makes objects of its own. @param {ChatInfo[]} chats @param {ChatInfo[]} others */
