@@ -1,4 +1,4 @@
-"""Stored chats of which the browser lost something: the page says so, and shows the rest."""
+"""Chats that the browser lost parts of: the page says so, and shows the rest."""
 
 import secrets
 import shutil

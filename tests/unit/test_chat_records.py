@@ -72,7 +72,7 @@ def test_a_message_whose_number_is_none_is_left_out(evaluate: Evaluate) -> None:
 
 
 def test_settings_of_a_chat_cannot_add_fields_to_requests(evaluate: Evaluate) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "temperature": 1,
         "top_k": None,
         "system": "S",
