@@ -19,6 +19,8 @@ const MOST = 2 ** 31; // numbers of messages: counting on from there is exact
 const isText = (value) => typeof value === "string";
 /** @param {unknown} value */
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+/** A time in ms that Date takes. @param {any} value */
+const isTime = (value) => isNumber(value) && !Number.isNaN(new Date(value).getTime());
 /** @param {unknown} value */
 const isBoolean = (value) => typeof value === "boolean";
 /** @param {any} value */
@@ -60,7 +62,7 @@ const isTrace = isOf({
 });
 
 /** What a chat's entry has. @type {Shape} */
-export const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isNumber, updated: isNumber };
+export const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isTime, updated: isTime };
 /** What a chat's entry may have. @type {Shape} */
 export const CHAT_OPTIONS = {
   titledBy: isText,
