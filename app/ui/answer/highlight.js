@@ -6,6 +6,8 @@ import DOMPurify from "dompurify";
 import { importPart, partUrl } from "../parts.js";
 
 const MAX_LENGTH = 40_000; // characters; longer code stays plain
+const FIRST_PART = 1000; // characters that are tried first, then twice as many, and so on
+const SLOW_MS = 60; // for a part: twice as many characters may take four times as long
 const MAX_GROWING = 8_000; // of code that is coloured again with each piece
 const MARKS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 const PLAIN = new Set(["", "text", "txt", "plain", "plaintext", "output", "console", "none"]);
@@ -46,8 +48,23 @@ export function showCode(element, code, language, growing, later) {
   const name = language.toLowerCase();
   if (code.length > (growing ? MAX_GROWING : MAX_LENGTH) || PLAIN.has(name) || !partUrl("highlight")) return;
   if (!known(name)) return void loadLanguage(name).then(() => known(name) && later());
-  const { value } = library.highlight(code, { language: name, ignoreIllegals: true });
-  element.replaceChildren(/** @type {any} */ (DOMPurify.sanitize(value, MARKS)));
+  const value = coloured(code, name);
+  if (value) element.replaceChildren(/** @type {any} */ (DOMPurify.sanitize(value, MARKS)));
+}
+
+/**
+ * The code with marks. Null: it would take too long, as a word of thousands of letters does in some languages, whose
+ * patterns take time that grows with its square.
+ * @param {string} code @param {string} language @returns {string | null}
+ */
+function coloured(code, language) {
+  const mark = (/** @type {string} */ part) => library.highlight(part, { language, ignoreIllegals: true }).value;
+  for (let length = FIRST_PART; length < code.length; length *= 2) {
+    const started = performance.now();
+    mark(code.slice(0, length));
+    if (performance.now() - started > SLOW_MS) return null;
+  }
+  return mark(code);
 }
 
 /** @param {string} name */
