@@ -37,10 +37,10 @@ export function loadMath() {
 export function typeset(root, budget) {
   const formulas = /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("code[data-math]"));
   let taken = 0;
-  let isGone = false; // the block was replaced, perhaps before KaTeX was loaded
+  let isReplaced = false; // perhaps before KaTeX was loaded
   const all = () => {
     for (const code of formulas) {
-      if (isGone || budget.left <= 0) return;
+      if (isReplaced || budget.left <= 0) return;
       const size = typesetOne(code);
       taken += size;
       budget.left -= size;
@@ -50,7 +50,7 @@ export function typeset(root, budget) {
   else if (formulas.length && partUrl("math")) void loadMath().then(() => katex && all());
   return () => {
     budget.left += taken;
-    isGone = true;
+    isReplaced = true;
   };
 }
 
