@@ -154,10 +154,11 @@ startTransfer({
 const toolsButton = startTools(chat);
 const sidebar = startSidebar();
 const chatList = startChatList({
-  open(id) {
-    void chat.open(id);
+  open(id, sought) {
+    const opened = chat.open(id);
     sidebar.close();
-    composer.focus(); // now: the user may be in another field once the chat is read
+    if (sought) void opened.then(() => chat.conversation.id === id && thread.find(sought));
+    else composer.focus(); // now: the user may be in another field once the chat is read
   },
   change: (id, change) => chat.change(id, change),
   save: (id, form) => void saveChat(id, form),
@@ -321,7 +322,6 @@ function showChat() {
   const { conversation, all, busy } = chat;
   const empty = conversation.messages.length === 0;
   byId("welcome").hidden = !empty;
-  byId("thread").hidden = empty;
   byId("chat-title").hidden = empty;
   byId("chat-title").textContent = conversation.title;
   document.body.classList.toggle("empty", empty);

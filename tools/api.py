@@ -16,7 +16,7 @@ from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
 from app.openai.endpoints import ENDPOINTS, Endpoint
-from tools.connections import WRITE_S, is_closed, number
+from tools.connections import WRITE_S, BadRequest, is_closed, number
 from tools.mcp_relay import RELAY_KEY, RELAYED, HttpRelay, Relay, received, relay_stdio
 from tools.mcp_servers import Address
 from tools.serve import Handler, Server
@@ -241,7 +241,11 @@ class ApiHandler(Handler):
             self.close_connection = True
 
     def _endpoint(self) -> Endpoint | None:
-        return API_PATHS.get(self.decoded_path().strip("/"))
+        """The endpoint of the request's path; None if there is none, or the path is malformed."""
+        try:
+            return API_PATHS.get(self.decoded_path().strip("/"))
+        except BadRequest:
+            return None
 
     def _error(self, status: HTTPStatus, code: str, message: str) -> str:
         """Return an error in the form of the endpoint's API."""

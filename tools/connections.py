@@ -61,9 +61,9 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         """Read one request and answer it; a slow one gets 408, a meaningless one 400."""
         self.close_connection = True
-        self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
+        self.requestline, self.request_version, self.command, self.path = "", "HTTP/1.1", "", ""
         try:
-            self._reader.deadline = time.monotonic() + IDLE_S
+            self._reader.deadline = time.monotonic() + self.server.idle_s
             if not self.rfile.peek(1):  # type: ignore[attr-defined]
                 return
         except OSError:
@@ -147,6 +147,7 @@ class BoundedServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_s = REQUEST_S
+    idle_s = IDLE_S
     max_connections = MAX_CONNECTIONS
 
     def __init__(self, *args: Any) -> None:

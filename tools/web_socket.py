@@ -23,7 +23,7 @@ class WebSocket:
         self._connection = connection
         self._protocol = ServerProtocol(max_size=MAX_MESSAGE)
         self._lock = threading.Lock()
-        self._text = b""  # frames of an unfinished message
+        self._text = bytearray()  # frames of an unfinished message
 
     def accept(self, request_line: str, headers: Headers) -> bool:
         """Answer the handshake; return whether the WebSocket is open."""
@@ -69,10 +69,10 @@ class WebSocket:
         """The text that this frame ends."""
         if frame.opcode not in (Opcode.TEXT, Opcode.CONT):
             return None
-        self._text += bytes(frame.data)
+        self._text += frame.data  # in place: there may be a million frames
         if not frame.fin:
             return None
-        text, self._text = self._text, b""
+        text, self._text = bytes(self._text), bytearray()
         return text
 
     def close(self, code: int = 1000) -> None:

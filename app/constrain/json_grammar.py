@@ -256,9 +256,11 @@ class JsonGrammar:
 
     def _entries(self, t: ObjectSet, fields: dict[str, Ref], present: list[str], ref: Ref) -> Iterator[_Entry]:
         """Yield every kind of property: the named ones in the schema's order, then one for each set of patterns."""
+        required = frozenset(t.required)
         for i, name in enumerate(present):
+            spend(20)
             for flags, value in self._split_named(t, name, fields[name]):
-                yield _Entry(i, name in t.required, self._member(literal_key(name), value), flags)
+                yield _Entry(i, name in required, self._member(literal_key(name), value), flags)
         patterns: list[Dfa] = []
         for layer in t.layers:
             patterns += [dfa for dfa, _ in layer.patterns]

@@ -7,13 +7,16 @@ Schemas of items and properties stay references (Ref), so that a schema may cont
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from app.constrain import automaton, numbers
 from app.constrain.automaton import Dfa
+from app.constrain.effort import spend
 
 Ref = frozenset[tuple[int, bool]]
 TRUE: Ref = frozenset()
 FALSE: Ref = frozenset([(0, True)])  # node 0 is the schema false
+Condition = TypeVar("Condition")
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class ObjectSet:
         given = [n for n in (self.names, other.names) if n is not None]
         names = automaton.intersection(*given) if len(given) == 2 else given[0] if given else None
         required = tuple(dict.fromkeys((*self.required, *other.required)))
-        return ObjectSet(self.layers + other.layers, required, low, high, names, self.exists + other.exists)
+        return ObjectSet(_both(self.layers, other.layers), required, low, high, names, _both(self.exists, other.exists))
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,11 @@ class ArraySet:
         if high is not None and low > high:
             return None
         return ArraySet(
-            self.layers + other.layers, low, high, self.contains + other.contains, self.unique or other.unique
+            _both(self.layers, other.layers),
+            low,
+            high,
+            _both(self.contains, other.contains),
+            self.unique or other.unique,
         )
 
     def item(self, index: int | None) -> Ref:
@@ -139,11 +146,11 @@ class Evaluated:
         """Return what either schema evaluated."""
         return Evaluated(
             self.names | other.names,
-            self.patterns + other.patterns,
+            _both(self.patterns, other.patterns),
             self.every_name or other.every_name,
             max(self.items, other.items),
             self.every_item or other.every_item,
-            self.contained + other.contained,
+            _both(self.contained, other.contained),
         )
 
 
@@ -192,6 +199,15 @@ class ValueSet:
 def all_values() -> ValueSet:
     """Return all JSON values."""
     return ValueSet(True, BOOLEANS, numbers.all_numbers(), StringSet(), ArraySet(), ObjectSet())
+
+
+def _both(a: tuple[Condition, ...], b: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions of both, each once: schemas that refer to the same ones would double them at each level."""
+    if not b:
+        return a
+    spend(len(a) + len(b))
+    known = set(map(id, a))
+    return a + tuple(condition for condition in b if id(condition) not in known)
 
 
 def _smaller(a: int | None, b: int | None) -> int | None:

@@ -8,6 +8,7 @@ import { config } from "zod/v4/core";
 import { version } from "../../package.json";
 import { chatMessages, resultMedia, resultText, toolName } from "./contents.js";
 import { failure } from "./failure.js";
+import { limitedFetch } from "./limited_fetch.js";
 import { RelayTransport } from "./relay_transport.js";
 import { closed } from "./schema.js";
 import { SignIn } from "./sign_in.js";
@@ -22,6 +23,7 @@ import { SignIn } from "./sign_in.js";
 
 config({ jitless: true }); // the page's policy forbids the code that zod would generate
 
+const MOST_TOOLS = 1000; // of a server; further ones are left out
 const TIMEOUT_S = 300; // a person may have to answer a question of the server meanwhile
 
 /**
@@ -211,6 +213,7 @@ class Server {
     const sent = { ...headers, ...(token && { Authorization: `Bearer ${token}` }) };
     this.#current = new StreamableHTTPClientTransport(this.#url, {
       requestInit: { headers: sent },
+      fetch: limitedFetch(),
       ...(this.#signIn && { authProvider: this.#signIn }),
     });
     return this.#current;
@@ -238,7 +241,7 @@ class Server {
 
   /** @param {Tool[]} tools */
   #list(tools) {
-    this.tools = tools.map((tool) => this.#tool(tool));
+    this.tools = tools.slice(0, MOST_TOOLS).map((tool) => this.#tool(tool));
   }
 
   /** @param {Tool} tool @returns {McpTool} */

@@ -3,7 +3,7 @@ import { language, setLanguage, t } from "../language/phrase.js";
 import { byId, h } from "./dom.js";
 import { notify } from "./notices.js";
 import { partUrl } from "./parts.js";
-import { adoptPage, translatePage } from "./texts.js";
+import { adoptPage, translate } from "./texts.js";
 
 const STORED = "wisp.language";
 
@@ -35,7 +35,7 @@ export function startLanguage(changed) {
       shown = code;
       setLanguage({ locale: localeOf(code), rtl: code === "ar", entries });
       Object.assign(document.documentElement, { lang: code, dir: language().rtl ? "rtl" : "ltr" });
-      translatePage();
+      translate();
       changed();
     } catch {
       if (field.value !== code) return;

@@ -8,17 +8,21 @@
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { CodeBlock } from "./answer/code_block.js";
-import { typeset } from "./answer/math.js";
+import { newBudget, typeset } from "./answer/math.js";
 import { math, openMath } from "./answer/math_syntax.js";
 import { tableBlock } from "./answer/table.js";
 import { h } from "./dom.js";
 
 /** @typedef {import("markdown-it").Token} Token */
-/** @typedef {{ raw: string, element: HTMLElement, code?: CodeBlock }} Block */
+/**
+ * @typedef {{ raw: string, element: HTMLElement, code?: CodeBlock, giveBack?: () => void }} Block
+ *   `giveBack`: what its formulas took of the budget
+ */
 /** @typedef {{ raw: string, tokens: Token[] }} Part a top-level block of the text */
 
 const MAX_LENGTH = 300_000; // characters: about a second in the worst case
 
+const MAX_BLOCKS = 10_000; // of a text
 const MAX_NESTING = 50; // of blocks
 
 const LONGEST_HELD = 600; // characters of an open formula
@@ -56,6 +60,7 @@ export class Markdown {
   /** Definitions of links, as JSON: one that arrives or grows changes blocks before it. */
   #references = "";
   #version = 0; // of them
+  #formulas = newBudget();
 
   /** @param {HTMLElement} root holds the blocks */
   constructor(root) {
@@ -68,7 +73,10 @@ export class Markdown {
     try {
       const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(growing ? settled(text) : text, this.#versionOf);
       parts.forEach((part, index) => this.#place(part, index, growing && index === parts.length - 1));
-      for (const { element } of this.#blocks.splice(parts.length)) element.remove();
+      for (const { element, giveBack } of this.#blocks.splice(parts.length)) {
+        giveBack?.();
+        element.remove();
+      }
     } catch (error) {
       console.warn("An answer is shown as plain text:", error);
       this.#blocks = [];
@@ -94,7 +102,8 @@ export class Markdown {
       return;
     }
     if (old?.raw === part.raw) return;
-    const block = isCode ? codeBlock(part, growing) : token ? textBlock(part) : plainBlock(part);
+    old?.giveBack?.();
+    const block = isCode ? codeBlock(part, growing) : token ? textBlock(part, this.#formulas) : plainBlock(part);
     if (old) old.element.replaceWith(block.element);
     else this.root.append(block.element);
     this.#blocks[index] = block;
@@ -111,6 +120,8 @@ function partsOf(text, versionOf) {
   const environment = {};
   const tokens = markdown.parse(text, environment);
   const lines = text.split("\n");
+  const ends = tokens.filter(({ level, nesting }) => level === 0 && nesting <= 0);
+  if (ends.length > MAX_BLOCKS) return [plain(text)];
   const references = versionOf(environment.references ?? {});
   /** @type {Part[]} */
   const parts = [];
@@ -133,17 +144,18 @@ const plain = (text) => ({ raw: text, tokens: [] });
 /** @param {string} text */
 const plainText = (text) => h("div", { class: "block plain", dir: "auto" }, text);
 
-/** @param {Part} part @returns {Block} */
-function textBlock({ raw, tokens }) {
+/** @param {Part} part @param {import("./answer/math.js").Budget} formulas @returns {Block} */
+function textBlock({ raw, tokens }, formulas) {
   const html = markdown.renderer.render(tokens, markdown.options, {});
   const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(html, ALLOWED)));
   for (const link of fragment.querySelectorAll("a")) {
     if (link.getAttribute("href")) showTarget(link);
     else link.replaceWith(...link.childNodes); // it leads nowhere, or where none may lead
   }
-  typeset(fragment);
+  const giveBack = typeset(fragment, formulas);
   const isTable = tokens[0].type === "table_open";
-  return { raw, element: isTable ? tableBlock(fragment) : h("div", { class: "block", dir: "auto" }, fragment) };
+  const element = isTable ? tableBlock(fragment) : h("div", { class: "block", dir: "auto" }, fragment);
+  return { raw, element, giveBack };
 }
 
 /** Opens a link in a new tab, and shows where it leads unless its text does. @param {HTMLAnchorElement} link */

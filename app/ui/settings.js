@@ -51,7 +51,20 @@ function modelSettings(name) {
  * @param {import("./chats/database.js").ChatInfo} chat @param {string} [model] its name @returns {Settings}
  */
 export function effectiveSettings({ settings, assistant }, model) {
-  return { ...readSettings(), ...modelSettings(model), ...assistant?.settings, ...settings };
+  return { ...readSettings(), ...modelSettings(model), ...valid(assistant?.settings), ...valid(settings) };
+}
+
+/**
+ * The settings of a chat or an assistant without what is none: a file of another program may have it, and it would become
+ * a field of requests.
+ * @param {Partial<Settings>} [settings] @returns {Partial<Settings>}
+ */
+function valid(settings = {}) {
+  const isValid = (/** @type {[string, unknown]} */ [name, value]) => {
+    if (!Object.hasOwn(DEFAULTS, name)) return false;
+    return name === "system" ? typeof value === "string" : value === null || Number.isFinite(value);
+  };
+  return Object.fromEntries(Object.entries(settings).filter(isValid));
 }
 
 /** The context length that a model is to be loaded with. @param {string} model its name */

@@ -39,10 +39,10 @@ function bind(node, name, isPhrase, put) {
   put();
 }
 
-/** Puts all phrases of the document in the page's language. */
-export function translatePage() {
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
-  const nodes = [];
+/** Puts the phrases of an element in the page's language. @param {HTMLElement} root default: those of the document */
+export function translate(root = document.body) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+  const nodes = [walker.currentNode];
   while (walker.nextNode()) nodes.push(walker.currentNode);
   for (const node of nodes) for (const put of phrases.get(node)?.values() ?? []) put();
 }

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from math import isnan
 from typing import Any
-from urllib.parse import urlsplit
 
 import js
 from pyodide.ffi import JsException, create_proxy
 
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+from py_engine.files.addresses import host_of, parts_of
 from py_engine.files.link import FAST, Link
 
 FIRST_BYTES = 1 << 20  # the first request: enough for the header of most models
@@ -237,7 +237,7 @@ class Remote:
     @property
     def host(self) -> str:
         """The server's name and port."""
-        return urlsplit(self.url).netloc
+        return host_of(self.url)
 
     def _http_error(self, body: Any) -> WispError:
         status = f"{body.status} {body.statusText}".strip()
@@ -259,7 +259,7 @@ class Remote:
             why = f"This browser is offline and the model from {host} is not fully cached. Connect, and try again."
         elif host == here:
             why = f"The server {host} does not answer. Check that it runs, and try again."
-        elif urlsplit(self.url).scheme == "http" and urlsplit(self.url).hostname not in ("127.0.0.1", "localhost"):
+        elif parts_of(self.url).scheme == "http" and parts_of(self.url).hostname not in ("127.0.0.1", "localhost"):
             why = f"The page may read models over https only, and {self.url} is http. Use its https address."
         elif self.size is not None:
             why = f"The connection to {host} was lost. Check the network and load again: what has arrived is cached."

@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.files.addresses import host_of, name_of
 from py_engine.files.download import FIRST_BYTES, WORKER_LOST, FileChanged, Keep, Remote
 from py_engine.files.model_cache import InUse, content_of, forget
 from py_engine.files.prefetch import Prefetch, quiet
@@ -37,7 +37,7 @@ class UrlSource(Source):
     def __init__(self, url: str, on_progress: OnProgress, hashes: dict[int, str], in_use: InUse = set) -> None:
         super().__init__(on_progress)
         self.url = url
-        self.name = unquote(urlsplit(url).path).rsplit("/", 1)[-1] or url
+        self.name = name_of(url)
         self._hashes = hashes  # offset -> SHA-256, if it is known in advance
         self._cached: set[tuple[int, int]] = set()  # (offset, length) of the cached records
         self._parts = RecordParts(url)
@@ -351,7 +351,7 @@ class UrlSource(Source):
         self._invalid = True
         await forget(str(self.url))
         return WispError(
-            f"{self.name} changed on the server {urlsplit(str(self.url)).netloc} since the download began, or "
+            f"{self.name} changed on the server {host_of(str(self.url))} since the download began, or "
             "it arrives damaged. Load it again: it will be downloaded from the start.",
             "network_error",
             SERVER_ERROR,
@@ -374,7 +374,7 @@ async def open_source(
     """Open the source of a model given as an absolute URL or as a JS File or Blob.
 
     `hashes`: offset -> SHA-256 of records, if known; `in_use`: models that must not be evicted. Raises WispError
-    http_error, network_error.
+    http_error, network_error; invalid_value if the URL is none.
     """
     if not isinstance(model, str):
         return FileSource(model, on_progress)

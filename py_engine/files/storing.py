@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import js
 from pyodide.ffi import JsException
 
+from py_engine.files.addresses import shown_name
 from py_engine.files.model_cache import InUse, evict_models
 
 # At the end of a load, so few bytes are awaited until they are stored: a small model is cached when it is ready.
@@ -74,7 +74,7 @@ class Storing:
 
     def _tell(self, removed: list[dict[str, Any]]) -> None:
         for model in removed:
-            name = unquote(urlsplit(model["url"]).path).rsplit("/", 1)[-1]
+            name = shown_name(str(model["url"]))
             self._notices.append(
                 f"{name} ({model['bytes'] / 1e6:.0f} MB), the least recently used model, was removed from "
                 f"this browser's storage to make space for {self._name}."

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from array import array
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.files.addresses import host_of, parts_of
 
 if TYPE_CHECKING:
     from py_engine.files.records import Record
@@ -37,7 +38,7 @@ class Verification:
         """
         origin = "the load request"
         if expected is None and linked is not None and not self.sha256:
-            origin = urlsplit(self._url).netloc
+            origin = host_of(self._url)
             expected = of_header(linked) or await stated_by_host(self._url)
         if expected is None or expected == self.sha256:
             return
@@ -70,7 +71,7 @@ async def stated_by_host(url: str) -> str | None:
 
     A Hub has the pointer of /resolve/REVISION/FILE at /raw/REVISION/FILE.
     """
-    parts = urlsplit(url)
+    parts = parts_of(url)
     if parts.scheme not in ("http", "https"):
         return None
     beside = [(urlunsplit(parts._replace(path=f"{parts.path}.sha256")), _SUMS)]

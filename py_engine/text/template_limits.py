@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
@@ -20,6 +21,9 @@ MAX_SECONDS = 1.0  # of the processor
 MAX_STEPS = 2_000_000
 MAX_TEXT = 8 << 20  # characters of one text, and of the prompt; of a container 8 for each member are added
 MAX_BYTES = 96 << 20  # of all the values that one rendering makes
+COPIED = 12  # a step copies 2 ** COPIED characters of texts that are joined
+GROWING_FROM = 4096  # characters of a text that may be a prompt, to which a template adds piece by piece
+GROWING = 16  # such texts that are watched
 MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
 MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
 LAZY_BYTES = 1024  # of an iterator that computes its items: generators within each other, and their frames
@@ -51,11 +55,18 @@ class Limits:
         self._steps, self._unclocked = MAX_STEPS, 0
         self._bytes = values
         self._calls = 0
+        self._growing: deque[str] = deque(maxlen=GROWING)  # the newest long texts that were joined
         self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
 
     def end(self) -> None:
         """End a rendering: free its values."""
         self._sizes = {}
+        self._growing.clear()
+
+    @property
+    def left(self) -> int:
+        """Bytes that values may still have."""
+        return self._bytes
 
     def spend(self, steps: int = 1) -> None:
         """Account for work."""
@@ -141,6 +152,25 @@ class Limits:
     def viewed(self, view: Any, owner: Any) -> Any:
         """Account for items(), keys() or values() of a dict."""
         return self._held(view, owner)
+
+    def text(self, parts: list[str]) -> str:
+        """Join texts.
+
+        A template that adds to its prompt piece by piece makes it anew each time. What nothing but this account holds
+        any more is given back, so that a long conversation needs no more than its prompt.
+        """
+        size = sum(map(len, parts))
+        self.check_size(size)
+        self.spend(1 + (size >> COPIED))
+        made = "".join(parts)
+        for at in reversed(range(len(self._growing))):
+            if _references(self._growing, at) == _ALONE:
+                self._bytes += sys.getsizeof(self._growing[at])
+                del self._growing[at]
+        self._allocate(sys.getsizeof(made))
+        if size >= GROWING_FROM:
+            self._growing.append(made)
+        return made
 
     def joined(self, value: Any, left: Any, right: Any) -> Any:
         """Account for the list `left` + `right`, whose members are not measured again."""
@@ -261,3 +291,11 @@ class Limits:
             return value
         self.measure(made)
         return made
+
+
+def _references(texts: deque[str], at: int) -> int:
+    """How many references a text in a queue has."""
+    return sys.getrefcount(texts[at])
+
+
+_ALONE = _references(deque(["".join(("a", str(COPIED)))]), 0)  # of a text that only the queue holds

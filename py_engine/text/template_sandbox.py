@@ -168,9 +168,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def concat(self, parts: Iterable[str]) -> str:
         """Join texts: those of ~, of macros and of {% set %} blocks."""
-        found = [part for part in parts]  # noqa: C416 - list() would recurse in C
-        self.limits.foresee(sum(map(len, found)))
-        return self.limits.made("".join(found))
+        return self.limits.text([part for part in parts])  # noqa: C416 - list() would recurse in C
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Look up obj.attribute: at once in namespaces, and in dicts, unless it is a method of theirs."""
@@ -188,6 +186,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getitem(obj, self.limits.compared(argument))
 
     def _text(self, value: Any) -> str:
+        if type(value) is str:
+            return value
         self.limits.foresee(self.limits.size(value))
         return str(value)
 
@@ -224,6 +224,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         limits = self.limits
         limits.spend()
+        if operator == "+" and type(left) is str and type(right) is str:
+            return limits.text([left, right])
         sequences = isinstance(left, list | tuple) and isinstance(right, list | tuple)
         if operator == "+" and (sequences or isinstance(left, str)):
             limits.foresee(limits.size(left) + limits.size(right))

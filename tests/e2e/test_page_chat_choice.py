@@ -113,18 +113,22 @@ def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(talk: Page) -> N
     page = talk
     page.evaluate(
         """() => {
-            addEventListener("unhandledrejection", (event) => event.preventDefault(), { once: true });
-            const { getAll } = IDBObjectStore.prototype;
-            IDBObjectStore.prototype.getAll = function (...given) {
-                if (this.name !== "messages") return getAll.apply(this, given);
-                IDBObjectStore.prototype.getAll = getAll;
-                throw new DOMException("No such luck.", "UnknownError");
-            };
+            for (const name of ["getAll", "getAllKeys"]) {
+                const read = IDBObjectStore.prototype[name];
+                IDBObjectStore.prototype[name] = function (...given) {
+                    if (this.name !== "messages") return read.apply(this, given);
+                    IDBObjectStore.prototype[name] = read;
+                    throw new DOMException("No such luck.", "UnknownError");
+                };
+            }
         }"""
     )
     text = "What is the capital of Norway?"
     page.evaluate(CHOOSE_AND_ASK, [["The z chat"], text])
     expect(page.locator("#prompt")).to_have_value(text)  # given back
+    notice = page.locator("#notices .error")
+    expect(notice).to_contain_text("This chat cannot be read.")
+    notice.get_by_role("button", name="Dismiss").click()
     page.press("#prompt", "Enter")
     wait_answer(page)
     expect(page.locator("#chat-title")).to_have_text("The x chat")

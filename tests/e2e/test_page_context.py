@@ -6,7 +6,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import ask, close_settings, keep_engine, last_answer, open_page, wait_answer, wait_ready
+from tests.support.chat_page import (
+    ask,
+    close_settings,
+    draw_all,
+    keep_engine,
+    last_answer,
+    open_page,
+    wait_answer,
+    wait_ready,
+)
 from tests.support.chat_store import store_chat
 from tests.support.waiting import wait_for
 from tools.serve import Server
@@ -48,6 +57,7 @@ def test_a_hundred_turns_without_an_error(talk: Page) -> None:
     unsent = []
     for n in range(14):
         ask(page, f"Write the number {n} as a word, and the capital of Italy.")
+        draw_all(page)
         unsent.append(
             page.locator("#thread > li").evaluate_all("items => items.findIndex((item) => item.matches('.not-sent'))")
         )

@@ -5,6 +5,7 @@ import http.server
 import re
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,16 @@ HOSTILE = {
     "table": "|" + "a|" * 3_000 + "\n|" + "-|" * 3_000 + "\n" + "|x" * 3_000,
     "addresses": "http://" * 20_000,
     "long": "word " * 200_000,
+    # 4 million elements, and minutes, without limits
+    "formulas": (
+        "$" + "".join(f"\\def\\{a}{{\\{b}\\{b}}}" for a, b in pairwise("abcdef")) + "\\def\\f{xxxxxxxx}\\a$\n\n"
+    )
+    * 3_000,
+    "one formula": "$\\def\\a{" + "x" * 2_000 + "}" + "\\a" * 400 + "$",
+    "one word": f"```java\n{'a' * 39_000}\n```\n" * 5,
+    "rules": "---\n\n" * 60_000,
 }
+MOST = 200_000  # elements of the answers
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +62,7 @@ def test_a_hostile_answer_is_shown_and_the_page_works(page: Page, name: str) -> 
     bodies = page.locator("#thread > .assistant .body")
     expect(bodies.nth(0)).to_have_text(re.compile(r"\S"))
     expect(bodies.nth(1).locator("strong")).to_have_text("Fine.")
+    assert page.evaluate("document.querySelectorAll('#thread *').length") < MOST
     page.fill("#prompt", "works")
     assert page.input_value("#prompt") == "works"
 

@@ -1,16 +1,21 @@
-"""A chat of thousands of messages: what is far from view costs little, and is drawn when one scrolls near."""
+"""A chat of thousands of messages: only those near the view are in the document."""
 
+import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, open_page
-from tests.support.chat_store import store_chat
+from tests.support.chat_store import chat, store_chats
+from tests.support.page_looks import faults
 from tools.serve import Server
 
-TURNS = 1000
+TURNS = 2500
+SHORTER = 50  # turns of another chat
+MOST = 5000  # elements of the thread, with 5,000 messages in the chat
 ANSWER = """Answer {n}, **in bold**, with $a^2$:
 
 ```python
@@ -21,14 +26,31 @@ print({n})
 |---|---|
 | 1 | 2 |
 """
-IN_VIEW_IS_DRAWN = """() => {
+COUNT = "document.querySelectorAll('#thread *').length"
+TOP = "(item) => item.getBoundingClientRect().top"
+# Whether messages without a gap fill the view, in their order.
+FILLED = """() => {
     const { top, bottom } = document.querySelector("#scroller").getBoundingClientRect();
-    const inView = [...document.querySelectorAll("#thread > .message")].filter((item) => {
+    const inView = [...document.querySelectorAll("#thread > *")].filter((item) => {
         const place = item.getBoundingClientRect();
         return place.bottom > top && place.top < bottom;
     });
-    return inView.length > 0 && inView.every((item) => !item.matches(".later"));
+    const places = inView.map((item) => Number(item.ariaPosInSet));
+    return places.length > 0 && places.every((place, i) => place > 0 && place === places[0] + i);
 }"""
+# Moves the view in steps, a frame each; returns the most elements of the thread, and how often a gap was in view.
+SCROLL = f"""async ({{ from, by, steps }}) => {{
+    const scroller = document.querySelector("#scroller");
+    scroller.scrollTop = from;
+    let most = 0, gaps = 0;
+    for (let step = 0; step < steps; step++) {{
+        scroller.scrollTop += by;
+        await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+        most = Math.max(most, {COUNT});
+        gaps += !({FILLED})();
+    }}
+    return {{ most, gaps }};
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -38,48 +60,144 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
     keep_engine(context, server.url)
     page = open_page(context, server.url)
     errors = watch(page)
-    store_chat(page, [(f"Question {n}", ANSWER.format(n=n)) for n in range(TURNS)])
+    turns = [(f"Question {n}", ANSWER.format(n=n)) for n in range(TURNS)]
+    store_chats(page, [chat(turns[:SHORTER], id="shorter", title="Shorter"), chat(turns)])
     page.reload()
-    expect(page.locator("#thread > .message")).to_have_count(2 * TURNS, timeout=90_000)
+    expect(last(page)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
     yield page
     assert not errors
     context.close()
 
 
+def last(page: Page) -> Any:
+    return page.locator("#thread > .message").last
+
+
+def message(page: Page, number: int) -> Any:
+    """The message of a number from 1, if it is drawn."""
+    return page.locator(f'#thread > .message[aria-posinset="{number}"]')
+
+
+def show_shorter(page: Page) -> None:
+    page.get_by_role("button", name="Shorter", exact=True).click()
+    expect(page.locator("#chat-title")).to_have_text("Shorter")
+
+
+def scroll_to(page: Page, place: str) -> None:
+    page.evaluate(f"() => {{ const scroller = document.querySelector('#scroller'); scroller.scrollTop = {place}; }}")
+    page.wait_for_function(FILLED)
+
+
 def test_it_opens_at_its_end_and_draws_only_the_newest_messages(page: Page) -> None:
-    expect(page.locator("#thread > .message").last.locator("strong")).to_have_text("in bold")
-    expect(page.locator("#thread > .message").last).to_be_in_viewport()
-    assert page.locator("#thread > .later").count() > 2 * TURNS - 100
-    assert page.evaluate("document.querySelectorAll('#thread *').length") < 10 * TURNS
+    expect(last(page).locator("strong")).to_have_text("in bold")
+    expect(last(page)).to_be_in_viewport()
+    expect(last(page)).to_have_attribute("aria-setsize", str(2 * TURNS))
+    expect(message(page, 1)).to_have_count(0)
+    assert page.evaluate(COUNT) < MOST
 
 
-def test_what_is_in_view_stays_while_earlier_messages_are_drawn(page: Page) -> None:
-    drawn = page.locator("#thread > .message:not(.later)").first.evaluate_handle("(item) => item")
-    before = page.locator("#thread > .later").count()
-    top = "(item) => Math.round(item.getBoundingClientRect().top)"
-    place = drawn.evaluate(
-        f"""(item) => {{
-            item.scrollIntoView({{ block: "center", behavior: "instant" }});
-            return ({top})(item);
-        }}"""
+def test_scrolling_needs_a_bounded_number_of_elements(page: Page) -> None:
+    for by in (-300, 500, 40_000):
+        seen = page.evaluate(SCROLL, {"from": 200_000, "by": by, "steps": 12})
+        assert seen["most"] < MOST, by
+        assert seen["gaps"] == 0, by
+
+
+def test_what_is_in_view_stays_while_messages_above_it_are_drawn(page: Page) -> None:
+    scroll_to(page, "scroller.scrollHeight / 3")
+    shown = page.locator("#thread > .message").first.evaluate_handle(
+        "(item) => [...item.parentNode.children].find((other) => other.getBoundingClientRect().top > 100)"
     )
-    page.wait_for_function("(before) => document.querySelectorAll('#thread > .later').length < before", arg=before)
-    page.wait_for_function(IN_VIEW_IS_DRAWN)
-    assert abs(drawn.evaluate(top) - place) <= 2
+    place = shown.evaluate(TOP)
+    page.wait_for_timeout(300)  # the messages near the view are drawn in further frames
+    assert abs(shown.evaluate(TOP) - place) <= 1
+    page.evaluate("() => { document.querySelector('#scroller').scrollTop -= 200; }")
+    page.wait_for_timeout(300)
+    assert abs(shown.evaluate(TOP) - place - 200) <= 1
 
 
 def test_the_first_message_is_drawn_when_one_scrolls_there(page: Page) -> None:
-    first = page.locator("#thread > .message").nth(1)
-    expect(first).to_have_class("message assistant later")
-    page.evaluate("() => (document.querySelector('#scroller').scrollTop = 0)")
-    expect(first.locator("strong")).to_have_text("in bold")
-    expect(first.locator(".katex").first).to_be_attached()
-    expect(page.locator("#thread > .message").first.get_by_role("button", name="Edit and send again")).to_be_attached()
+    scroll_to(page, "0")
+    expect(message(page, 2).locator("strong")).to_have_text("in bold")
+    expect(message(page, 2).locator(".katex").first).to_be_attached()
+    expect(message(page, 1).get_by_role("button", name="Edit and send again")).to_be_attached()
+    assert faults(page) == []
     page.click("#to-end")
-    expect(page.locator("#thread > .message").last).to_be_in_viewport()
+    expect(last(page)).to_be_in_viewport()
+    expect(last(page)).to_have_attribute("aria-posinset", str(2 * TURNS))
+
+
+def test_what_one_writes_in_a_message_is_there_when_one_returns(page: Page) -> None:
+    scroll_to(page, "0")
+    message(page, 1).get_by_role("button", name="Edit and send again").click()
+    field = page.get_by_label("Edit your message")
+    field.fill("Half a thought")
+    scroll_to(page, "scroller.scrollHeight / 2")
+    expect(field).to_be_focused()  # it stays in the document while it has the focus
+    page.keyboard.type(" more")
+    scroll_to(page, "scroller.scrollHeight / 2")
+    page.focus("#prompt")
+    scroll_to(page, "scroller.scrollHeight / 2 + 50")
+    expect(field).to_have_count(0)
+    scroll_to(page, "0")
+    expect(field).to_have_value("Half a thought more")
+    page.get_by_role("button", name="Cancel").click()
+
+
+def test_tab_goes_on_to_messages_that_were_far(page: Page) -> None:
+    scroll_to(page, "scroller.scrollHeight / 2")
+    number = page.evaluate(
+        """() => {
+            const { top } = document.querySelector("#scroller").getBoundingClientRect();
+            const items = [...document.querySelectorAll("#thread > .user")];
+            const item = items.find((item) => item.getBoundingClientRect().top > top);
+            item.querySelector("button").focus();
+            return Number(item.ariaPosInSet);
+        }"""
+    )
+    for _ in range(60):
+        page.keyboard.press("Tab")
+    at = page.evaluate("Number(document.activeElement.closest('#thread > .message')?.ariaPosInSet)")
+    assert at > number + 10
+    page.wait_for_function(FILLED)
+    assert page.evaluate(COUNT) < MOST
+
+
+def test_selected_text_stays_selected_when_it_leaves_the_view(page: Page) -> None:
+    scroll_to(page, "0")
+    page.evaluate("() => getSelection().selectAllChildren(document.querySelector('#thread .bubble'))")
+    scroll_to(page, "scroller.scrollHeight / 2")
+    assert page.evaluate("`${getSelection()}`") == "Question 0"
+    page.evaluate("() => getSelection().removeAllRanges()")
+    scroll_to(page, "scroller.scrollHeight / 2 + 50")
+    expect(message(page, 1)).to_have_count(0)
+
+
+def test_a_search_goes_to_the_message_that_it_found(page: Page) -> None:
+    page.fill("#chat-search", "Question 1234")
+    found = page.locator(".chat-open", has=page.locator("mark")).first
+    expect(found).to_contain_text("Question 0")  # the first message with one of the words
+    page.fill("#chat-search", "1234")
+    expect(found).to_contain_text("Question 1234")
+    for number in (2469, 2470, 2469):
+        found.click()
+        expect(message(page, number)).to_be_focused()
+        expect(message(page, number)).to_be_in_viewport()
+    page.fill("#chat-search", "")
+
+
+def test_a_print_has_all_messages(page: Page) -> None:
+    show_shorter(page)
+    expect(message(page, 1)).to_have_count(0)
+    pages = re.findall(rb"/Type\s*/Page\b", page.pdf())
+    assert len(pages) > SHORTER / 10  # a page has place for a few turns
+    expect(message(page, 1)).to_have_count(0)
 
 
 def test_it_goes_on_with_a_question(page: Page) -> None:
+    show_shorter(page)
+    scroll_to(page, "0")
     assert "Rome" in ask(page, "What is the capital of Italy?")
-    expect(page.locator("#thread > .message")).to_have_count(2 * TURNS + 2)
-    expect(page.locator("#thread > .message").last).to_be_in_viewport()
+    expect(last(page)).to_be_in_viewport()
+    expect(message(page, 1)).to_have_count(0)
+    expect(last(page)).to_have_attribute("aria-setsize", re.compile(f"{2 * SHORTER + 2}|{2 * SHORTER + 3}"))

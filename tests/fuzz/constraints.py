@@ -118,9 +118,20 @@ def chain(rng: Random) -> Any:
     """A schema whose definitions refer to each other, one after the other."""
     times, last = rng.choice((3, 30, 150, 1500)), schema(rng, 2)
     around = rng.choice(
-        ('{"properties":{"a":%s}}', '{"items":%s}', '{"anyOf":[%s,true]}', '{"not":%s}', '{"allOf":[%s]}')
+        (
+            '{"properties":{"a":@}}',
+            '{"items":@}',
+            '{"anyOf":[@,true]}',
+            '{"not":@}',
+            '{"allOf":[@]}',
+            '{"allOf":[@,@]}',
+            '{"oneOf":[@,@]}',
+            '{"anyOf":[@,@]}',
+            '{"allOf":[@,{"not":@}]}',
+            '{"if":@,"then":@}',
+        )
     )
-    links = {f"d{i}": json.loads(around % f'{{"$ref":"#/$defs/d{i + 1}"}}') for i in range(times)}
+    links = {f"d{i}": json.loads(around.replace("@", f'{{"$ref":"#/$defs/d{i + 1}"}}')) for i in range(times)}
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{times}": last}}
 
 

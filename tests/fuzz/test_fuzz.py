@@ -11,14 +11,25 @@ from types import ModuleType
 
 import pytest
 
-from tests.fuzz import constraints, endpoints, files, headers, http, json_texts, requests, templates, vocabularies
+from tests.fuzz import (
+    constraints,
+    endpoints,
+    files,
+    headers,
+    http,
+    json_texts,
+    requests,
+    templates,
+    vocabularies,
+    web_sockets,
+)
 
 CASES = os.environ.get("WISP_FUZZ_CASES")
 SEED = int(os.environ.get("WISP_FUZZ_SEED", "1"))
 MAX_S, MAX_MB = 2.0, 200
 FUZZERS = {  # cases of a usual run
     constraints: 30, endpoints: 500, files: 200, headers: 40, http: 60, json_texts: 200, requests: 1000,
-    templates: 120, vocabularies: 300,
+    templates: 120, vocabularies: 300, web_sockets: 60,
 }  # fmt: skip
 
 

@@ -110,3 +110,16 @@ def test_the_deepest_that_is_allowed_has_stack_to_spare(selenium_node: Any) -> N
         return None
 
     below(300)
+
+
+@run_in_pyodide
+def test_a_long_conversation_may_grow_piece_by_piece(selenium_node: Any) -> None:
+    """What a template no longer holds is given back: its references are counted as in CPython."""
+    from py_engine.text.chat_template import ChatTemplate
+
+    source = (
+        "{% set ns = namespace(out='') %}{% for m in messages %}{% set ns.out = ns.out ~ m.content %}"
+        "{% set ns.out = ns.out + '<sep>' %}{% endfor %}{{ ns.out }}"
+    )
+    text = ChatTemplate(source).render([{"role": "user", "content": "x" * 300}] * 1001)
+    assert text == ("x" * 300 + "<sep>") * 1001

@@ -83,3 +83,8 @@ def new_chat(page: Page) -> None:
     """Press Ctrl+Shift+O."""
     page.keyboard.press("Control+Shift+KeyO")
     expect(page.locator("#welcome")).to_be_visible()
+
+
+def draw_all(page: Page) -> None:
+    """Have the page draw all messages, as for a print, until it scrolls."""
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")

@@ -174,6 +174,9 @@ def changed(path: str, value: Any) -> Any:
         (own(7), "chats[0]"),
         (changed("chats.0.info.title", 5), "chats[0].info.title"),
         (changed("chats.0.info.folder", {}), "chats[0].info.folder"),
+        (changed("chats.0.info.created", 1e300), "chats[0].info.created"),
+        (changed("chats.0.messages.1.toolCalls", 5), "chats[0].messages[1].toolCalls"),
+        (changed("chats.0.messages.1.n", 2**53 - 1), "chats[0].messages[1].n"),
         (changed("chats.0.messages.1.content", None), "chats[0].messages[1].content"),
         (changed("chats.0.messages.1.role", "system"), "chats[0].messages[1].role"),
         (changed("chats.0.messages.1.parent", 3), "chats[0].messages[1]"),
@@ -199,3 +202,11 @@ def test_odd_values_of_other_programs_do_no_harm(js: Evaluate) -> None:
     assert chat["info"]["created"] > 0
     entry = {"chat": {"history": {"messages": {"1": None, "2": {"role": "user", "content": [{"text": "q"}, 5]}}}}}
     assert branch(read(js, entry)[0]) == ["q\n\n[attachment]"]
+
+
+@pytest.mark.parametrize("time", [1e300, -1e300, "x", {}, None, 10**400])
+def test_a_time_that_is_none_is_now(js: Evaluate, time: Any) -> None:
+    nodes = {"a": gpt("a", None, "user", "Hi")}
+    (chat,) = read(js, [{"title": "T", "create_time": time, "update_time": time, "mapping": nodes}])
+    assert 1.7e12 < chat["info"]["created"] < 1e13
+    assert "## You" in js("await m.WRITE.markdown(a[0])", chat)

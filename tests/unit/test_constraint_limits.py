@@ -62,11 +62,20 @@ REFUSED: list[tuple[str, Any]] = [
         "json_schema",
         {"properties": {f"p{i}": {"$ref": "#"} for i in range(5000)}, "required": [f"p{i}" for i in range(5000)]},
     ),
+    ("json_schema", {"type": "object", "required": [f"p{i}" for i in range(20_000)]}),
     # what is no URI
     ("json_schema", {"$ref": "http://[/"}),
     ("json_schema", {"$id": "http://x/y", "items": {"$id": "//[", "type": "string"}}),
 ]
 CHAIN = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(400)}
+
+
+def doubled(last: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A schema that requires another one 2 ** 40 times."""
+    links = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, "d40": last}, **more}
+
+
 ALLOWED: list[tuple[str, Any]] = [
     ("json_schema", {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d400": {"type": "null"}}}),
     ("json_schema", {"enum": [f"option {i} of many" for i in range(3000)]}),
@@ -79,6 +88,10 @@ ALLOWED: list[tuple[str, Any]] = [
     ("grammar", 'root ::= "abc"{100000}'),
     ("json_schema", {"allOf": [{"contains": {"const": i}} for i in range(5)]}),
     ("regex", r"\p{Lu}\p{Ll}{1,3}"),
+    ("json_schema", doubled({"type": "object", "properties": {"a": True}, "required": ["a"]})),
+    ("json_schema", doubled({"prefixItems": [True, {"type": "null"}], "items": {"type": "string"}})),
+    ("json_schema", doubled({"contains": {"const": 1}, "minContains": 2}, unevaluatedItems=False)),
+    ("json_schema", doubled({"patternProperties": {"a": True}}, unevaluatedProperties=False)),
 ]
 
 

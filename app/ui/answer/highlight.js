@@ -6,10 +6,16 @@ import DOMPurify from "dompurify";
 import { importPart, partUrl } from "../parts.js";
 
 const MAX_LENGTH = 40_000; // characters; longer code stays plain
+const FIRST_PART = 1000; // characters that are tried first, then twice as many, and so on
+const SLOW_MS = 100; // for a part: twice as many characters may take four times as long
 const MAX_GROWING = 8_000; // of code that is coloured again with each piece
 const MARKS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 const PLAIN = new Set(["", "text", "txt", "plain", "plaintext", "output", "console", "none"]);
 
+const MOST_TRIED = 50; // codes whose trial is remembered
+
+/** @type {Map<string, boolean>} language and code -> whether colouring it is quick; the same code looks the same again */
+const tried = new Map();
 /** @type {any} highlight.js with the languages that are loaded */
 let library = null;
 /** @type {Map<string, Promise<void>>} */
@@ -46,8 +52,30 @@ export function showCode(element, code, language, growing, later) {
   const name = language.toLowerCase();
   if (code.length > (growing ? MAX_GROWING : MAX_LENGTH) || PLAIN.has(name) || !partUrl("highlight")) return;
   if (!known(name)) return void loadLanguage(name).then(() => known(name) && later());
-  const { value } = library.highlight(code, { language: name, ignoreIllegals: true });
-  element.replaceChildren(/** @type {any} */ (DOMPurify.sanitize(value, MARKS)));
+  const value = coloured(code, name);
+  if (value) element.replaceChildren(/** @type {any} */ (DOMPurify.sanitize(value, MARKS)));
+}
+
+/**
+ * The code with marks. Null: it would take too long, as a word of thousands of letters does in some languages, whose
+ * patterns take time that grows with its square.
+ * @param {string} code @param {string} language @returns {string | null}
+ */
+function coloured(code, language) {
+  const mark = (/** @type {string} */ part) => library.highlight(part, { language, ignoreIllegals: true }).value;
+  const isQuick = () => {
+    for (let length = FIRST_PART; length < code.length; length *= 2) {
+      const started = performance.now();
+      mark(code.slice(0, length));
+      if (performance.now() - started > SLOW_MS) return false;
+    }
+    return true;
+  };
+  const key = `${language} ${code}`;
+  const found = tried.get(key) ?? isQuick();
+  if (code.length > FIRST_PART) tried.set(key, found);
+  if (tried.size > MOST_TRIED) tried.delete([...tried.keys()][0]);
+  return found ? mark(code) : null;
 }
 
 /** @param {string} name */

@@ -4,7 +4,15 @@ import { show } from "../texts.js";
 import { applyStyle, importPart, partUrl } from "../parts.js";
 
 const MAX_LENGTH = 5_000; // characters of a formula
-const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20, maxExpand: 500 };
+const MAX_EXPAND = 500; // macros of a formula
+const MAX_EXPANDED = 20_000; // characters that a formula's own macros may become
+const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
+const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
+
+/** @typedef {{ left: number }} Budget elements that the formulas of one answer may still have */
+
+/** @returns {Budget} */
+export const newBudget = () => ({ left: 60_000 });
 
 /** @type {any} */
 let katex = null;
@@ -22,18 +30,36 @@ export function loadMath() {
   ));
 }
 
-/** Typesets the formulas in a rendered block, at once if KaTeX is loaded. @param {ParentNode} root */
-export function typeset(root) {
+/**
+ * Typesets the formulas in a rendered block, at once if KaTeX is loaded. Those that the budget lacks stay TeX.
+ * @param {ParentNode} root @param {Budget} budget @returns {() => void} gives back what the block took
+ */
+export function typeset(root, budget) {
   const formulas = /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("code[data-math]"));
-  if (!formulas.length) return;
-  if (katex) return formulas.forEach(typesetOne);
-  if (partUrl("math")) void loadMath().then(() => katex && formulas.forEach(typesetOne));
+  let taken = 0;
+  let isReplaced = false; // perhaps before KaTeX was loaded
+  const all = () => {
+    for (const code of formulas) {
+      if (isReplaced || budget.left <= 0) return;
+      const size = typesetOne(code);
+      taken += size;
+      budget.left -= size;
+    }
+  };
+  if (formulas.length && katex) all();
+  else if (formulas.length && partUrl("math")) void loadMath().then(() => katex && all());
+  return () => {
+    budget.left += taken;
+    isReplaced = true;
+  };
 }
 
-/** @param {HTMLElement} code */
+/** Replaces TeX by the formula; returns how many elements that has. @param {HTMLElement} code */
 function typesetOne(code) {
   const tex = code.textContent ?? "";
-  if (tex.length > MAX_LENGTH) return;
+  if (tex.length > MAX_LENGTH || !code.parentNode) return 0;
+  const own = Math.floor(MAX_EXPANDED / tex.length);
+  const maxExpand = DEFINES.test(tex) ? Math.min(MAX_EXPAND, own) : MAX_EXPAND;
   const display = code.dataset.math === "display";
   const formula = document.createElement("span");
   formula.className = display ? "math wide" : "math";
@@ -43,12 +69,13 @@ function typesetOne(code) {
     show(formula, "aria-label", t("Formula"));
   }
   try {
-    katex.render(tex, formula, { ...OPTIONS, displayMode: display }); // builds elements: no HTML is parsed
+    katex.render(tex, formula, { ...OPTIONS, maxExpand, displayMode: display }); // builds elements: no HTML is parsed
   } catch (error) {
     code.title = `${error}`; // of the syntax, or nested too deep
-    return;
+    return 0;
   }
   code.replaceWith(formula);
+  return formula.getElementsByTagName("*").length;
 }
 
 /** The text of an element with formulas as TeX, which KaTeX shows twice: for eyes and for screen readers. @param {Element} element */

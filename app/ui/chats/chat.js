@@ -1,10 +1,10 @@
 /** The shown chat and the list of all: sends messages, receives answers, stores both. */
 import { t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
+import { canContinue } from "../answer/answer_view.js";
 import { branchOf } from "../answer/words.js";
 import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
-import { canContinue } from "../thread.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
@@ -101,8 +101,8 @@ export class Chat {
       info && mine === this.#opening ? this.#show(info, messages, mine) : undefined,
     );
     this.#shown = restored.catch(() => {}); // without that chat, the new one is shown
-    await restored;
-    const all = await list;
+    const all = await list; // fails if nothing can be read
+    await restored.catch(tellUnreadable);
     const { info: shown } = this.conversation;
     this.all = [...this.all, ...all.filter((other) => !this.all.some(({ id }) => id === other.id))];
     this.all = this.all.map((other) => (other.id === shown.id ? shown : other));
@@ -129,7 +129,7 @@ export class Chat {
     const shown = (this.#shown = this.#show(info));
     await shown.catch((error) => {
       if (this.#shown === shown) this.#stay();
-      throw error;
+      tellUnreadable(error);
     });
   }
 
@@ -325,7 +325,7 @@ export class Chat {
 
   /**
    * @param {Message} message @param {Message[]} history the messages before it
-   * @param {{ view: import("../thread.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController,
+   * @param {{ view: import("../answer/answer_view.js").AnswerView, engine: import("./answer.js").Answering, controller: AbortController,
    *   tools?: ReturnType<Parts["tools"]> }} how
    */
   async #stream(message, history, { view, engine, controller, tools = [] }) {
@@ -379,6 +379,12 @@ export class Chat {
     conversation.save(messages, growing);
     if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }
+}
+
+/** Says that a chat cannot be read. @param {unknown} error */
+function tellUnreadable(error) {
+  const text = t("This chat cannot be read. The others are not affected.");
+  notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
 /** The chats whose ids others do not have: each read makes objects of its own. @param {ChatInfo[]} chats @param {ChatInfo[]} others */

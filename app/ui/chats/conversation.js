@@ -2,6 +2,7 @@
 import { t } from "../../language/phrase.js";
 import { dismiss, notify } from "../notices.js";
 import * as database from "./database.js";
+import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 
 /**
@@ -80,7 +81,10 @@ export class Conversation {
   /** Stores everything while the page closes. */
   saveAtOnce() {
     this.info.shown = this.tree.shown;
-    if (!this.info.private) database.saveAtOnce(this.info, this.messages);
+    if (!this.info.private) {
+      const read = this.messages.filter((message) => !isDamaged(message)); // another page may read the others
+      database.saveAtOnce(this.info, read);
+    }
   }
 }
 

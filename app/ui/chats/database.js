@@ -1,5 +1,6 @@
 /** The chats in IndexedDB. The list is stored apart from the messages, so that it is read without them. */
 import { openDB } from "idb";
+import { readableInfo, readableMessages } from "./records.js";
 
 /**
  * @typedef {object} Stats of one answer
@@ -135,20 +136,36 @@ function mark(transaction, id, growing = false) {
 /** The key range of a chat's messages. @param {string} id */
 const messagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
+/**
+ * The records of a store. One that the browser has lost has its key alone.
+ * @param {"chats" | "messages"} store @param {IDBKeyRange} [range] @returns {Promise<any[]>}
+ */
+async function readAll(store, range) {
+  const db = await opened;
+  try {
+    return await db.getAll(store, range);
+  } catch {
+    const keys = await db.getAllKeys(store, range);
+    const lost = (/** @type {any} */ key) => (store === "chats" ? { id: key } : { chat: key[0], n: key[1] });
+    return Promise.all(keys.map((key) => db.get(store, key).catch(() => lost(key))));
+  }
+}
+
 /** @returns {Promise<ChatInfo[]>} the newest first */
 export async function listChats() {
-  return (await (await opened).getAll("chats")).sort((a, b) => b.updated - a.updated);
+  return (await readAll("chats")).map(readableInfo).sort((a, b) => b.updated - a.updated);
 }
 
 /** @param {string} id @returns {Promise<ChatInfo | undefined>} */
 export async function readChat(id) {
-  return (await opened).get("chats", id);
+  const [info] = await readAll("chats", IDBKeyRange.only(id));
+  return info && readableInfo(info);
 }
 
 /** @param {string} id @returns {Promise<Message[]>} in the order of their numbers */
 export async function readMessages(id) {
-  const stored = await (await opened).getAll("messages", messagesOf(id));
-  return stored.map(({ chat, ...message }) => message);
+  const stored = await readAll("messages", messagesOf(id));
+  return readableMessages(stored.map(({ chat, ...message }) => message));
 }
 
 /**

@@ -15,7 +15,7 @@ import { Search } from "./search/client.js";
  * @typedef {import("../virtual.js").Row} Row
  *
  * @typedef {object} Actions
- * @property {(id: string) => void} open
+ * @property {(id: string, sought?: string) => void} open `sought`: the words that a search found in it
  * @property {(id: string, change: Partial<ChatInfo>) => void} change
  * @property {(id: string) => void} remove
  * @property {(id: string, form: "json" | "markdown") => void} save as a file
@@ -121,7 +121,7 @@ export function startChatList(actions) {
         class: "chat-open",
         title,
         "aria-current": isCurrent ? "page" : null,
-        on: { click: () => actions.open(id) },
+        on: { click: () => actions.open(id, sought) },
       },
       h("span", { dir: "auto" }, title),
       excerpt,

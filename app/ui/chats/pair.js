@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
- * @typedef {import("../thread.js").AnswerView} AnswerView
+ * @typedef {import("../answer/answer_view.js").AnswerView} AnswerView
  */
 
 const TEXTS = {

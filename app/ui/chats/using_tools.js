@@ -3,7 +3,7 @@ import { allowAlways, allowedWith, isAllowed } from "../../tools/permissions.js"
 
 /**
  * @param {import("./database.js").Message} message the answer
- * @param {{ conversation: import("./conversation.js").Conversation, view: import("../thread.js").AnswerView,
+ * @param {{ conversation: import("./conversation.js").Conversation, view: import("../answer/answer_view.js").AnswerView,
  *   controller: AbortController, tools: import("../../tools/registry.js").Offered[] }} about
  * @returns {import("./agent.js").Using}
  */

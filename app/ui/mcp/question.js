@@ -76,8 +76,9 @@ function control(name, field, required) {
   const input = h("input", { name, required, type: numeric ? "number" : (TYPES[field.format] ?? "text") });
   if (numeric) Object.assign(input, { min: field.minimum ?? "", max: field.maximum ?? "" });
   if (numeric) input.step = field.type === "integer" ? "1" : "any";
-  if (field.minLength) input.minLength = field.minLength;
-  if (field.maxLength) input.maxLength = field.maxLength;
+  const { minLength: least = 0, maxLength: most = Infinity } = field;
+  if (least > 0 && least <= most) input.minLength = least; // else the browser throws
+  if (most > 0 && most < Infinity && least <= most) input.maxLength = most;
   input.value = field.default ?? "";
   return input;
 }

@@ -4,18 +4,23 @@ import { h } from "../../dom.js";
 const BEFORE = 24; // characters
 const LENGTH = 140;
 
+/** Finds the first word that begins as one of the query's; null: the query has no words. @param {string} query */
+export function patternOf(query) {
+  const words = query.match(/[\p{L}\p{N}]+/gu);
+  return words && new RegExp(`(?<![\\p{L}\\p{N}])(?:${words.join("|")})[\\p{L}\\p{N}]*`, "iu");
+}
+
 /**
  * The surroundings of the first word that begins as one of the query's, which is marked.
  * @param {{ content: string }[]} messages @param {string} query @returns {(Node | string)[]}
  */
 export function excerptOf(messages, query) {
-  const words = query.match(/[\p{L}\p{N}]+/gu) ?? [];
-  const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(?:${words.join("|")})`, "iu");
-  for (const { content } of words.length ? messages : []) {
-    const at = content.search(pattern);
-    if (at < 0) continue;
+  const pattern = patternOf(query);
+  for (const { content } of pattern ? messages : []) {
+    const found = pattern?.exec(content);
+    if (!found) continue;
+    const { index: at, 0: hit } = found;
     const from = Math.max(0, at - BEFORE);
-    const [hit] = /** @type {RegExpMatchArray} */ (content.slice(at).match(/^[\p{L}\p{N}]+/u));
     return [
       (from ? "…" : "") + content.slice(from, at),
       h("mark", {}, hit),

@@ -1,5 +1,5 @@
 /** Searches the chats, and updates the index with those that changed since. Runs beside the page, which stays quick. */
-import { opened as database } from "../database.js";
+import { opened as database, readChat, readMessages } from "../database.js";
 import { merged, Opened, segmentOf, terms } from "./segment.js";
 
 const BATCH = 200; // chats that are read and indexed at once
@@ -52,11 +52,7 @@ async function update() {
 
 /** The title and all messages of a chat. @param {string} id */
 async function textOf(id) {
-  const db = await database;
-  const [info, messages] = await Promise.all([
-    db.get("chats", id),
-    db.getAll("messages", IDBKeyRange.bound([id], [id, []])),
-  ]);
+  const [info, messages] = await Promise.all([readChat(id), readMessages(id)]);
   return { id, text: info ? [info.title, ...messages.map(({ content }) => content)].join("\n") : "" };
 }
 

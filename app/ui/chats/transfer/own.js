@@ -2,81 +2,12 @@
 
 import { t } from "../../../language/phrase.js";
 import { bytesOf } from "../../../sdk/base64.js";
+import { CHAT, CHAT_OPTIONS, faultsOf, FILE, isObject, MESSAGE, MESSAGE_OPTIONS } from "../records.js";
 
 /** @typedef {import("./tree.js").Stored} Stored */
 
 export const FORMAT = "wisp-chats";
 export const VERSION = 1;
-
-const DATA = /^data:((?:image|audio)\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
-const FILE = /^data:([\w.+-]+\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
-
-/** @param {unknown} value */
-const isText = (value) => typeof value === "string";
-/** @param {unknown} value */
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-/** @param {any} value */
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-/** @param {any} value */
-const isSource = (value) => isObject(value) && isText(value.document) && isText(value.text);
-
-/** @param {any} value */
-const isMedium = (value) =>
-  isObject(value) &&
-  ["image", "audio", "file"].includes(value.kind) &&
-  isText(value.name) &&
-  (value.kind === "file" ? FILE : DATA).test(value.data);
-
-const STATES = ["asked", "running", "done", "failed", "refused"];
-
-/** @param {any} value */
-const isFile = (value) => isObject(value) && isText(value.name) && FILE.test(value.data);
-
-/** @param {any} call */
-const isCall = (call) =>
-  isObject(call) &&
-  [call.id, call.name, call.arguments].every(isText) &&
-  STATES.includes(call.state) &&
-  (call.text === undefined || isText(call.text)) &&
-  (call.files === undefined || (Array.isArray(call.files) && call.files.every(isFile)));
-
-/** @param {any} step */
-const isStep = (step) =>
-  isObject(step) && isText(step.content) && Array.isArray(step.calls) && step.calls.every(isCall);
-
-/** @type {Record<string, (value: any) => boolean>} what must be there */
-const CHAT = { id: (id) => isText(id) && id !== "", title: isText, created: isNumber, updated: isNumber };
-/** @type {Record<string, (value: any) => boolean>} what may be there */
-const CHAT_OPTIONS = {
-  titledBy: isText,
-  shown: (n) => n === null || isNumber(n),
-  pinned: (value) => typeof value === "boolean",
-  folder: isText,
-  settings: isObject,
-  assistant: (value) => isObject(value) && isText(value.id) && isText(value.name) && isObject(value.settings),
-};
-/** @type {typeof CHAT} */
-const MESSAGE = {
-  n: (n) => Number.isSafeInteger(n) && n >= 0,
-  role: (role) => role === "user" || role === "assistant",
-  content: isText,
-};
-/** @type {typeof CHAT} */
-const MESSAGE_OPTIONS = {
-  parent: (n) => n === null || Number.isSafeInteger(n),
-  media: (value) => Array.isArray(value) && value.every(isMedium),
-  reasoning: isText,
-  finish: (value) => ["stop", "length", "stopped", "error"].includes(value),
-  error: (value) => isObject(value) && isText(value.message) && isText(value.code),
-  stats: (value) => isObject(value) && [value.tokens, value.perSecond, value.firstMs].every(isNumber),
-  model: isText,
-  dropped: isNumber,
-  steps: (value) => Array.isArray(value) && value.every(isStep),
-  budget: (value) => value === "turns" || value === "tokens",
-  sources: (value) => Array.isArray(value) && value.every(isSource),
-  cut: (value) => isObject(value) && isObject(value.request) && isObject(value.journal),
-  upstream: isText,
-};
 
 /** The chats of a file. An Error names what is wrong and where. @param {any} file @returns {Stored[]} */
 export function fromOwn({ version, chats }) {
@@ -131,13 +62,10 @@ function stepOf({ calls, ...step }) {
 /** @param {import("../../../language/phrase.js").Phrase} text */
 const failure = (text) => new Error(`${text}`);
 
-/** @param {any} object @param {typeof CHAT} required @param {typeof CHAT} optional @param {string} where */
+/** @param {any} object @param {import("../records.js").Shape} required @param {typeof required} optional @param {string} where */
 function check(object, required, optional, where) {
-  for (const [name, isGood] of Object.entries(required)) {
-    if (!isGood(object[name])) throw failure(t("{where} is missing or wrong.", { where: `${where}.${name}` }));
-  }
-  for (const [name, isGood] of Object.entries(optional)) {
-    if (object[name] !== undefined && !isGood(object[name]))
-      throw failure(t("{where} is wrong.", { where: `${where}.${name}` }));
-  }
+  const [name] = faultsOf(object, required, optional);
+  if (name === undefined) return;
+  const place = { where: `${where}.${name}` };
+  throw failure(name in required ? t("{where} is missing or wrong.", place) : t("{where} is wrong.", place));
 }

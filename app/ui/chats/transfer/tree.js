@@ -65,12 +65,11 @@ export function chatOf({ title, created, updated, system }, nodes, current) {
     }
   }
   const shown = current ? shownBy.get(current) : null;
-  const now = Date.now() / 1000;
   const info = {
     id: crypto.randomUUID(),
     title,
-    created: 1000 * (created || now),
-    updated: 1000 * (updated || created || now),
+    created: timeOf(created),
+    updated: timeOf(updated || created),
     shown: shown?.n ?? messages.at(-1)?.n ?? null,
     ...(system && { settings: { system } }),
   };
@@ -82,4 +81,10 @@ export function chatOf({ title, created, updated, system }, nodes, current) {
     messages.push(made);
     return made;
   }
+}
+
+/** A time in ms; now, where there is none that Date takes. @param {number} seconds */
+function timeOf(seconds) {
+  const time = new Date(1000 * seconds).getTime();
+  return seconds && !Number.isNaN(time) ? time : Date.now();
 }

@@ -1,0 +1,284 @@
+/**
+ * A list whose rows have heights that are known only once they are drawn, such as a chat of thousands of messages. Only
+ * rows near the view have elements in the document. A gap as high as the other rows stands in their place. What is in
+ * view does not move when rows above it turn out to be higher or lower than was estimated.
+ *
+ * Some rows stay in the document wherever the view is: what has the focus, what is selected, a frame, a sound that plays.
+ * A row that the reader changed (an opened part, a text that is edited) keeps its element outside the document.
+ */
+import { h } from "./dom.js";
+import { translate } from "./texts.js";
+
+/**
+ * @typedef {object} Row
+ * @property {(() => HTMLElement) | null} draw makes its element, a list item; null: it has one, which cannot be made again
+ * @property {number} height px; an estimate until the row is drawn
+ * @property {HTMLElement} [element]
+ * @property {boolean} [changed] by the reader
+ */
+
+const NEAR = 1500; // px above and below the view that are drawn, so that Tab, scrolling and screen readers find them
+const FAR = 3000; // px above and below the view that stay drawn
+const BUDGET_MS = 6; // of a frame, for rows that are not in view yet
+const PASSES = 5; // at most, until rows of unknown heights fill the view
+const ANCHORS = CSS.supports("overflow-anchor", "auto"); // whether the browser keeps what is in view in place
+const STAYS = ":focus, iframe, :fullscreen"; // a frame would start again
+
+export class RowWindow {
+  /** @type {Row[]} */
+  #rows = [];
+  /** @type {Map<Row, number>} */
+  #numbers = new Map();
+  /** @type {number[]} the top of each row, and the end of the last with its gap */
+  #tops = [0];
+  /** @type {Set<Row>} in the document */
+  #drawn = new Set();
+  #isStale = false; // rows or their heights changed since #tops
+  #isMoved = false; // rows changed since the last draw
+  #isWhole = false; // all rows are drawn, to be printed
+  #between = 0; // px between two rows
+  #frame = 0;
+  #scroller;
+  #list;
+  #placed;
+  #sizes = new ResizeObserver((entries) => this.#measured(entries));
+
+  /** @param {HTMLElement} scroller @param {HTMLElement} list in it @param {() => void} placed is called after rows were drawn */
+  constructor(scroller, list, placed) {
+    this.#scroller = scroller;
+    this.#list = list;
+    this.#placed = placed;
+    scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
+    new ResizeObserver(() => this.#soon()).observe(scroller);
+    for (const event of ["click", "input", "toggle"])
+      list.addEventListener(event, ({ target }) => this.#change(/** @type {Node} */ (target)), { capture: true });
+    addEventListener("beforeprint", () => this.#drawWhole(true));
+    addEventListener("afterprint", () => this.#drawWhole(false));
+  }
+
+  /** Shows other rows. @param {Row[]} rows */
+  show(rows) {
+    this.#sizes.disconnect();
+    this.#drawn.clear();
+    this.#rows = rows;
+    this.#isStale = true;
+    this.#layOut();
+    this.#list.replaceChildren(...(rows.length ? [this.#gap(0, rows.length)] : []));
+    this.#placed(); // it may scroll to the end
+    this.#update();
+  }
+
+  /** @param {Row} row @param {number} [index] default: after the others */
+  add(row, index = this.#rows.length) {
+    this.#rows.splice(index, 0, row);
+    this.#update();
+  }
+
+  /** @param {Row} row */
+  remove(row) {
+    const index = this.#rows.indexOf(row);
+    if (index < 0) return;
+    this.#rows.splice(index, 1);
+    this.#hide(row);
+    this.#update();
+  }
+
+  /** Scrolls to a row and returns its element. @param {Row} row */
+  reveal(row) {
+    this.#layOut();
+    this.#scroller.scrollTop += this.#tops[this.#numbers.get(row) ?? 0] - this.#view().top;
+    this.#draw();
+    row.element?.scrollIntoView({ block: "center", behavior: "instant" });
+    return row.element;
+  }
+
+  #update() {
+    this.#isStale = this.#isMoved = true;
+    this.#draw();
+  }
+
+  /** @param {boolean} isWhole */
+  #drawWhole(isWhole) {
+    this.#isWhole = isWhole;
+    this.#draw();
+  }
+
+  #soon() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const until = performance.now() + BUDGET_MS;
+    for (let pass = 0; pass < PASSES && this.#place(until); pass++) this.#placed();
+  }
+
+  /** Puts the rows near the view into the document. False: they are. @param {number} until the time that rows out of view may take */
+  #place(until) {
+    this.#layOut();
+    const wanted = this.#wanted(until);
+    if (!this.#isMoved && wanted.size === this.#drawn.size && [...wanted].every((row) => this.#drawn.has(row)))
+      return false;
+    this.#isMoved = false;
+    const anchor = ANCHORS ? undefined : this.#firstInView();
+    const before = anchor?.getBoundingClientRect().top ?? 0;
+    for (const row of this.#drawn) if (!wanted.has(row)) this.#hide(row);
+    const fresh = [...wanted].filter((row) => !this.#drawn.has(row));
+    for (const row of fresh) this.#attach(row);
+    this.#arrange();
+    for (const row of fresh) this.#setHeight(row, row.element?.getBoundingClientRect().height);
+    if (anchor?.isConnected) this.#scroller.scrollTop += anchor.getBoundingClientRect().top - before;
+    return true;
+  }
+
+  /** The rows that the document should have, the nearest to the view first. @param {number} until */
+  #wanted(until) {
+    const last = this.#rows.length - 1;
+    const { top, bottom } = this.#view();
+    const [from, to] = this.#isWhole ? [0, last] : [this.#at(top), this.#at(bottom)];
+    const wanted = new Set(this.#rows.slice(from, to + 1));
+    for (const row of this.#stay(this.#at(top - FAR), this.#at(bottom + FAR))) wanted.add(row);
+    const [first, end] = [this.#at(top - NEAR), this.#at(bottom + NEAR)];
+    const near = [...this.#rows.slice(to + 1, end + 1), ...this.#rows.slice(first, Math.max(first, from)).reverse()];
+    for (const row of near) {
+      if (wanted.has(row)) continue;
+      if (performance.now() > until) {
+        this.#soon();
+        break;
+      }
+      row.element ??= row.draw?.(); // now, so that its time counts
+      wanted.add(row);
+    }
+    return wanted;
+  }
+
+  /** Drawn rows that are not to be removed. @param {number} first @param {number} last index of the rows that are not far */
+  #stay(first, last) {
+    const { anchorNode, focusNode, isCollapsed } = getSelection() ?? {};
+    const selected = isCollapsed
+      ? []
+      : [anchorNode, focusNode].flatMap((node) => this.#numbers.get(this.#rowOf(node)) ?? []);
+    const [from, to] = [Math.min(...selected), Math.max(...selected)];
+    return [...this.#drawn].filter((row) => {
+      const index = /** @type {number} */ (this.#numbers.get(row));
+      return (index >= first && index <= last) || (index >= from && index <= to) || isInUse(row.element);
+    });
+  }
+
+  /** The row that a node is in. @param {Node | null | undefined} node */
+  #rowOf(node) {
+    while (node && node.parentNode !== this.#list) node = node.parentNode;
+    return /** @type {Row} */ ([...this.#drawn].find(({ element }) => element === node));
+  }
+
+  /** @param {Node} target of an event */
+  #change(target) {
+    const row = this.#rowOf(target);
+    if (row) row.changed = true;
+  }
+
+  /** @param {Row} row */
+  #attach(row) {
+    if (row.element) translate(row.element); // the language may have changed while it was away
+    row.element ??= row.draw?.();
+    this.#drawn.add(row);
+    this.#sizes.observe(/** @type {HTMLElement} */ (row.element));
+  }
+
+  /** @param {Row} row */
+  #hide(row) {
+    const { element } = row;
+    if (!element || !this.#drawn.delete(row)) return;
+    this.#sizes.unobserve(element);
+    element.remove();
+    if (row.draw && !row.changed && !element.matches(".growing")) delete row.element;
+  }
+
+  /** Puts the drawn rows and the gaps between them in order. Elements that are in the document stay where they are. */
+  #arrange() {
+    for (const gap of this.#list.querySelectorAll(":scope > .gap")) gap.remove();
+    const rows = [...this.#drawn].map((row) => ({ row, index: this.#numbers.get(row) ?? 0 }));
+    let next = this.#list.firstElementChild;
+    let end = 0; // the first row without a place
+    const put = (/** @type {HTMLElement} */ element) => {
+      if (element === next) next = next.nextElementSibling;
+      else this.#list.insertBefore(element, next);
+    };
+    for (const { row, index } of rows.sort((a, b) => a.index - b.index)) {
+      const element = /** @type {HTMLElement} */ (row.element);
+      element.ariaPosInSet = String(index + 1);
+      element.ariaSetSize = String(this.#rows.length);
+      if (index > end) put(this.#gap(end, index));
+      put(element);
+      end = index + 1;
+    }
+    if (end < this.#rows.length) put(this.#gap(end, this.#rows.length));
+  }
+
+  /** Stands for rows without elements. @param {number} from @param {number} to index of the row after it */
+  #gap(from, to) {
+    const gap = h("li", { class: "gap", "aria-hidden": true });
+    gap.style.height = `${this.#tops[to] - this.#tops[from] - this.#between}px`;
+    return gap;
+  }
+
+  /** @param {ResizeObserverEntry[]} entries */
+  #measured(entries) {
+    const rows = new Map([...this.#drawn].map((row) => [row.element, row]));
+    for (const { target, borderBoxSize } of entries) {
+      const row = rows.get(/** @type {HTMLElement} */ (target));
+      if (row) this.#setHeight(row, borderBoxSize[0].blockSize);
+    }
+    if (this.#isStale) this.#soon(); // not now: rows that are observed in here would be reported as a loop
+  }
+
+  /** @param {Row} row @param {number} [height] 0: the list is hidden */
+  #setHeight(row, height) {
+    if (!height || height === row.height) return;
+    row.height = height;
+    this.#isStale = true;
+  }
+
+  /** Computes where each row begins. */
+  #layOut() {
+    if (!this.#isStale) return;
+    this.#isStale = false;
+    this.#between = parseFloat(getComputedStyle(this.#list).rowGap) || 0;
+    this.#tops = [0];
+    for (const { height } of this.#rows) this.#tops.push(this.#tops[this.#tops.length - 1] + height + this.#between);
+    this.#numbers = new Map(this.#rows.map((row, index) => [row, index]));
+  }
+
+  /** What is in view, in px from the top of the first row. */
+  #view() {
+    const top = this.#scroller.getBoundingClientRect().top - this.#list.getBoundingClientRect().top;
+    return { top, bottom: top + this.#scroller.clientHeight };
+  }
+
+  #firstInView() {
+    const { top } = this.#scroller.getBoundingClientRect();
+    const elements = [...this.#list.children].filter((element) => !element.matches(".gap"));
+    return elements.find((element) => element.getBoundingClientRect().bottom > top);
+  }
+
+  /** The row at a position. @param {number} y */
+  #at(y) {
+    let low = 0;
+    let high = this.#rows.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.#tops[middle] <= y) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+/** Whether a row's element cannot leave the document without harm. @param {HTMLElement} [element] */
+function isInUse(element) {
+  if (!element) return false;
+  if (element.matches(STAYS) || element.querySelector(STAYS)) return true;
+  return [...element.querySelectorAll("audio")].some(({ paused }) => !paused);
+}

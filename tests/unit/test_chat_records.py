@@ -1,0 +1,88 @@
+"""Stored chats and messages that are damaged: what can be shown of them is shown."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.js_modules import Evaluate, evaluator
+
+QUESTION = {"n": 0, "parent": None, "role": "user", "content": "Hi"}
+ANSWER = {"n": 1, "parent": 0, "role": "assistant", "content": "Hello", "finish": "stop"}
+INFO = {"id": "a", "title": "T", "created": 1, "updated": 2, "shown": 1}
+
+
+@pytest.fixture(scope="module")
+def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
+    return evaluator(tmp_path_factory.mktemp("records"), ["app/ui/chats/records.js", "app/ui/settings.js"])
+
+
+def test_what_is_not_damaged_stays_as_it_is(evaluate: Evaluate) -> None:
+    assert evaluate("m.readableMessages(a)", QUESTION, ANSWER) == [QUESTION, ANSWER]
+    assert evaluate("m.readableInfo(a[0])", INFO) == INFO
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"content": 5}, {"content": None}, {"role": "x"}, {"role": None, "parent": "x"}, {"content": {}, "parent": None}],
+)
+def test_a_message_without_a_text_says_so_in_its_place(evaluate: Evaluate, damage: dict[str, Any]) -> None:
+    first, second, third = evaluate(
+        "m.readableMessages(a)", QUESTION, ANSWER | damage, QUESTION | {"n": 2, "parent": 1}
+    )
+    assert (first["n"], second["n"], third["n"]) == (0, 1, 2)
+    assert second["error"]["code"] == "damaged"
+    assert second["content"] == ""
+
+
+def test_a_record_that_was_lost_has_its_place_too(evaluate: Evaluate) -> None:
+    messages = evaluate("m.readableMessages(a)", QUESTION, {"n": 1})
+    assert (messages[1]["parent"], messages[1]["error"]["code"]) == (0, "damaged")
+    assert evaluate("m.readableInfo(a[0])", {"id": "x"}) == {
+        "id": "x",
+        "title": "Damaged chat",
+        "created": 0,
+        "updated": 0,
+        "shown": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"steps": 5},
+        {"steps": [{"content": "", "calls": [{}]}]},
+        {"media": [{"kind": "image", "name": "x"}]},
+        {"toolCalls": "x"},
+        {"words": {"shown": 5, "texts": {}}},
+        {"trace": {"request": {}, "journal": {"choices": [{"batches": [[[1]]]}]}}},
+        {"error": "x"},
+        {"stats": {}},
+        {"sources": [5]},
+        {"finish": "x"},
+    ],
+)
+def test_a_damaged_part_is_left_out(evaluate: Evaluate, field: dict[str, Any]) -> None:
+    (shown,) = evaluate("m.readableMessages(a)", ANSWER | field)
+    assert shown == {name: value for name, value in ANSWER.items() if name not in field}
+
+
+def test_a_message_whose_number_is_none_is_left_out(evaluate: Evaluate) -> None:
+    numbers = [-1, 1.5, "1", 2**31, 2**53, None]
+    assert evaluate("m.readableMessages(a)", QUESTION, *({**ANSWER, "n": n} for n in numbers)) == [QUESTION]
+
+
+def test_settings_of_a_chat_cannot_add_fields_to_requests(evaluate: Evaluate) -> None:
+    settings: dict[str, Any] = {
+        "temperature": 1,
+        "top_k": None,
+        "system": "S",
+        "top_p": "x",
+        "tools": [{}],
+        "model": "x",
+        "stream": False,
+    }
+    found = evaluate(
+        "(globalThis.localStorage = {getItem: () => null}, m.effectiveSettings({settings: a[0]}))", settings
+    )
+    assert (found["temperature"], found["top_k"], found["system"], found["top_p"]) == (1, None, "S", 0.95)
+    assert not {"tools", "model", "stream"} & set(found)
