@@ -75,7 +75,7 @@ void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *sc
   const u32 pos = s->pos, seq = s->seq;
   u32 *newest = &DRAFTING(r, seq)->newest;
   if (!r->verify) *newest = pos;
-  const u32 n = r->verify ? MIN(pos - *newest + 1, MAX_SMALL_BATCH) : MIN(pos + 1, 2);
+  const u32 n = r->verify ? MIN(pos - *newest + 1, MAX_SMALL_BATCH) : MIN(pos + 1, r->rows);
   const u32 first = r->verify ? *newest : pos + 1 - n;
   for (u32 i = 0; i < n; i++) s[i].pos = first + i, s[i].seq = seq;
   s->n = n;

@@ -1,9 +1,10 @@
 // The States between a draft model's steps and the model's own (draft.py). One thread.
 //
-// VERIFY 0: the draft model is to compute the newest two tokens. It lacks the first of them where its whole draft was
+// VERIFY 0: the draft model is to compute the newest ROWS tokens. Of two, it lacks the first where its whole draft was
 // accepted, and computes it once more elsewhere. VERIFY 1: its decode steps have moved the State to the end of the draft;
 // the newest token and the draft become a small batch.
 #param VERIFY
+#param ROWS // tokens of the first step at most
 #param MAX_SMALL_BATCH // tokens of the batch at most
 
 #include "lib/state.wgsl"
@@ -18,7 +19,7 @@ fn main() {
   let n = min(state[0].pos - first + 1u, MAX_SMALL_BATCH);
 #else
   drafting[seq].newest = state[0].pos;
-  let n = min(state[0].pos + 1u, 2u);
+  let n = min(state[0].pos + 1u, ROWS);
   let first = state[0].pos + 1u - n;
 #endif
   for (var m = 0u; m < n; m++) {

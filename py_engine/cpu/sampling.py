@@ -270,7 +270,7 @@ def draft_states(c: Call) -> None:
         first = int(drafting[2])
         n = min(at - first + 1, MAX_SMALL_BATCH)
     else:
-        drafting[2], n = at, min(at + 1, 2)
+        drafting[2], n = at, min(at + 1, c.params["ROWS"])
         first = at + 1 - n
     states[:n, 0], states[:n, 3], states[0, 1] = np.arange(first, first + n), seq, n
 

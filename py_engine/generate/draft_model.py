@@ -1,7 +1,7 @@
-"""The draft model of a runner: whose tokens its caches hold, and whether drafting by it pays.
+"""What drafts on a runner: a draft model, or the model's own MTP layer; and whether that pays.
 
-plan/draft.py has its lists. Its caches hold one sequence, the last one that drafted: what they have of the next one's
-tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on them.
+plan/draft.py has their lists. A draft model's caches hold one sequence, the last one that drafted: what they have of
+the next one's tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -99,26 +99,23 @@ class DraftAccount:
             self.balance = min(TRIAL, self.balance + REGAIN * tokens)
 
 
-class DraftModel:
-    """The draft model of one runner. `most`: tokens that it drafts at most."""
+class Drafter:
+    """The MTP layer of one runner, or its draft model. `most`: tokens that it drafts at most."""
 
     def __init__(self, runner: Runner, most: int) -> None:
         plan = runner.plan
         assert plan.draft is not None
-        self.account = DraftAccount(most, plan.draft.cost)
+        self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost)
         self.n_ctx = plan.draft.n_ctx
-        self._runner, self._cost = runner, plan.draft.cost
-        # positions that its windows' caches hold before they overwrite the first ones
-        self._rows = min((g.pages * plan.page for g in plan.draft.groups if g.window), default=UNLIMITED)
-        self._tokens: list[int] = []  # whose keys and values its caches hold
-        self._written = 0  # positions that were written at most
+        self._runner = runner
+        self._prefill: list[str] = []  # the list that reads a prompt, beside the lists of its steps
 
     def choose(self, row: Row) -> int:
         """How many tokens to draft for the next steps of a sequence; 0: none, or the lists are being compiled."""
         if self.n_ctx < self._runner.plan.n_ctx and row.position + AHEAD >= self.n_ctx:
             return 0
         drafts = self.account.choose(self._runner.step_ms(1), self._step_ms)
-        if drafts and not self._runner.prepared([DRAFT_PREFILL, *self._lists(row.seq, drafts)], [row.seq]):
+        if drafts and not self._runner.prepared([*self._prefill, *self._lists(row.seq, drafts)], [row.seq]):
             return 0
         return drafts
 
@@ -134,10 +131,37 @@ class DraftModel:
         return self._runner.step_ms(1, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes.
+        """Compute what it lacks of a sequence's tokens `ids`. All results must have been read.
 
-        `ids`: the sequence's tokens. All results must have been read. False: this was a part that takes PART_MS.
+        False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
         """
+        return True
+
+    def start(self, row: Row) -> None:
+        """Begin to draft for a sequence, after catch_up()."""
+        self.account.start()
+        self._runner.start_drafts([row])
+
+    def record(self, row: Row, ids: Sequence[int], drafts: int, steps: int, tokens: int) -> None:
+        """Record the result of steps with drafts. `row`, `ids`: of the sequence afterwards."""
+        self.account.record(drafts, steps, tokens, self._runner.step_ms(1), self._step_ms)
+
+
+class DraftModel(Drafter):
+    """The draft model of one runner."""
+
+    def __init__(self, runner: Runner, most: int) -> None:
+        super().__init__(runner, most)
+        plan = runner.plan
+        assert plan.draft is not None
+        self._prefill, self._cost = [DRAFT_PREFILL], plan.draft.cost
+        # positions that its windows' caches hold before they overwrite the first ones
+        self._rows = min((g.pages * plan.page for g in plan.draft.groups if g.window), default=UNLIMITED)
+        self._tokens: list[int] = []  # whose keys and values its caches hold
+        self._written = 0  # positions that were written at most
+
+    def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
+        """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""
         runner, batch, end = self._runner, self._runner.plan.batch, row.position - 1
         first = self._common(ids[:end])
         token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(1)
@@ -148,11 +172,6 @@ class DraftModel:
         self.account.charge((fed - first) * token_ms / plain_ms if plain_ms else 0.0)
         return fed == end
 
-    def start(self, row: Row) -> None:
-        """Begin to draft for a sequence, after catch_up()."""
-        self.account.start()
-        self._runner.start_drafts([row])
-
     def _common(self, ids: Sequence[int]) -> int:
         """How many of the first tokens its caches hold; where a window's rows were overwritten, none."""
         pairs = zip(self._tokens, ids, strict=False)
@@ -160,7 +179,13 @@ class DraftModel:
         return n if n == len(self._tokens) or self._written + AHEAD <= self._rows else 0
 
     def record(self, row: Row, ids: Sequence[int], drafts: int, steps: int, tokens: int) -> None:
-        """Record the result of steps with drafts. `row`, `ids`: of the sequence afterwards."""
         self._tokens += ids[len(self._tokens) : row.position - 1]
         self._written = max(self._written, len(self._tokens))
-        self.account.record(drafts, steps, tokens, self._runner.step_ms(1), self._step_ms)
+        super().record(row, ids, drafts, steps, tokens)
+
+
+def drafter_of(runner: Runner, most: int) -> Drafter | None:
+    """What drafts on a runner, up to `most` tokens; None: nothing but prompt lookup."""
+    if runner.plan.draft is None:
+        return None
+    return Drafter(runner, most) if runner.plan.draft.own else DraftModel(runner, most)

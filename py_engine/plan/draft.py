@@ -23,6 +23,8 @@ from py_engine.plan.lists import (
     DECODE,
     DRAFT_BEGIN,
     DRAFT_END,
+    MTP,
+    MTP_NEXT,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
@@ -34,7 +36,7 @@ from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
 from py_engine.plan.sampler_ops import drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.plan.traffic import decode_bytes
+from py_engine.plan.traffic import decode_bytes, of_list
 
 MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
 # Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
@@ -60,15 +62,37 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
         if DRAFT + name in plan.buffers:
             plan.constants[DRAFT + name] = data
     groups = [replace(group, caches=[DRAFT + name for name in group.caches]) for group in draft.page_groups]
-    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost)
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost, MAX_DRAFT)
+    _add_states(plan, device, rows=2)
+
+
+def add_mtp(plan: Plan, device: Device) -> None:
+    """Make the lists MTP and MTP_NEXT what drafts in a plan.
+
+    The states of recurrent layers are those after a batch's last two tokens (states.py). So they are there after the
+    newest token, too, if the draft is one token that is rejected.
+    """
+    moved = sum(part.bytes for part in of_list(plan, MTP, device, 1, 0))
+    cost = moved / decode_bytes(plan, device, 0)
+    plan.draft = DraftPlan(plan.n_ctx, [], cost, 1 if plan.recurrent else MAX_DRAFT, own=True)
+    plan.lazy |= {MTP, MTP_NEXT}
+    _add_states(plan, device, rows=1)
+
+
+def _add_states(plan: Plan, device: Device, rows: int) -> None:
+    """Add the lists that set the States. `rows`: tokens of a draft's first step."""
     for name in (DRAFT_BEGIN, DRAFT_END):
-        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END)
+        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END, rows=rows)
         plan.lazy.add(name)
 
 
-def set_states(ops: OpList, *, verifies: bool) -> None:
-    """Append the op that sets the States before the draft model's first step of a round, or after its last one."""
-    ops.add("draft_states", {"VERIFY": int(verifies)}, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
+def set_states(ops: OpList, *, verifies: bool, rows: int = 2) -> None:
+    """Append the op that sets the States before the first step of a draft, which has `rows` tokens, or after the last.
+
+    A draft model's first step has two tokens: after a draft that was accepted whole, it has not computed the first one.
+    """
+    sizes = {"VERIFY": int(verifies), "ROWS": rows}
+    ops.add("draft_states", sizes, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
 
 
 def _renamed(op: Op, plan: Plan) -> Op:
@@ -97,24 +121,30 @@ def draft_step(
     verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
     if not n_model_draft:
         return [(verifying, MAX_SMALL_BATCH)]
-    return draft_round(n_model_draft, [*processors, sampler], verifying)
+    draft = adapted.plan.draft
+    assert draft is not None
+    sampling = [*processors, sampler]
+    first, more = (_mtp_draft if draft.own else _model_draft)(sampling)
+    return [
+        ([DRAFT_BEGIN], 1),
+        *first,
+        *more * (n_model_draft - 1),
+        ([DRAFT_END], 1),
+        (verifying, 1 + n_model_draft),
+    ]
+
+
+def _model_draft(sampling: list[str]) -> tuple[list[Step], list[Step]]:
+    """The steps in which a draft model drafts the first token, and those of each more."""
+    both = [DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS]
+    return [(both, 2), (sampling, 1)], [([DRAFT + DECODE, *sampling], 1)]
+
+
+def _mtp_draft(sampling: list[str]) -> tuple[list[Step], list[Step]]:
+    """The same of an MTP layer."""
+    return [([MTP, *sampling], 1)], [([MTP_NEXT, *sampling], 1)]
 
 
 def names_of(steps: Sequence[Step]) -> list[str]:
     """The lists of steps, in order."""
     return [name for names, _ in steps for name in names]
-
-
-def draft_round(drafts: int, sampling: Sequence[str], verifying: Sequence[str]) -> list[Step]:
-    """The lists of a round that drafts `drafts` tokens.
-
-    `sampling`: those that sample one token; `verifying`: those in which the plan's own model verifies the draft.
-    """
-    return [
-        ([DRAFT_BEGIN], 1),
-        ([DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS], 2),
-        ([*sampling], 1),
-        *[([DRAFT + DECODE, *sampling], 1)] * (drafts - 1),
-        ([DRAFT_END], 1),
-        ([*verifying], 1 + drafts),
-    ]

@@ -41,8 +41,8 @@ def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX
 
 
 def model_of(used: Engine) -> DraftModel:
-    model = used._generation._scheduler._draft_model
-    assert model is not None
+    model = used._generation._scheduler._drafter
+    assert isinstance(model, DraftModel)
     return model
 
 

@@ -24,7 +24,7 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
             return 1.0 if n_model_draft or not drafting else 1000.0
 
         runner.step_ms = step_ms
-        model = engine._generation._scheduler._draft_model
+        model = engine._generation._scheduler._drafter
         assert model is not None
         account, model.account.balance = model.account, -1e9
         plain = await collect(engine, prompt, sampling, count)

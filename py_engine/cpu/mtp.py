@@ -1,0 +1,36 @@
+"""The kernel of multi-token prediction with numpy: the twin of mtp_input.wgsl."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import normed
+from py_engine.cpu.ssm import runs
+
+
+def mtp_input(c: Call) -> None:
+    cols, eps, offsets = c.params["COLS"], c.consts["eps"], c.offsets
+    of_e, of_h = c["norm"].reshape(-1)[: 2 * cols].reshape(2, cols)
+    before = np.zeros((c.n, cols), np.float32)
+    for begin, end in runs(c):
+        if c.params["HIDDEN"] == "own":
+            before[begin] = c["hidden"][0, :cols]
+            continue
+        if offsets[begin]:
+            before[begin] = _kept(c, begin, -1)
+        if c.params["HIDDEN"] == "batch":
+            before[begin + 1 : end] = c["hidden"][begin : end - 1, :cols]
+            for m in range(max(begin, end - c.params["KEPT"]), end):
+                _kept(c, m, 0)[:] = c["hidden"][m, :cols]
+    before[offsets == 0] = 0
+    y = c["y"][: c.n]
+    y[:] = 0
+    y[:, :cols] = normed(c["e"][: c.n, :cols], of_e, eps)
+    y[:, cols : 2 * cols] = normed(before, of_h, eps)
+
+
+def _kept(c: Call, m: int, offset: int) -> Array:
+    """The hidden state at token m's position + offset, to be read or written."""
+    found: Array = c["kept"][c.sequences[m], (c.positions[m] + offset) % c.params["KEPT"]]
+    return found
