@@ -53,13 +53,15 @@ class MtpReference:
 
     def __init__(self, path: Path) -> None:
         self.model = Reference(path)
-        self.block = self.model.n_layer = self.model.n_layer - 1
+        self.block = self.model.n_layer - 1
         self.model.kv_heads[self.block] = max(self.model.kv_heads)
 
     def drafts(self, ids: Sequence[int], drafted: Sequence[int]) -> np.ndarray:
         """The logits (1 + len(drafted), vocab) after `ids`, and after each of some drafted tokens."""
         model, name = self.model, f"blk.{self.block}.nextn."
+        model.n_layer = self.block
         states = model.hidden(ids)
+        model.n_layer = self.block + 1
         states = np.concatenate([np.zeros((1, model.width)), states[:-1]])  # before each token
         logits = []
         for end in range(len(ids), len(ids) + len(drafted) + 1):

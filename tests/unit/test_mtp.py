@@ -29,13 +29,13 @@ def test_the_layer_computes_what_the_reference_does(path: Path) -> None:
     cpu, reference = load(path, 64, mtp=True), mtp_models.MtpReference(path)
     for at, end, name in ((0, 16, PREFILL), (16, 31, PREFILL), (31, 32, DECODE), (32, 39, SMALL_BATCH)):
         states = cpu.buffers["state"][:32].reshape(8, 4)
-        states[: end - at, 0], states[:, 3] = np.arange(at, end), 0
+        states[:, 0] = np.arange(at, at + 8)
         cpu.feed(at, IDS[at:end], [name], 0)
     drafted = [5, 9]
     want = reference.drafts(IDS, drafted)
     for i, token in enumerate([IDS[-1], *drafted]):
         cpu.feed(39 + i, [token], [MTP_NEXT if i else MTP], 0)
-        np.testing.assert_allclose(cpu.buffers["logits"][:304], want[i], atol=2e-3 * np.abs(want).max())
+        np.testing.assert_allclose(cpu.buffers["logits"][:304], want[i], atol=1e-4)
 
 
 def _always(runner: object) -> None:
@@ -58,9 +58,10 @@ def engine(path: Path, *, mtp: bool) -> Engine:
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_the_text_is_the_one_without_drafts(path: Path, sampling: Sampling) -> None:
     used = engine(path, mtp=True)
-    assert await collect(used, PROMPT, sampling, 100) == await collect(engine(path, mtp=False), PROMPT, sampling, 100)
+    assert await collect(used, PROMPT, sampling, 60) == await collect(engine(path, mtp=False), PROMPT, sampling, 60)
     totals = used._generation.totals
-    assert 0.2 * totals.model_drafted < totals.model_accepted < totals.model_drafted, "some are rejected"
+    assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
+    print(totals)
 
 
 async def test_the_cpu_engine_drafts_the_same(path: Path) -> None:
@@ -68,7 +69,12 @@ async def test_the_cpu_engine_drafts_the_same(path: Path) -> None:
     _always(on_wasm.runner)
     texts = [await collect(used, PROMPT, GREEDY, 60) for used in (on_numpy, on_wasm)]
     assert texts[0] == texts[1]
-    assert on_wasm._generation.totals == on_numpy._generation.totals
+    counts = [
+        (totals.draft_steps, totals.model_drafted, totals.model_accepted)
+        for totals in (used._generation.totals for used in (on_numpy, on_wasm))
+    ]
+    assert counts[0] == counts[1]
+    assert counts[0][2] > 5
 
 
 def test_a_recurrent_model_drafts_one_token(path: Path) -> None:
