@@ -1,4 +1,4 @@
-"""Answers with drafts by a model on a GPU, and without."""
+"""Answers with drafts by a model or by its own MTP layer on a GPU, and without."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
         plain = await collect(engine, prompt, sampling, count)
         engine.forget()
         account.balance, account.on, account._debt = 1e9, False, 0.0
-        await runner.prepare(["draft.prefill", *_lists(runner)], [0])
+        await runner.prepare([*model._prefill, *_lists(runner, model.account.most)], [0])
         before = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
         drafted = await collect(engine, prompt, sampling, count)
         after = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
@@ -46,5 +46,5 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
     return {"texts": out, "proof": engine.stats()["proof"], "memory": engine.stats()["memory"]}
 
 
-def _lists(runner: Any) -> list[str]:
-    return list(runner.step_lists([0], drafting=True, n_model_draft=2))
+def _lists(runner: Any, most: int) -> list[str]:
+    return list(runner.step_lists([0], drafting=True, n_model_draft=min(2, most)))
