@@ -1,8 +1,9 @@
 """Multi-token prediction layers (MTP, "nextn"): a layer after the last one that predicts the token after the next one.
 
 Its input joins the embedding of a token with the model's hidden state of the token before, after the model's last
-norm. The rest is an ordinary layer with attention, and a head, which is mostly the model's own. The model's lists fill
-its cache, so it has seen whatever the model has seen. To draft further tokens, it goes on from its own hidden state.
+norm. The rest is an ordinary layer with attention. Embeddings and head are the model's own; copies of them, which some
+files have, are not loaded. The model's lists fill its cache, so it has seen whatever the model has seen. To draft
+further tokens, it goes on from its own hidden state.
 Sources: DeepSeek-V3's report (2.2) and llama.cpp's `draft-mtp` for qwen35, qwen35moe, qwen3next and glm4moe.
 """
 
@@ -68,7 +69,7 @@ class MtpLayer:
         norm = self._vector(norm_name if norm_name + ".weight" in self.w else cfg.output_norm)
         hidden = ops.buffer("mtp.predicted", x.shape)
         ops.norm_into(hidden, x, norm, cfg.eps)
-        ops.head(hidden, Projection([self._table("shared_head_head", "output", "token_embd")]))
+        ops.head(hidden, Projection([self._table("output" if "output.weight" in self.w else "token_embd")]))
         return hidden
 
     def _layer(self, ops: Ops) -> Layer:
@@ -77,7 +78,7 @@ class MtpLayer:
     def _input(self, ops: Ops, hidden: Buffer | None, *, own: bool = False) -> Buffer:
         """The layer's input (n, n_embd). `hidden`: the hidden states that plan/mtp.py reads."""
         n = self.cfg.embedding_length
-        e = ops.embed(self._table("embed_tokens", "token_embd"), self.cfg.embedding_scale, name="mtp.embedded")
+        e = ops.embed(self._table("token_embd"), self.cfg.embedding_scale, name="mtp.embedded")
         norms = self.w.vector(*((self._name(name) + ".weight", n) for name in ("enorm", "hnorm")))
         joined = mtp_input(ops, e, hidden, norms, self.cfg.eps, own=own)
         return ops.project("mtp", joined, self.w.matrix(self._name("eh_proj") + ".weight", n, 2 * n), None)
@@ -88,8 +89,6 @@ class MtpLayer:
     def _vector(self, name: str) -> Weight:
         return self.w.vector((name + ".weight", self.cfg.embedding_length))
 
-    def _table(self, own: str, *others: str) -> Weight:
-        """The layer's own matrix (vocab, n_embd), or the first that the model has."""
-        names = [f"{name}.weight" for name in (self._name(own), *others)]
-        found = next(name for name in names if name in self.w)
-        return self.w.matrix(found, self.cfg.vocab, self.cfg.embedding_length)
+    def _table(self, name: str) -> Weight:
+        """A matrix (vocab, n_embd) of the model."""
+        return self.w.matrix(name + ".weight", self.cfg.vocab, self.cfg.embedding_length)

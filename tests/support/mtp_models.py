@@ -28,7 +28,7 @@ def write(base: str, to: Path) -> None:
     fields |= {f"{arch}.block_count": block + 1, f"{arch}.nextn_predict_layers": 1}
     for key, value in fields.items():
         add_value(writer, key, value)
-    tensors = {tensor.name: np.array(tensor.data) for tensor in source.tensors}
+    tensors: dict[str, np.ndarray] = {tensor.name: np.array(tensor.data) for tensor in source.tensors}
     for name in [name for name in tensors if name.removesuffix(".weight").endswith(OUTPUTS)]:
         tensors[name] = (DAMPED * tensors[name].astype(np.float32)).astype(np.float16)
     last = f"blk.{block - 1}."
@@ -39,7 +39,7 @@ def write(base: str, to: Path) -> None:
         return random.standard_normal(shape).astype(np.float32)
 
     joined = np.concatenate([np.eye(width, dtype=np.float32), np.zeros((width, width), np.float32)], axis=1)
-    own = {"eh_proj": (joined + 0.02 * noise(width, 2 * width)).astype(np.float16)}
+    own: dict[str, np.ndarray] = {"eh_proj": (joined + 0.02 * noise(width, 2 * width)).astype(np.float16)}
     own |= {name: 1 + 0.1 * noise(width) for name in ("enorm", "hnorm")}
     own["shared_head_norm"] = tensors["output_norm.weight"] * (1 + 0.05 * noise(width))
     tensors |= {f"blk.{block}.nextn.{name}.weight": data for name, data in own.items()}

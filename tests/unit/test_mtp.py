@@ -1,19 +1,26 @@
 """Drafts by a model's own MTP layer: what it computes, and that the text stays the same."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from py_engine.engine import Engine
+from py_engine.load_plan import plan_for
+from py_engine.options import LoadOptions
 from py_engine.plan.draft import MAX_DRAFT
+from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
 from tests.support import mtp_models, wasm_engines
 from tests.support.cpu_engines import PROMPT, SHAPED, WARM, Counting, collect
 from tests.support.cpu_models import load
+from tests.support.model_files import ModelFiles
 
 GREEDY = Sampling(temperature=0)
+SOFTWARE = Device(software=True)
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 
 
@@ -47,12 +54,12 @@ def _always(runner: object) -> None:
     runner.step_ms = step_ms  # type: ignore[attr-defined]
 
 
-def engine(path: Path, *, mtp: bool) -> Engine:
-    cpu = load(path, 256, mtp=mtp)
+def engine(path: Path, *, mtp: bool, n_ctx: int = 256, most: int = MAX_DRAFT) -> Engine:
+    cpu = load(path, n_ctx, mtp=mtp)
     runner = Counting(cpu.plan)
     runner._cpu = cpu
     _always(runner)
-    return Engine(cpu.plan, runner, "cpu", speculation=mtp)
+    return Engine(cpu.plan, runner, "cpu", speculation=mtp, draft_tokens=most)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
@@ -61,7 +68,6 @@ async def test_the_text_is_the_one_without_drafts(path: Path, sampling: Sampling
     assert await collect(used, PROMPT, sampling, 60) == await collect(engine(path, mtp=False), PROMPT, sampling, 60)
     totals = used._generation.totals
     assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
-    print(totals)
 
 
 async def test_the_cpu_engine_drafts_the_same(path: Path) -> None:
@@ -77,7 +83,48 @@ async def test_the_cpu_engine_drafts_the_same(path: Path) -> None:
     assert counts[0][2] > 5
 
 
+async def test_a_draft_is_no_longer_than_asked_and_ends_with_the_context(path: Path) -> None:
+    used, plain = engine(path, mtp=True, most=2, n_ctx=64), engine(path, mtp=False, n_ctx=64)
+    assert await collect(used, PROMPT, WARM, 200) == await collect(plain, PROMPT, WARM, 200)
+    totals = used._generation.totals
+    assert 0 < totals.model_drafted <= 2 * totals.draft_steps
+
+
+async def test_the_next_turn_goes_on_and_several_requests_do_without(path: Path) -> None:
+    """Whatever the caches have of the first turn, the text is that of an engine without drafts."""
+    used, plain = engine(path, mtp=True), engine(path, mtp=False)
+    texts = []
+    for one in (used, plain):
+        first = await collect(one, PROMPT, GREEDY, 30)
+        prompts = [[*PROMPT, *first, 7, 8, 9], [9, 1, 2]]
+        texts.append([first, *await asyncio.gather(*(collect(one, ids, GREEDY, 24) for ids in prompts))])
+    assert texts[0] == texts[1]
+    assert used._generation.totals.model_drafted
+
+
 def test_a_recurrent_model_drafts_one_token(path: Path) -> None:
-    draft = load(path, 64, mtp=True).plan.draft
-    assert draft is not None
-    assert draft.most == (1 if "qwen35" in str(path.read_bytes()[:4096]) else MAX_DRAFT)
+    plan = load(path, 64, mtp=True).plan
+    assert plan.draft is not None
+    assert plan.draft.most == (1 if plan.recurrent else MAX_DRAFT)
+    assert 0 < plan.draft.cost < 1
+
+
+async def test_loads_say_whether_there_is_a_layer_that_drafts(path: Path) -> None:
+    parts, gpu = ModelFiles.read(path).parts, Device(f16=True, subgroup=32)
+    cases: list[tuple[Device | None, dict[str, Any], bool]] = [
+        (None, {}, True),
+        (gpu, {}, True),
+        (gpu, {"mtp": False}, False),
+        (gpu, {"speculation": False}, False),
+        (SOFTWARE, {}, False),
+        (SOFTWARE, {"mtp": True}, True),
+    ]
+    for device, options, drafts in cases:
+        plan = await plan_for(parts, device, LoadOptions(context_length=64, **options))
+        assert (plan.draft is not None) == drafts, (device, options)
+        assert any("nextn" in name for name in plan.weights) == drafts
+
+
+def test_a_layer_adds_its_cache_and_weights_to_the_memory(path: Path) -> None:
+    without, beside = load(path, 64).plan.memory(), load(path, 64, mtp=True).plan.memory()
+    assert all(beside[pool] > without[pool] for pool in ("weights", "kv"))
