@@ -284,9 +284,10 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
 
 def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:
     """The KV cache of the MTP layer. Not in q8_0: attention quantizes for one token, and filling it has none."""
-    return make_cache(
-        plan, block, cfg.head_count_kv * cfg.head_dim, "f32" if kv_type == "f32" else "f16", page_group(plan, 0)
-    )
+    kind, group = "f32" if kv_type == "f32" else "f16", page_group(plan, 0)
+    if cfg.latent:
+        return make_latent_cache(plan, block, cfg.latent, kind, group)
+    return make_cache(plan, block, cfg.head_count_kv * cfg.head_dim, kind, group)
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

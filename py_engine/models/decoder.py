@@ -174,6 +174,9 @@ class Layer:
         cfg, w = self.cfg, self.w
         rows = [(self.b + name, cfg.head_count_kv * cfg.head_dim) for name in ("attn_k", "attn_v")]
         h, norm = normed(cfg, w, self.ops, x, self.b + cfg.attn_norm)
+        if cfg.latent:
+            LatentLayer(cfg, w, self.ops, self.b, cfg.latent).append_keys(h, norm, cache, self.rope)
+            return
         stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         heads = (0, cfg.head_count_kv, cfg.head_dim)

@@ -4,7 +4,7 @@ Its input joins the embedding of a token with the model's hidden state of the to
 norm. The rest is an ordinary layer with attention. Embeddings and head are the model's own; copies of them, which some
 files have, are not loaded. The model's lists fill its cache, so it has seen whatever the model has seen. To draft
 further tokens, it goes on from its own hidden state.
-Sources: DeepSeek-V3's report (2.2) and llama.cpp's `draft-mtp` for qwen35, qwen35moe, qwen3next and glm4moe.
+Sources: DeepSeek-V3's report (2.2) and llama.cpp's `draft-mtp`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
-ARCHITECTURES = ("glm4moe", "qwen35", "qwen35moe", "qwen3next")
+ARCHITECTURES = ("deepseek2", "glm-dsa", "glm4moe", "qwen35", "qwen35moe", "qwen3next")
 NEEDED = ("eh_proj", "enorm", "hnorm")
 
 

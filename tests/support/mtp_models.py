@@ -13,12 +13,13 @@ from tests.support.cpu_models import GOLDEN
 from tools.gguf_writer import add_value, finish
 
 BASES = ("qwen35/qwen35", "experts/glm4moe")
+ALL = (*BASES, "qwen35/qwen35moe", "qwen35/qwen3next", "latent/deepseek2", "latent/deepseek2-joined", "latent/glm-dsa")
 DAMPED = 0.3  # of each layer's output: so the MTP layer, which also sees the token, often predicts what the model does
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
 
 
 def write(base: str, to: Path) -> None:
-    """Write a golden with an MTP layer: a copy of its last layer that mostly passes the token's embedding on."""
+    """Write a golden with an MTP layer: a copy of its last attention layer that mostly passes the token's embedding on."""
     source = gguf.GGUFReader(GOLDEN / f"{base}.F16.gguf")
     fields = {key: field.contents() for key, field in source.fields.items() if not key.startswith("GGUF.")}
     arch = str(fields.pop("general.architecture"))
@@ -31,7 +32,7 @@ def write(base: str, to: Path) -> None:
     tensors: dict[str, np.ndarray] = {tensor.name: np.array(tensor.data) for tensor in source.tensors}
     for name in [name for name in tensors if name.removesuffix(".weight").endswith(OUTPUTS)]:
         tensors[name] = (DAMPED * tensors[name].astype(np.float32)).astype(np.float16)
-    last = f"blk.{block - 1}."
+    last = f"blk.{max(i for i in range(block) if f'blk.{i}.attn_output.weight' in tensors)}."
     tensors |= {name.replace(last, f"blk.{block}."): data for name, data in tensors.items() if name.startswith(last)}
     width = len(tensors["output_norm.weight"])
 

@@ -31,8 +31,11 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return to
 
 
-def test_the_layer_computes_what_the_reference_does(path: Path) -> None:
+@pytest.mark.parametrize("base", mtp_models.ALL)
+def test_the_layer_computes_what_the_reference_does(base: str, tmp_path: Path) -> None:
     """After a prompt in batches, a token alone and a small batch: its cache has the keys and values of all."""
+    path = tmp_path / "model.gguf"
+    mtp_models.write(base, path)
     cpu, reference = load(path, 64, mtp=True), mtp_models.MtpReference(path)
     for at, end, name in ((0, 16, PREFILL), (16, 31, PREFILL), (31, 32, DECODE), (32, 39, SMALL_BATCH)):
         states = cpu.buffers["state"][:32].reshape(8, 4)
@@ -70,7 +73,10 @@ async def test_the_text_is_the_one_without_drafts(path: Path, sampling: Sampling
     assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
 
 
-async def test_the_cpu_engine_drafts_the_same(path: Path) -> None:
+@pytest.mark.parametrize("base", [*mtp_models.BASES, "latent/deepseek2"])
+async def test_the_cpu_engine_drafts_the_same(base: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    mtp_models.write(base, path)
     on_numpy, on_wasm = engine(path, mtp=True), await wasm_engines.load(path, 256, mtp=True)
     _always(on_wasm.runner)
     texts = [await collect(used, PROMPT, GREEDY, 60) for used in (on_numpy, on_wasm)]
