@@ -76,6 +76,7 @@ from py_engine.plan.lists import (
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
     TOKEN_ROWS,
+    each,
     plain,
 )
 from py_engine.plan.ops import Ops
@@ -238,8 +239,10 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
     if parts.mtp is not None and not adapters.count:  # drafts may be a little worse without
-        hidden = parts.mtp.predict(ops_of(MTP, 1))
-        parts.mtp.predict(ops_of(MTP_NEXT, 1), hidden)
+        hidden = parts.mtp.predict(ops_of(MTP, 1), logits)
+        parts.mtp.predict(ops_of(MTP_NEXT, 1), logits, hidden)
+        hidden = parts.mtp.predict(ops_of(each(MTP), MAX_SMALL_BATCH, True), batch_logits)
+        parts.mtp.predict(ops_of(each(MTP_NEXT), MAX_SMALL_BATCH, True), batch_logits, hidden)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)

@@ -12,7 +12,7 @@ static f32 *kept_at(const mtp_input_call *r, u32 m, u32 back) {
 // The hidden state before token m; none before a sequence's first.
 static const f32 *hidden_before(const mtp_input_call *r, u32 m, u32 begins) {
   if (!OFFSET(r, m)) return 0;
-  if (r->source == OWN) return AT(f32, r->hidden);
+  if (r->source == OWN) return ROW(r->hidden, r->x_stride, m);
   return r->source == KEPT || begins ? kept_at(r, m, 1) : ROW(r->hidden, r->x_stride, m - 1);
 }
 

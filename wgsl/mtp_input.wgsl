@@ -3,8 +3,8 @@
 // zeros at a sequence's beginning. Grid (tokens), a workgroup per row. HIDDEN says where h is:
 //   "batch"  in `hidden`, which has the batch's hidden states; before a run's first token, in `kept`, to which the run's
 //            last ones are written then
-//   "kept"   in `kept`: the batch is one token
-//   "own"    in `hidden`, in one row: what the layer has computed of the token before
+//   "kept"   in `kept`: each row is of another sequence
+//   "own"    in `hidden`: what the layer has computed of the token before; each row is of another sequence
 #param COLS // of e, and of a hidden state
 #param HIDDEN
 #param KEPT // positions of a sequence in `kept`
@@ -51,7 +51,7 @@ fn before(m: u32, i: u32) -> f32 {
     return 0.0;
   }
 #if HIDDEN == "own"
-  return hidden[i];
+  return hidden[m * p.x_stride + i];
 #else
 #if HIDDEN == "batch"
   if (!begins_run(m)) {

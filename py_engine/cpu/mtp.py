@@ -12,17 +12,17 @@ from py_engine.cpu.ssm import runs
 def mtp_input(c: Call) -> None:
     cols, eps, offsets = c.params["COLS"], c.consts["eps"], c.offsets
     of_e, of_h = c["norm"].reshape(-1)[: 2 * cols].reshape(2, cols)
-    before = np.zeros((c.n, cols), np.float32)
-    for begin, end in runs(c):
-        if c.params["HIDDEN"] == "own":
-            before[begin] = c["hidden"][0, :cols]
-            continue
-        if offsets[begin]:
+    if c.params["HIDDEN"] == "kept":
+        before = np.stack([_kept(c, m, -1) for m in range(c.n)])
+    elif c.params["HIDDEN"] == "own":
+        before = c["hidden"][: c.n, :cols].copy()
+    else:
+        hidden = c["hidden"][: c.n, :cols]
+        before = np.concatenate([hidden[:1], hidden[:-1]])
+        for begin, end in runs(c):
             before[begin] = _kept(c, begin, -1)
-        if c.params["HIDDEN"] == "batch":
-            before[begin + 1 : end] = c["hidden"][begin : end - 1, :cols]
             for m in range(max(begin, end - c.params["KEPT"]), end):
-                _kept(c, m, 0)[:] = c["hidden"][m, :cols]
+                _kept(c, m, 0)[:] = hidden[m]
     before[offsets == 0] = 0
     y = c["y"][: c.n]
     y[:] = 0

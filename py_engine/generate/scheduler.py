@@ -3,9 +3,9 @@
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
-Sequences that share steps draft tokens by prompt lookup where that pays and the batch has rows left; one that is alone
-by a draft model or the model's MTP layer, too. Answers under a constraint share steps while others run; alone they hold
-the device in time slices (generation.py).
+Sequences that share steps draft tokens by prompt lookup or by the model's MTP layer where that pays and the batch has
+rows left; one that is alone by a draft model, too. Answers under a constraint share steps while others run; alone they
+hold the device in time slices (generation.py).
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -181,9 +181,10 @@ class Scheduler:
             sequence.push(batch)
             if self._drafter is not None and not sequence.cancelled:
                 if submit.n_model_draft:
-                    self._drafter.record(sequence.row, sequence.ids, submit.n_model_draft, submit.steps, yielded)
+                    row, count = sequence.row, len(submit.unit)
+                    self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
                 else:
-                    self._drafter.account.plain(yielded)
+                    self._drafter.account.plain(yielded / len(submit.unit))
 
     def _let_leave(self) -> None:
         """Give constrained answers back that should go on alone."""
@@ -216,7 +217,7 @@ class Scheduler:
                     self._catching_up = not self._drafter.catch_up(unit[0].row, unit[0].ids)
                     if self._catching_up:
                         return
-                    self._drafter.start(unit[0].row)
+                    self._drafter.start([sequence.row for sequence in unit])
                 elif drafting:
                     self._runner.start_drafts([sequence.row for sequence in unit])
                 self._drafting, self._drafted = drafting, drafted
@@ -321,7 +322,8 @@ class Scheduler:
         runner, drafter, count = self._runner, self._drafter, len(unit)
         if not self._speculation or count >= MAX_SMALL_BATCH or any(not may_draft(sequence) for sequence in unit):
             return Drafts.NONE, 0
-        if drafter is not None and count == 1 and not unit[0].answer.media and (drafts := drafter.choose(unit[0].row)):
+        media = any(sequence.answer.media for sequence in unit)
+        if drafter is not None and not media and (drafts := drafter.choose([sequence.row for sequence in unit])):
             return Drafts.MODEL, drafts
         if runner.plan.recurrent:  # the states after most of a draft's tokens are lost: a rejected one cannot be undone
             return Drafts.NONE, 0
@@ -338,7 +340,7 @@ class Scheduler:
         steps = runner.steps_in(count, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
         if n_model_draft and self._drafter is not None:
-            steps = self._drafter.steps(n_model_draft, steps, in_flight)
+            steps = self._drafter.steps(count, n_model_draft, steps, in_flight)
         most = tokens_per_draft(count)
         ends = []
         for sequence in unit:

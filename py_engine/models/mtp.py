@@ -53,10 +53,11 @@ class MtpLayer:
         hidden = ops.rms_norm("mtp.hidden", x, self._vector(cfg.output_norm), cfg.eps)
         self._layer(ops).append_keys(self._input(ops, hidden), self.cache)
 
-    def predict(self, ops: Ops, own: Buffer | None = None) -> Buffer:
-        """Append the layer and its head for one token; return its hidden state.
+    def predict(self, ops: Ops, logits: Buffer, own: Buffer | None = None) -> Buffer:
+        """Append the layer and its head for a token of each sequence of a batch; return its hidden states.
 
-        `own`: its hidden state of the token before; None: the model's.
+        `logits`: where to put them. `own`: the hidden states of the tokens before, as this returns them; None: the
+        model's.
         """
         x, layer, cfg = self._input(ops, own, own=own is not None), self._layer(ops), self.cfg
         layer.add_attention(layer.attention(x, self.cache), x)
@@ -67,9 +68,11 @@ class MtpLayer:
             layer.add_feed_forward(layer.feed_forward(x), x)
         norm_name = self._name("shared_head_norm")
         norm = self._vector(norm_name if norm_name + ".weight" in self.w else cfg.output_norm)
-        hidden = ops.buffer("mtp.predicted", x.shape)
+        hidden = ops.buffer(f"mtp.predicted.{ops.batch}", x.shape)
         ops.norm_into(hidden, x, norm, cfg.eps)
-        ops.head(hidden, Projection([self._table("output" if "output.weight" in self.w else "token_embd")]))
+        ops.head(
+            hidden, Projection([self._table("output" if "output.weight" in self.w else "token_embd")]), logits=logits
+        )
         return hidden
 
     def _layer(self, ops: Ops) -> Layer:

@@ -33,7 +33,7 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
-from py_engine.plan.sampler_ops import drafting
+from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import decode_bytes, of_list
@@ -75,19 +75,21 @@ def add_mtp(plan: Plan, device: Device) -> None:
     moved = sum(part.bytes for part in of_list(plan, MTP, device, 1, 0))
     cost = moved / decode_bytes(plan, device, 0)
     plan.draft = DraftPlan(plan.n_ctx, [], cost, 1 if plan.recurrent else MAX_DRAFT, own=True)
-    plan.lazy |= {MTP, MTP_NEXT}
+    plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}
     _add_states(plan, device, rows=1)
 
 
 def _add_states(plan: Plan, device: Device, rows: int) -> None:
     """Add the lists that set the States. `rows`: tokens of a draft's first step."""
-    for name in (DRAFT_BEGIN, DRAFT_END):
-        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END, rows=rows)
-        plan.lazy.add(name)
+    plan.lazy |= {DRAFT_BEGIN, DRAFT_END}
+    set_states(OpList(plan, DRAFT_BEGIN, 1, device), verifies=False, rows=rows)
+    end = OpList(plan, DRAFT_END, 1, device)
+    set_states(end, verifies=True)
+    draft_rows(end)
 
 
 def set_states(ops: OpList, *, verifies: bool, rows: int = 2) -> None:
-    """Append the op that sets the States before the first step of a draft, which has `rows` tokens, or after the last.
+    """Append the op that sets the States before the first step of drafts, which has `rows` tokens, or after the last.
 
     A draft model's first step has two tokens: after a draft that was accepted whole, it has not computed the first one.
     """
@@ -115,34 +117,39 @@ def draft_step(
 ) -> list[Step]:
     """The lists of a step with a draft of each of some sequences. `samplings`: of all sequences, by number.
 
-    `n_model_draft`: tokens that the draft model drafts, of one sequence; 0: the drafts are prompt lookup's.
+    `n_model_draft`: tokens that a draft model drafts of one sequence, or an MTP layer of each; 0: the drafts are prompt
+    lookup's.
     """
     *processors, sampler = samplers([replace(samplings[seq], logprobs=-1) for seq in sequences])
     verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
     if not n_model_draft:
         return [(verifying, MAX_SMALL_BATCH)]
-    draft = adapted.plan.draft
+    draft, count = adapted.plan.draft, len(sequences)
     assert draft is not None
     sampling = [*processors, sampler]
-    first, more = (_mtp_draft if draft.own else _model_draft)(sampling)
+    if draft.own:
+        first, more = _mtp_draft(sampling, count)
+    else:
+        first, more = _model_draft(sampling)
     return [
         ([DRAFT_BEGIN], 1),
         *first,
-        *more * (n_model_draft - 1),
+        *[more] * (n_model_draft - 1),
         ([DRAFT_END], 1),
-        (verifying, 1 + n_model_draft),
+        (verifying, count * (1 + n_model_draft)),
     ]
 
 
-def _model_draft(sampling: list[str]) -> tuple[list[Step], list[Step]]:
-    """The steps in which a draft model drafts the first token, and those of each more."""
+def _model_draft(sampling: list[str]) -> tuple[list[Step], Step]:
+    """The steps in which a draft model drafts the first token of a sequence, and the one of each more."""
     both = [DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS]
-    return [(both, 2), (sampling, 1)], [([DRAFT + DECODE, *sampling], 1)]
+    return [(both, 2), (sampling, 1)], ([DRAFT + DECODE, *sampling], 1)
 
 
-def _mtp_draft(sampling: list[str]) -> tuple[list[Step], list[Step]]:
-    """The same of an MTP layer."""
-    return [([MTP, *sampling], 1)], [([MTP_NEXT, *sampling], 1)]
+def _mtp_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:
+    """The step in which an MTP layer drafts the first token of each of `count` sequences, and the one of each more."""
+    of = each if count > 1 else str
+    return [([of(MTP), *map(of, sampling)], count)], ([of(MTP_NEXT), *map(of, sampling)], count)
 
 
 def names_of(steps: Sequence[Step]) -> list[str]:

@@ -19,8 +19,8 @@ KEPT = MAX_SMALL_BATCH  # hidden states of a sequence that are kept
 def mtp_input(ops: OpList, e: Buffer, hidden: Buffer | None, norms: Weight, eps: float, *, own: bool = False) -> Buffer:
     """The normalised embeddings of the batch's tokens `e`, beside the normalised hidden states before: (n, 2 * cols).
 
-    `norms` (2, cols). `hidden`: the batch's hidden states, which are kept then; None: the batch is one token, and the
-    state before it was kept. `own`: the layer's own of the token before.
+    `norms` (2, cols). `hidden`: the batch's hidden states, which are kept then; None: the batch is a token of each of
+    some sequences, and the states before them were kept. `own`: `hidden` is the layer's own of the tokens before.
     """
     cols = norms.cols // 2
     source = "own" if own else "kept" if hidden is None else "batch"

@@ -354,8 +354,14 @@ class Ops(OpList):
         )
         return y
 
-    def head(self, x: Buffer, projection: Projection, all_tokens: bool = False) -> Buffer:
-        """Logits of the batch's last token (vocab,), or of all tokens (n, padded vocab). One matrix, not a stack."""
+    def head(self, x: Buffer, projection: Projection, all_tokens: bool = False, logits: Buffer | None = None) -> Buffer:
+        """Logits of the batch's last token (vocab,), or of all tokens (n, padded vocab). One matrix, not a stack.
+
+        `logits`: where to put those of a small batch, without a norm.
+        """
+        if logits is not None:
+            low_rank.append(self, [Product(x, projection.stack[0], logits, projection.bias)])
+            return logits
         if self.state_params["STATE_PER_TOKEN"]:
             return self._stack("logits", x, projection)
         (weight,) = projection.stack

@@ -8,19 +8,20 @@ from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_turn
 
-# longer than what is kept, a sequence's beginning, one token, runs of several sequences
+# longer than what is kept, a sequence's beginning, one token, runs of several sequences, a token of each of them
 BATCHES = [
     Setup(batch=19, n=19, pos=5),
     Setup(batch=3, n=2, pos=0),
     Setup(batch=1, n=1, pos=12),
     Setup(batch=8, n=6, places=((6, 1), (7, 1), (8, 1), (0, 0), (9, 2))),
+    Setup(batch=8, n=3, places=((6, 1), (0, 3), (9, 2))),
 ]
 
 
 @in_turn(
     "setup, cols, source",
-    [(BATCHES[0], 70, "batch"), (BATCHES[1], 64, "batch"), (BATCHES[2], 33, "kept"), (BATCHES[3], 100, "batch"),
-     (BATCHES[2], 40, "own"), (BATCHES[2], 130, "batch")],
+    [(BATCHES[0], 70, "batch"), (BATCHES[1], 64, "batch"), (BATCHES[4], 33, "kept"), (BATCHES[3], 100, "batch"),
+     (BATCHES[4], 40, "own"), (BATCHES[2], 130, "batch")],
     BOTH_ADAPTERS,
 )  # fmt: skip
 def test_the_input_joins_a_token_with_the_state_before(bench: Bench, setup: Setup, cols: int, source: str) -> None:

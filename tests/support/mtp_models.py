@@ -19,7 +19,7 @@ OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shex
 
 
 def write(base: str, to: Path) -> None:
-    """Write a golden with an MTP layer: a copy of its last attention layer that mostly passes the token's embedding on."""
+    """Write a golden with an MTP layer: its last attention layer, which mostly passes a token's embedding on."""
     source = gguf.GGUFReader(GOLDEN / f"{base}.F16.gguf")
     fields = {key: field.contents() for key, field in source.fields.items() if not key.startswith("GGUF.")}
     arch = str(fields.pop("general.architecture"))

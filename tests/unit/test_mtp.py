@@ -15,7 +15,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
 from tests.support import mtp_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, SHAPED, WARM, Counting, collect
+from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect
 from tests.support.cpu_models import load
 from tests.support.model_files import ModelFiles
 
@@ -57,12 +57,12 @@ def _always(runner: object) -> None:
     runner.step_ms = step_ms  # type: ignore[attr-defined]
 
 
-def engine(path: Path, *, mtp: bool, n_ctx: int = 256, most: int = MAX_DRAFT) -> Engine:
+def engine(path: Path, *, mtp: bool, n_ctx: int = 256, most: int = MAX_DRAFT, parallel: int = 4) -> Engine:
     cpu = load(path, n_ctx, mtp=mtp)
     runner = Counting(cpu.plan)
     runner._cpu = cpu
     _always(runner)
-    return Engine(cpu.plan, runner, "cpu", speculation=mtp, draft_tokens=most)
+    return Engine(cpu.plan, runner, "cpu", parallel, speculation=mtp, draft_tokens=most)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
@@ -79,7 +79,13 @@ async def test_the_cpu_engine_drafts_the_same(base: str, tmp_path: Path) -> None
     mtp_models.write(base, path)
     on_numpy, on_wasm = engine(path, mtp=True), await wasm_engines.load(path, 256, mtp=True)
     _always(on_wasm.runner)
-    texts = [await collect(used, PROMPT, GREEDY, 60) for used in (on_numpy, on_wasm)]
+    texts = [
+        [
+            await collect(used, PROMPT, GREEDY, 40),
+            *await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3])),
+        ]
+        for used in (on_numpy, on_wasm)
+    ]
     assert texts[0] == texts[1]
     counts = [
         (totals.draft_steps, totals.model_drafted, totals.model_accepted)
@@ -96,16 +102,37 @@ async def test_a_draft_is_no_longer_than_asked_and_ends_with_the_context(path: P
     assert 0 < totals.model_drafted <= 2 * totals.draft_steps
 
 
-async def test_the_next_turn_goes_on_and_several_requests_do_without(path: Path) -> None:
+async def test_the_next_turn_goes_on_with_drafts(path: Path) -> None:
     """Whatever the caches have of the first turn, the text is that of an engine without drafts."""
     used, plain = engine(path, mtp=True), engine(path, mtp=False)
     texts = []
     for one in (used, plain):
         first = await collect(one, PROMPT, GREEDY, 30)
-        prompts = [[*PROMPT, *first, 7, 8, 9], [9, 1, 2]]
-        texts.append([first, *await asyncio.gather(*(collect(one, ids, GREEDY, 24) for ids in prompts))])
+        texts.append([first, await collect(one, [*PROMPT, *first, 7, 8, 9], GREEDY, 24)])
     assert texts[0] == texts[1]
-    assert used._generation.totals.model_drafted
+    assert used._generation.totals.model_drafted > 20
+
+
+@pytest.mark.parametrize("count", [2, 4])
+async def test_several_requests_draft_side_by_side(path: Path, count: int) -> None:
+    """Each has the text that it has alone, whatever the others sample, and ends when it wants."""
+    samplings, counts = [GREEDY, WARM, SHAPED, GREEDY], [40, 40, 60, 30]
+    requests = list(zip(PROMPTS, samplings, counts, strict=False))[:count]
+    plain, used = engine(path, mtp=False), engine(path, mtp=True)
+    want = [await collect(plain, *request) for request in requests]
+    assert await asyncio.gather(*(collect(used, *request) for request in requests)) == want
+    totals, runner = used._generation.totals, used.runner
+    assert 0 < totals.model_accepted < totals.model_drafted
+    assert isinstance(runner, Counting)
+    assert runner.verified > 15
+
+
+async def test_more_requests_than_a_batch_has_rows_for_do_without(path: Path) -> None:
+    used, plain = engine(path, mtp=True, parallel=5), engine(path, mtp=False)
+    want = [await collect(plain, ids, WARM, 20) for ids in PROMPTS[:5]]
+    assert await asyncio.gather(*(collect(used, ids, WARM, 20) for ids in PROMPTS[:5])) == want
+    assert isinstance(used.runner, Counting)
+    assert used.runner.each > 5
 
 
 def test_a_recurrent_model_drafts_one_token(path: Path) -> None:
