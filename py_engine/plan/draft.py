@@ -1,13 +1,16 @@
-"""A draft model in the plan of the model that it drafts for: a second set of weights, caches and lists.
+"""What drafts in a plan: the model's own MTP layer (models/mtp.py), or a draft model with weights, caches and lists.
 
-Its lists share the tokens, the State and the logits of the plan, so that they run between the plan's own lists, and the
-plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin with DRAFT.
-A round drafts k tokens of one sequence and verifies them:
+A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
+lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
+with DRAFT.
+A round of a draft model drafts k tokens of one sequence and verifies them:
     DRAFT_BEGIN                       the newest two tokens become a small batch
     SMALL_BATCH ... and a sampler     the draft model computes both and samples the token after them
     DECODE and a sampler, k - 1 times
     DRAFT_END                         the newest token and its draft become a small batch
     SMALL_BATCH ... and verify()      the plan's own model verifies the draft
+In that of an MTP layer, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT, each with a sampler: for one
+sequence, or as each(MTP) ... for several.
 """
 
 from __future__ import annotations

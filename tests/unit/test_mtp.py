@@ -15,11 +15,12 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
 from tests.support import mtp_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect
+from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, make
 from tests.support.cpu_models import load
 from tests.support.model_files import ModelFiles
 
 GREEDY = Sampling(temperature=0)
+COLD = Sampling(temperature=0.001)  # greedy in effect, but what was decoded may be used again
 SOFTWARE = Device(software=True)
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 
@@ -102,15 +103,19 @@ async def test_a_draft_is_no_longer_than_asked_and_ends_with_the_context(path: P
     assert 0 < totals.model_drafted <= 2 * totals.draft_steps
 
 
-async def test_the_next_turn_goes_on_with_drafts(path: Path) -> None:
-    """Whatever the caches have of the first turn, the text is that of an engine without drafts."""
+@pytest.mark.parametrize(("last", "cut"), [(9, 0), (11, 0), (9, 1), (11, 1)])
+async def test_the_next_turn_goes_on_where_a_draft_ended_the_answer(path: Path, last: int, cut: int) -> None:
+    """Accepted, rejected or after the end: recurrent layers have the states that the next turn needs, if it is known.
+
+    `cut`: tokens of the answer that the next turn lacks.
+    """
     used, plain = engine(path, mtp=True), engine(path, mtp=False)
-    texts = []
-    for one in (used, plain):
-        first = await collect(one, PROMPT, GREEDY, 30)
-        texts.append([first, await collect(one, [*PROMPT, *first, 7, 8, 9], GREEDY, 24)])
-    assert texts[0] == texts[1]
-    assert used._generation.totals.model_drafted > 20
+    text = await collect(plain, PROMPT, WARM, 40)
+    assert await collect(used, PROMPT, WARM, 40, stops=frozenset([text[last]])) == text[: text.index(text[last]) + 1]
+    follow_up = [*PROMPT, *text[: text.index(text[last]) - cut], 7, 8, 9]
+    want = await collect(make(path=path), follow_up, GREEDY, 10)
+    assert await collect(used, follow_up, COLD, 10) == want
+    assert cut or used._generation.totals.cached_tokens >= len(follow_up) - 4
 
 
 @pytest.mark.parametrize("count", [2, 4])
