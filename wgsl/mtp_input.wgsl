@@ -1,13 +1,13 @@
 // The input of a layer that predicts the token after the next one (plan/mtp.py), for the products with its first matrix:
 // y[m] = (e[m] / rms * norm, h / rms * norm'), where e embeds token m and h is the hidden state of the token before it,
 // zeros at a sequence's beginning. Grid (tokens), a workgroup per row. HIDDEN says where h is:
-//   "batch"  in `hidden`, which has the batch's hidden states; before a run's first token, in `kept`, to which the run's
-//            last ones are written then
-//   "kept"   in `kept`: each row is of another sequence
+//   "batch"  in `hidden`, which has the batch's hidden states; before a run's first token, in `ring`, which gets the
+//            run's last ones
+//   "ring"   in `ring`: each row is of another sequence
 //   "own"    in `hidden`: what the layer has computed of the token before; each row is of another sequence
 #param COLS // of e, and of a hidden state
 #param HIDDEN
-#param KEPT // positions of a sequence in `kept`
+#param RING // positions of a sequence in `ring`
 #param WG
 #param SG
 #param Y16 // 1: y is f16
@@ -26,22 +26,22 @@ struct Params {
 #include "lib/runs.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> e: array<f32>; // (n, x_stride)
-#if HIDDEN != "kept"
+#if HIDDEN != "ring"
 @bind var<storage, read> hidden: array<f32>; // (n, x_stride)
 #endif
 @bind var<storage, read> norm: array<f32>; // (2, COLS)
 #if HIDDEN == "batch"
-@bind var<storage, read_write> kept: array<f32>; // (sequences, KEPT, COLS)
+@bind var<storage, read_write> ring: array<f32>; // (sequences, RING, COLS)
 #endif
-#if HIDDEN == "kept"
-@bind var<storage, read> kept: array<f32>;
+#if HIDDEN == "ring"
+@bind var<storage, read> ring: array<f32>;
 #endif
 @bind var<storage, read_write> y: array<Value>; // (n, y_stride): 2 * COLS columns, then zeros
 #include "lib/reduce.wgsl"
 #if HIDDEN != "own"
 
-fn kept_at(pos: u32, seq: u32) -> u32 {
-  return (seq * KEPT + pos % KEPT) * COLS;
+fn ring_at(pos: u32, seq: u32) -> u32 {
+  return (seq * RING + pos % RING) * COLS;
 }
 #endif
 
@@ -58,7 +58,7 @@ fn before(m: u32, i: u32) -> f32 {
     return hidden[(m - 1u) * p.x_stride + i];
   }
 #endif
-  return kept[kept_at(pos_of(m) - 1u, seq_of(m)) + i];
+  return ring[ring_at(pos_of(m) - 1u, seq_of(m)) + i];
 #endif
 }
 
@@ -87,11 +87,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     y[to + i] = Value(0);
   }
 #if HIDDEN == "batch"
-  if (begins_run(m)) { // each thread has read the columns of `kept` that it writes, and no other row reads them
+  if (begins_run(m)) { // each thread has read the columns of `ring` that it writes, and no other row reads them
     let end = run_end(m);
-    for (var last = max(m + KEPT, end) - KEPT; last < end; last++) {
+    for (var last = max(m + RING, end) - RING; last < end; last++) {
       for (var i = t; i < COLS; i += WG) {
-        kept[kept_at(pos_of(last), seq_of(last)) + i] = hidden[last * p.x_stride + i];
+        ring[ring_at(pos_of(last), seq_of(last)) + i] = hidden[last * p.x_stride + i];
       }
     }
   }

@@ -163,8 +163,8 @@ def shortconv(m: Calls, op: Op) -> None:
 def mtp_input(m: Calls, op: Op) -> None:
     m.add(
         "mtp_input", **batch_fields(m, op), **segment_fields(op), source=HIDDEN_STATES[str(op.params["HIDDEN"])],
-        cols=op.params["COLS"], kept_rows=op.params["KEPT"], eps=op.consts["eps"],
-        **{name: m.address(op, name) for name in ("e", "hidden", "norm", "kept", "y")},
+        cols=op.params["COLS"], ring_rows=op.params["RING"], eps=op.consts["eps"],
+        **{name: m.address(op, name) for name in ("e", "hidden", "norm", "ring", "y")},
         x_stride=op.consts["x_stride"], y_stride=op.consts["y_stride"],
     )  # fmt: skip
 

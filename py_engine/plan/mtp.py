@@ -13,26 +13,27 @@ from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import norm_threads
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 
-KEPT = MAX_SMALL_BATCH  # hidden states of a sequence that are kept
+RING = MAX_SMALL_BATCH  # hidden states of a sequence's ring
 
 
 def mtp_input(ops: OpList, e: Buffer, hidden: Buffer | None, norms: Weight, eps: float, *, own: bool = False) -> Buffer:
     """The normalised embeddings of the batch's tokens `e`, beside the normalised hidden states before: (n, 2 * cols).
 
-    `norms` (2, cols). `hidden`: the batch's hidden states, which are kept then; None: the batch is a token of each of
-    some sequences, and the states before them were kept. `own`: `hidden` is the layer's own of the tokens before.
+    `norms` (2, cols). `hidden`: the batch's hidden states, and its last ones are written to the ring; None: the batch is
+    a token of each of some sequences, and the states before are in the ring. `own`: `hidden` is the layer's own of the
+    tokens before.
     """
     cols = norms.cols // 2
-    source = "own" if own else "kept" if hidden is None else "batch"
+    source = "own" if own else "ring" if hidden is None else "batch"
     y = ops.rows("mtp_input", 2 * cols, ops.input_dtype)
-    kept = {} if own else {"kept": ops.buffer("mtp.kept", (MAX_SEQUENCES, KEPT, cols), "f32", "state")}
+    ring = {} if own else {"ring": ops.buffer("mtp.ring", (MAX_SEQUENCES, RING, cols), "f32", "state")}
     ops.add(
         "mtp_input",
-        {"COLS": cols, "HIDDEN": source, "KEPT": KEPT, "WG": norm_threads(ops.device, cols)}
+        {"COLS": cols, "HIDDEN": source, "RING": RING, "WG": norm_threads(ops.device, cols)}
         | {"Y16": int(y.dtype == "f16")}
         | ops.state_params,
         {"x_stride": e.shape[1], "y_stride": y.shape[1], "eps": eps},
-        {"state": ops.state, "e": e, "norm": norms, "y": y} | kept | ({} if hidden is None else {"hidden": hidden}),
+        {"state": ops.state, "e": e, "norm": norms, "y": y} | ring | ({} if hidden is None else {"hidden": hidden}),
         PerToken(),
     )
     return y

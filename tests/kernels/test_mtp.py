@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from py_engine.plan.mtp import KEPT, mtp_input
+from py_engine.plan.mtp import RING, mtp_input
 from py_engine.plan.shared import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_turn
 
-# longer than what is kept, a sequence's beginning, one token, runs of several sequences, a token of each of them
+# longer than the ring, a sequence's beginning, one token, runs of several sequences, a token of each of them
 BATCHES = [
     Setup(batch=19, n=19, pos=5),
     Setup(batch=3, n=2, pos=0),
@@ -20,7 +20,7 @@ BATCHES = [
 
 @in_turn(
     "setup, cols, source",
-    [(BATCHES[0], 70, "batch"), (BATCHES[1], 64, "batch"), (BATCHES[4], 33, "kept"), (BATCHES[3], 100, "batch"),
+    [(BATCHES[0], 70, "batch"), (BATCHES[1], 64, "batch"), (BATCHES[4], 33, "ring"), (BATCHES[3], 100, "batch"),
      (BATCHES[4], 40, "own"), (BATCHES[2], 130, "batch")],
     BOTH_ADAPTERS,
 )  # fmt: skip
@@ -29,17 +29,17 @@ def test_the_input_joins_a_token_with_the_state_before(bench: Bench, setup: Setu
     e, hidden, norms = ops.rows("e", cols), ops.rows("hidden", cols), bench.vector("norms", 2 * cols)
     bench.fill(e)
     bench.fill(hidden)
-    kept = np.full((MAX_SEQUENCES, KEPT, cols), np.nan, np.float32)
+    ring = np.full((MAX_SEQUENCES, RING, cols), np.nan, np.float32)
     begins = {seq: pos for pos, seq in reversed(setup.places or [(setup.pos, 0)])}
     for seq, pos in begins.items():
         if pos:
-            kept[seq, (pos - 1) % KEPT] = bench.random.standard_normal(cols)
-    bench.data["mtp.kept"] = kept
-    y = mtp_input(ops, e, None if source == "kept" else hidden, norms, EPS, own=source == "own")
+            ring[seq, (pos - 1) % RING] = bench.random.standard_normal(cols)
+    bench.data["mtp.ring"] = ring
+    y = mtp_input(ops, e, None if source == "ring" else hidden, norms, EPS, own=source == "own")
     gpu, host = bench.run(ops)
     n = bench.n
     check(bench, gpu[y.name][:n], host[y.name][:n])
     assert not gpu[y.name][:n, 2 * cols :].any()
     assert np.isnan(gpu[y.name][n:]).all()
     if source == "batch":
-        np.testing.assert_array_equal(gpu["mtp.kept"], host["mtp.kept"])
+        np.testing.assert_array_equal(gpu["mtp.ring"], host["mtp.ring"])

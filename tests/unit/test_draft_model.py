@@ -228,6 +228,7 @@ def test_the_results_of_several_sequences_count_as_those_of_their_steps() -> Non
     for _ in range(4):
         beside.record(2, 3, 5, 1.0, lambda _: 2.0, 1 / 4)
     assert beside.balance == pytest.approx(alone.balance)
+    beside.start()
     assert beside.choose(1.0, lambda _: 1.1, most=1) == 1
 
 

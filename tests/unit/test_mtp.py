@@ -120,7 +120,7 @@ async def test_the_next_turn_goes_on_where_a_draft_ended_the_answer(path: Path, 
 
 @pytest.mark.parametrize("count", [2, 4])
 async def test_several_requests_draft_side_by_side(path: Path, count: int) -> None:
-    """Each has the text that it has alone, whatever the others sample, and ends when it wants."""
+    """Each has the text that it has alone, whatever the others sample, and its own end."""
     samplings, counts = [GREEDY, WARM, SHAPED, GREEDY], [40, 40, 60, 30]
     requests = list(zip(PROMPTS, samplings, counts, strict=False))[:count]
     plain, used = engine(path, mtp=False), engine(path, mtp=True)
