@@ -56,7 +56,12 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
     sizes = planner.PlanOptions(
         n_ctx, batch, options.kv_type, factors, media_width=media_width, adapters=adapters, mtp=mtp
     )
-    plan = planner.make_plan(parts.header, device, sizes)
+    try:
+        plan = planner.make_plan(parts.header, device, sizes)
+    except WispError:  # perhaps of the MTP layer, without which the model runs, too
+        if not mtp or options.mtp:
+            raise
+        plan = planner.make_plan(parts.header, device, replace(sizes, mtp=False))
     if parts.draft is not None:
         await _add_draft(plan, parts, parts.draft, device, options)
     return plan

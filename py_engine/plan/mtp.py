@@ -19,8 +19,8 @@ RING = MAX_SMALL_BATCH  # hidden states of a sequence's ring
 def mtp_input(ops: OpList, e: Buffer, hidden: Buffer | None, norms: Weight, eps: float, *, own: bool = False) -> Buffer:
     """The normalised embeddings of the batch's tokens `e`, beside the normalised hidden states before: (n, 2 * cols).
 
-    `norms` (2, cols). `hidden`: the batch's hidden states, and its last ones are written to the ring; None: the batch is
-    a token of each of some sequences, and the states before are in the ring. `own`: `hidden` is the layer's own of the
+    `norms` (2, cols). `hidden`: the batch's hidden states; the last ones are written to the ring. None: the batch is a
+    token of each of some sequences, and the states before are in the ring. `own`: `hidden` is the layer's own of the
     tokens before.
     """
     cols = norms.cols // 2

@@ -1,6 +1,7 @@
 """Drafts by a model's own MTP layer: what it computes, and that the text stays the same."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from py_engine.engine import Engine
+from py_engine.errors import WispError
 from py_engine.load_plan import plan_for
 from py_engine.options import LoadOptions
 from py_engine.plan.draft import MAX_DRAFT
@@ -161,6 +163,16 @@ async def test_loads_say_whether_there_is_a_layer_that_drafts(path: Path) -> Non
         plan = await plan_for(parts, device, LoadOptions(context_length=64, **options))
         assert (plan.draft is not None) == drafts, (device, options)
         assert any("nextn" in name for name in plan.weights) == drafts
+
+
+async def test_a_model_whose_layer_lacks_a_tensor_runs_without_it(path: Path) -> None:
+    parts = ModelFiles.read(path).parts
+    block = parts.header.arch("block_count") - 1
+    tensors = {name: info for name, info in parts.header.tensors.items() if name != f"blk.{block}.attn_k.weight"}
+    lacking = replace(parts, header=replace(parts.header, tensors=tensors))
+    assert (await plan_for(lacking, None, LoadOptions(context_length=64))).draft is None
+    with pytest.raises(WispError, match=f"no tensor blk.{block}.attn_k.weight"):
+        await plan_for(lacking, None, LoadOptions(context_length=64, mtp=True))
 
 
 def test_a_layer_adds_its_cache_and_weights_to_the_memory(path: Path) -> None:
