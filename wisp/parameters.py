@@ -18,7 +18,7 @@ class LoadParameters(TypedDict, total=False):
     parallel: int  # requests that run side by side
     threads: int  # of the CPU engine
     speculation: bool  # draft the next tokens where that pays
-    mtp: bool  # also by the model's own layer for multi-token prediction; default: but for a software GPU
+    mtp: bool  # also by the model's own layer for multi-token prediction; default: on a real GPU
     tune: bool  # choose kernels by measuring them
     prove: bool  # compare each kernel's results with numpy's before the first token; default: on a real GPU
     prompt_embeddings: bool  # prompts may have embeddings in place of tokens (Engine.generate)

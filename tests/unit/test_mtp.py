@@ -152,7 +152,8 @@ def test_a_recurrent_model_drafts_one_token(path: Path) -> None:
 async def test_loads_say_whether_there_is_a_layer_that_drafts(path: Path) -> None:
     parts, gpu = ModelFiles.read(path).parts, Device(f16=True, subgroup=32)
     cases: list[tuple[Device | None, dict[str, Any], bool]] = [
-        (None, {}, True),
+        (None, {}, False),
+        (None, {"mtp": True}, True),
         (gpu, {}, True),
         (gpu, {"mtp": False}, False),
         (gpu, {"speculation": False}, False),
@@ -170,9 +171,10 @@ async def test_a_model_whose_layer_lacks_a_tensor_runs_without_it(path: Path) ->
     block = parts.header.arch("block_count") - 1
     tensors = {name: info for name, info in parts.header.tensors.items() if name != f"blk.{block}.attn_k.weight"}
     lacking = replace(parts, header=replace(parts.header, tensors=tensors))
-    assert (await plan_for(lacking, None, LoadOptions(context_length=64))).draft is None
+    gpu = Device(f16=True, subgroup=32)
+    assert (await plan_for(lacking, gpu, LoadOptions(context_length=64))).draft is None
     with pytest.raises(WispError, match=f"no tensor blk.{block}.attn_k.weight"):
-        await plan_for(lacking, None, LoadOptions(context_length=64, mtp=True))
+        await plan_for(lacking, gpu, LoadOptions(context_length=64, mtp=True))
 
 
 def test_a_layer_adds_its_cache_and_weights_to_the_memory(path: Path) -> None:
