@@ -84,20 +84,20 @@ def add_mtp(plan: Plan, device: Device) -> None:
 
 def _add_states(plan: Plan, device: Device, rows: int) -> None:
     """Add the lists that set the States. `rows`: tokens of a draft's first step."""
-    plan.lazy |= {DRAFT_BEGIN, DRAFT_END}
-    set_states(OpList(plan, DRAFT_BEGIN, 1, device), verifies=False, rows=rows)
-    end = OpList(plan, DRAFT_END, 1, device)
-    set_states(end, verifies=True)
-    draft_rows(end)
+    for name in (DRAFT_BEGIN, DRAFT_END):
+        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END, rows=rows)
+        plan.lazy.add(name)
 
 
 def set_states(ops: OpList, *, verifies: bool, rows: int = 2) -> None:
-    """Append the op that sets the States before the first step of drafts, which has `rows` tokens, or after the last.
+    """Append what sets the States before the first step of drafts, which has `rows` tokens, or after the last one.
 
     A draft model's first step has two tokens: after a draft that was accepted whole, it has not computed the first one.
     """
     sizes = {"VERIFY": int(verifies), "ROWS": rows}
     ops.add("draft_states", sizes, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
+    if verifies:
+        draft_rows(ops)
 
 
 def _renamed(op: Op, plan: Plan) -> Op:
