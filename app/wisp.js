@@ -43,7 +43,9 @@ export { WispError };
  * @property {import("./sdk/adapters.js").Adapter | string | Blob | (import("./sdk/adapters.js").Adapter | string | Blob)[]} [lora] LoRA
  *   adapters and control vectors; `scale`: of requests without `lora`, default 1; `layers`: of a control vector
  * @property {Model} [draft] a small model of the same vocabulary that drafts tokens for the model, which verifies them
- * @property {number} [draftTokens] tokens that it drafts at most before the model verifies them, 1 to 7; default: 7
+ * @property {boolean} [mtp] draft by the model's own layer for multi-token prediction, if the file has one, where that
+ *   pays; default: on a real GPU
+ * @property {number} [draftTokens] tokens of a draft at most before the model verifies them, 1 to 7; default: 7
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true
  * @property {number} [contextLength] tokens; default: 8,192, or the model's limit where that is less

@@ -37,7 +37,8 @@ medium(a list above), with tiles for at most 64 and 256 tokens, and as long(a li
 short(PREFILL) and medium(PREFILL) also with split_attention(), for few tokens late in a context. batch_sizes.py picks.
 
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
-(plan/draft.py).
+(plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py), the lists of prompts, of one sequence and of
+small batches also fill that layer's cache, and MTP and MTP_NEXT draft.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ from py_engine.models.architecture import Architecture
 from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
+from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.plan import batch_sizes, diffusion, encoded, low_rank, media, sampler_ops
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
-from py_engine.plan.draft import add_draft
+from py_engine.plan.draft import add_draft, add_mtp
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
 from py_engine.plan.lists import (
@@ -65,6 +67,8 @@ from py_engine.plan.lists import (
     DECODE,
     EMBED,
     LAST_LOGITS,
+    MTP,
+    MTP_NEXT,
     NORMALIZE,
     PACKED,
     PREFILL,
@@ -72,6 +76,7 @@ from py_engine.plan.lists import (
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
     TOKEN_ROWS,
+    each,
     plain,
 )
 from py_engine.plan.ops import Ops
@@ -98,6 +103,7 @@ class PlanOptions:
     media_width: int = 0  # values of an embedding of media, if prompts may have any
     adapters: Adapters = field(default_factory=Adapters)
     first_group: int = 0  # the index of the first page group
+    mtp: bool = False  # draft by the model's own MTP layer, if the file has one
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -125,6 +131,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
+    block = mtp_block(header) if options.mtp else None
+    mtp_cache = _mtp_cache(plan, cfg, block, options.kv_type) if block is not None else NO_CACHE
     if shape := cfg.state_shape:
         caches = [
             replace(cache, states=make_states(plan, i, shape)) if cfg.has_state(i) else cache
@@ -134,10 +142,14 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
     }
-    parts = _Parts(header, model, cfg, weights, device, [tables[spec] for spec in cfg.ropes], caches)
+    ropes = [tables[spec] for spec in cfg.ropes]
+    mtp = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache) if block is not None else None
+    parts = _Parts(header, model, cfg, weights, device, ropes, caches, mtp)
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
+    if mtp is not None:
+        add_mtp(plan, device)
     batch_sizes.split(plan, device)
     return plan
 
@@ -169,10 +181,16 @@ class _Parts:
     device: Device
     ropes: list[Rope]
     caches: list[Cache]
+    mtp: MtpLayer | None  # that drafts
 
     def layers(self, ops: Ops) -> Buffer:
         """Append the layers; return the last hidden state."""
         return self.model.build(self.cfg, self.weights, ops, self.ropes, self.caches)
+
+    def fill_mtp(self, ops: Ops, x: Buffer) -> None:
+        """Append what the MTP layer needs of a batch with the last hidden state x, if there is one."""
+        if self.mtp is not None:
+            self.mtp.fill(ops, x)
 
     def output(self, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
         """Append the head of a model that generates text; return the logits."""
@@ -193,6 +211,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     if not cfg.causal and not cfg.diffusion:
         plan.lazy.add(PREFILL)
         return
+    parts.fill_mtp(prefill, x)
     if media_width and cfg.causal:
         deep = natural(parts.header, "n_deepstack_layers")
         media.add_list(prefill, prefill.layer_ends[:deep], media_width, cfg.embedding_length)
@@ -207,15 +226,23 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         parts.output(ops_of(ALL_LOGITS, min(ALL_LOGITS_BATCH, plan.batch)), x, all_tokens=True)
         plan.lazy.add(ALL_LOGITS)
     decode = ops_of(DECODE, 1)
-    logits = parts.output(decode, diffusion.pick_rows(decode, x) if cfg.diffusion else parts.layers(decode))
+    last = diffusion.pick_rows(decode, x) if cfg.diffusion else parts.layers(decode)
+    parts.fill_mtp(decode, last)
+    logits = parts.output(decode, last)
     small_batch = ops_of(SMALL_BATCH, MAX_SMALL_BATCH, True)
     if cfg.diffusion:
         x = diffusion.pick_rows(small_batch, x)
     else:
         x = parts.layers(small_batch)
+        parts.fill_mtp(small_batch, x)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
+    if parts.mtp is not None and not adapters.count:  # drafts may be a little worse without
+        hidden = parts.mtp.predict(ops_of(MTP, 1), logits)
+        parts.mtp.predict(ops_of(MTP_NEXT, 1), logits, hidden)
+        hidden = parts.mtp.predict(ops_of(each(MTP), MAX_SMALL_BATCH, True), batch_logits)
+        parts.mtp.predict(ops_of(each(MTP_NEXT), MAX_SMALL_BATCH, True), batch_logits, hidden)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)
@@ -256,6 +283,14 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     if cfg.latent:
         return make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
     return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
+
+
+def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:
+    """The KV cache of the MTP layer. Not in q8_0: attention quantizes for one token, and filling it has none."""
+    kind, group = "f32" if kv_type == "f32" else "f16", page_group(plan, 0)
+    if cfg.latent:
+        return make_latent_cache(plan, block, cfg.latent, kind, group)
+    return make_cache(plan, block, cfg.head_count_kv * cfg.head_dim, kind, group)
 
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:

@@ -49,6 +49,7 @@ WITH_ADAPTERS = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
 PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer_count() + token_count()); }")
 TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
+WITH_MTP = ("qwen35/qwen35", "experts/glm4moe", "latent/deepseek2")  # goldens that get a layer to predict tokens with
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 
 
@@ -101,10 +102,26 @@ def models_of(files: Iterable[Path]) -> Iterator[Model]:
         adapters = [prefixed(_header(path), i) for i, path in enumerate(adapters_of(WITH_ADAPTERS))]
         header = _header(WITH_ADAPTERS)
         yield Model(header, read_adapters(header, adapters, ()))
+        for name in WITH_MTP:
+            yield Model(_with_mtp(_header(GOLDEN / f"{name}.F16.gguf")), Adapters())
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
             yield Model(shapes.header(shape, type), Adapters())
         for encoder in encoder_shapes.SHAPES.values():
             yield Model(encoder_shapes.header(encoder), Adapters())
+
+
+def _with_mtp(header: Header) -> Header:
+    """A model's header with a layer for multi-token prediction: a copy of its last layer with attention."""
+    arch, tensors = header.architecture, header.tensors
+    blocks, width = header.arch("block_count"), header.arch("embedding_length")
+    last = f"blk.{max(i for i in range(blocks) if f'blk.{i}.attn_output.weight' in tensors)}."
+    added = {f"blk.{blocks}.{n.removeprefix(last)}": info for n, info in tensors.items() if n.startswith(last)}
+    norm, table = tensors["output_norm.weight"], tensors["token_embd.weight"]
+    own = dict.fromkeys(("enorm", "hnorm", "shared_head_norm"), norm)
+    own |= {"eh_proj": replace(table, shape=(2 * width, width))}
+    added |= {f"blk.{blocks}.nextn.{name}.weight": info for name, info in own.items()}
+    metadata = header.metadata | {f"{arch}.block_count": blocks + 1, f"{arch}.nextn_predict_layers": 1}
+    return replace(header, metadata=metadata, tensors=tensors | added)
 
 
 def _header(path: Path) -> Header:
@@ -128,15 +145,15 @@ def _of_device(device: Device) -> Iterator[Shader]:
     yield repack.checksum_shader(device)
     for loads in read_rate.LOADS:
         yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
-    for verifies in (0, 1):
-        yield kernels.expand("draft_states", {"VERIFY": verifies}, device)
+    for verifies, rows in ((0, 1), (0, 2), (1, 2)):
+        yield kernels.expand("draft_states", {"VERIFY": verifies, "ROWS": rows}, device)
 
 
 def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:
     """The shaders of a model's plan, without those of `known`, to which they are added."""
     device, header = setup.device, model.header
     options = planner.PlanOptions(
-        N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header), adapters=model.adapters
+        N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header), adapters=model.adapters, mtp=True
     )
     try:
         plan = planner.make_plan(header, device, options)

@@ -1,4 +1,4 @@
-// Drafts by prompt lookup: a small batch verifies them, and the next ones are found. wgsl/advance.wgsl, draft_rows.wgsl and
+// Drafts: a small batch verifies them, and prompt lookup finds the next ones. wgsl/advance.wgsl, draft_rows.wgsl and
 // draft_states.wgsl are the same on the GPU.
 #include "ops.h"
 
@@ -72,11 +72,13 @@ u32 draft_states_chunks(const draft_states_call *r) { return 1; }
 
 void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   State *s = states(r->state);
-  const u32 pos = s->pos, seq = s->seq;
-  u32 *newest = &DRAFTING(r, seq)->newest;
-  if (!r->verify) *newest = pos;
-  const u32 n = r->verify ? MIN(pos - *newest + 1, MAX_SMALL_BATCH) : MIN(pos + 1, 2);
-  const u32 first = r->verify ? *newest : pos + 1 - n;
-  for (u32 i = 0; i < n; i++) s[i].pos = first + i, s[i].seq = seq;
-  s->n = n;
+  const u32 n = s->n, pos = s->pos;
+  for (u32 m = 0; m < n; m++) {
+    Drafting *d = DRAFTING(r, s[m].seq);
+    if (r->verify) d->count = s[m].pos - d->newest;
+    else d->newest = s[m].pos;
+  }
+  if (r->verify || r->rows < 2 || !pos) return;
+  s[0].pos = pos - 1, s[0].n = 2;
+  s[1].pos = pos, s[1].seq = s[0].seq;
 }

@@ -1,9 +1,11 @@
-// The States between a draft model's steps and the model's own (draft.py). One thread.
+// The States before the first step of drafts by a model or an MTP layer, and what draft_rows.wgsl makes the batch that
+// verifies them of (draft.py). One thread.
 //
-// VERIFY 0: the draft model is to compute the newest two tokens. It lacks the first of them where its whole draft was
-// accepted, and computes it once more elsewhere. VERIFY 1: its decode steps have moved the State to the end of the draft;
-// the newest token and the draft become a small batch.
+// VERIFY 0: the newest ROWS tokens are to be computed. Two, where a draft model drafts for one sequence: it lacks the first
+// of them where its whole draft was accepted, and computes it once more elsewhere. One: a token of each sequence.
+// VERIFY 1: the steps have moved each sequence's State to the end of its draft.
 #param VERIFY
+#param ROWS
 #param MAX_SMALL_BATCH // tokens of the batch at most
 
 #include "lib/state.wgsl"
@@ -12,18 +14,22 @@
 
 @compute @workgroup_size(1)
 fn main() {
-  let seq = state[0].seq;
-#if VERIFY
-  let first = drafting[seq].newest;
-  let n = min(state[0].pos - first + 1u, MAX_SMALL_BATCH);
-#else
-  drafting[seq].newest = state[0].pos;
-  let n = min(state[0].pos + 1u, 2u);
-  let first = state[0].pos + 1u - n;
-#endif
+  let n = state[0].n;
   for (var m = 0u; m < n; m++) {
-    state[m].pos = first + m;
-    state[m].seq = seq;
+    let seq = state[m].seq;
+#if VERIFY
+    drafting[seq].count = state[m].pos - drafting[seq].newest;
+#else
+    drafting[seq].newest = state[m].pos;
+#endif
   }
-  state[0].n = n;
+#if not VERIFY and ROWS == 2
+  let pos = state[0].pos;
+  if (pos > 0u) {
+    state[0].pos = pos - 1u;
+    state[0].n = 2u;
+    state[1].pos = pos;
+    state[1].seq = state[0].seq;
+  }
+#endif
 }

@@ -13,7 +13,7 @@ struct Params {
   first: u32, // the first channel's column of x
   y_stride: u32,
 }
-#include "lib/runs.wgsl"
+#include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> weights: array<f32>; // (CHANNELS, TAPS + 1); the last weight is for the token itself

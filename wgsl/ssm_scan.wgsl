@@ -33,7 +33,7 @@ struct Params {
   eps: f32, // added to the squared length of a key or query
   y_stride: u32,
 }
-#include "lib/runs.wgsl"
+#include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> k: array<f32>; // (n, k_stride)

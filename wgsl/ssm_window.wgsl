@@ -8,7 +8,7 @@ struct Params {
   x_stride: u32, // floats between tokens of x
   first: u32, // the first channel's column of x
 }
-#include "lib/runs.wgsl"
+#include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read_write> windows: array<f32>; // (slots, 2, TAPS, CHANNELS): the latest input first

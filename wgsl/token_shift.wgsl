@@ -23,7 +23,7 @@ struct Params {
   window: u32, // the row of a window
   y_stride: u32,
 }
-#include "lib/runs.wgsl"
+#include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 @bind var<storage, read> factors: array<f32>; // (parts, COLS)

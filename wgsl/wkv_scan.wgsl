@@ -20,7 +20,7 @@ struct Params {
   added: u32,
   y_stride: u32,
 }
-#include "lib/runs.wgsl"
+#include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, stride)
 #if RULE == "wkv6"

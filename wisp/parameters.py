@@ -18,6 +18,7 @@ class LoadParameters(TypedDict, total=False):
     parallel: int  # requests that run side by side
     threads: int  # of the CPU engine
     speculation: bool  # draft the next tokens where that pays
+    mtp: bool  # also by the model's own layer for multi-token prediction; default: on a real GPU
     tune: bool  # choose kernels by measuring them
     prove: bool  # compare each kernel's results with numpy's before the first token; default: on a real GPU
     prompt_embeddings: bool  # prompts may have embeddings in place of tokens (Engine.generate)
@@ -25,7 +26,7 @@ class LoadParameters(TypedDict, total=False):
     sha256: str | list[str]  # expected of the file, or of each file
     lora: list[Any]  # LoRA adapters and control vectors: files as `model`, or {"model", "scale", "layers"}
     draft: Any  # a small model of the same vocabulary that drafts tokens: as `model`
-    draft_tokens: int  # that it drafts at most before the model verifies them
+    draft_tokens: int  # of a draft at most before the model verifies them
     projector: Any  # the model's projector for pictures and sound: as `model`
 
 

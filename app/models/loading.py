@@ -79,7 +79,7 @@ def _identity(part: Any) -> Any:
 
 
 _FIELDS = (
-    "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "tune",
+    "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "mtp", "tune",
     "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft", "draftTokens",
 )  # fmt: skip
 VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
@@ -116,11 +116,12 @@ def options(choice: Choice, fields: dict[str, Any], auxiliary: AuxiliaryFiles = 
         parallel=_integer(fields, "parallel", MAX_SEQUENCES) or PARALLEL,
         threads=_integer(fields, "threads"),
         speculation=speculation is not False,
+        mtp=_switch(fields, "mtp"),
         tune=_switch(fields, "tune"),
         prove=_switch(fields, "prove"),
         variant=variant or {},
         adapters=adapter_options(fields.get("lora"), len(auxiliary.adapters)),
-        draft=DraftOptions(len(auxiliary.draft), draft_tokens) if auxiliary.draft else None,
+        draft=DraftOptions(len(auxiliary.draft), draft_tokens) if auxiliary.draft or "draftTokens" in fields else None,
     )
     hashes = _hashes(fields.get("sha256"), len(choice.parts))
     vocab_only, rows = (bool(_switch(fields, name)) for name in ("vocabOnly", "promptEmbeddings"))

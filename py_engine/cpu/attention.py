@@ -67,12 +67,12 @@ def norm_rope_append(c: Call) -> None:
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
     x = c["x"][: c.n, : q + 2 * kv].copy()
     factors = []  # of queries, of keys
-    for first, rows in ((0, q), (q, kv)):
+    for kind, (first, rows) in enumerate(((0, q), (q, kv))):
         width = rows if c.params["ACROSS_HEADS"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
         if c.params["MEAN"]:
             part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
-        at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * (first > 0), dim * (1 + (first > 0)))
+        at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * kind, dim * (1 + kind))
         weights = c["norm"][0, at].reshape(-1, width)
         if c.params["AFTER"]:
             factors.append(np.resize(weights, rows))

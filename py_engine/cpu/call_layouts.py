@@ -57,6 +57,7 @@ FIELDS: dict[str, list[str]] = {
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "pick_rows": "state per_token rows stride x y",
+        "mtp_input": "state per_token segments source cols ring_rows eps:f e hidden x_stride norm ring y y_stride",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
@@ -95,7 +96,7 @@ FIELDS: dict[str, list[str]] = {
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
         "draft_rows": "state drafting",
-        "draft_states": "state drafting verify",
+        "draft_states": "state drafting verify rows",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
         "patches": "state side pixels places values y y_stride",
         "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",
@@ -117,6 +118,7 @@ LAYOUTS = {name: struct.Struct("<I" + "".join("f" if f.endswith(":f") else "I" f
 NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS.items()}
 
 # The numbers of the values that parameters have by name.
+HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}

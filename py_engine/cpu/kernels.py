@@ -27,6 +27,7 @@ from py_engine.cpu.call import Array, Call
 from py_engine.cpu.convolutions import depthwise, shortconv, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
+from py_engine.cpu.mtp import mtp_input
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, inverse_rms, normed, round_to_bytes, rows_times, xielu
 from py_engine.cpu.sampling import (
     advance,
@@ -316,7 +317,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries,
-        token_shift, wkv7_inputs, wkv_scan, wkv_output,
+        token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul}

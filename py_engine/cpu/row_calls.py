@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, MEDIA_ROWS, POOLINGS
+from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, HIDDEN_STATES, MEDIA_ROWS, POOLINGS
 from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Op, PerToken
@@ -160,7 +160,17 @@ def shortconv(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def mtp_input(m: Calls, op: Op) -> None:
+    m.add(
+        "mtp_input", **batch_fields(m, op), **segment_fields(op), source=HIDDEN_STATES[str(op.params["HIDDEN"])],
+        cols=op.params["COLS"], ring_rows=op.params["RING"], eps=op.consts["eps"],
+        **{name: m.address(op, name) for name in ("e", "hidden", "norm", "ring", "y")},
+        x_stride=op.consts["x_stride"], y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
     altup_correct, copy_columns, sparse_gate, pool, pick_rows, shortconv,
+    mtp_input,
 )  # fmt: skip

@@ -60,7 +60,8 @@ def draft_rows(m: Calls, op: Op) -> None:
 
 
 def draft_states(m: Calls, op: Op) -> None:
-    m.add("draft_states", state=state_of(m, op), drafting=m.address(op, "drafting"), verify=int(op.params["VERIFY"]))
+    sizes = {"verify": op.params["VERIFY"], "rows": op.params["ROWS"]}
+    m.add("draft_states", state=state_of(m, op), drafting=m.address(op, "drafting"), **sizes)
 
 
 def logprobs(m: Calls, op: Op) -> None:

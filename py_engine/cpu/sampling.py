@@ -264,15 +264,15 @@ def draft_rows(c: Call) -> None:
 
 
 def draft_states(c: Call) -> None:
-    states, seq, at = c.states, c.seq, c.pos
-    drafting = c["drafting"][seq]
-    if c.params["VERIFY"]:
-        first = int(drafting[2])
-        n = min(at - first + 1, MAX_SMALL_BATCH)
-    else:
-        drafting[2], n = at, min(at + 1, 2)
-        first = at + 1 - n
-    states[:n, 0], states[:n, 3], states[0, 1] = np.arange(first, first + n), seq, n
+    states, pos = c.states, c.pos
+    for m in range(c.n):
+        drafting = c["drafting"][int(states[m, 3])]
+        if c.params["VERIFY"]:
+            drafting[3] = states[m, 0] - drafting[2]
+        else:
+            drafting[2] = states[m, 0]
+    if not c.params["VERIFY"] and c.params["ROWS"] == 2 and pos:
+        states[:2, 0], states[0, 1], states[1, 3] = (pos - 1, pos), 2, states[0, 3]
 
 
 def _find_match(tokens: Array, least: int) -> int | None:

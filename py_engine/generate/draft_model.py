@@ -1,7 +1,7 @@
-"""The draft model of a runner: whose tokens its caches hold, and whether drafting by it pays.
+"""What drafts on a runner: a draft model, or the model's own MTP layer; and whether that pays.
 
-plan/draft.py has its lists. Its caches hold one sequence, the last one that drafted: what they have of the next one's
-tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on them.
+plan/draft.py has their lists. A draft model's caches hold one sequence, the last one that drafted: what they have of
+the next one's tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class DraftAccount:
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
 
-    def choose(self, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
-        """How many tokens to draft next; 0: none.
+    def choose(self, plain_ms: float, drafting_ms: Callable[[int], float], most: int = MAX_SMALL_BATCH) -> int:
+        """How many tokens to draft next, `most` at most; 0: none.
 
-        `plain_ms`: a step of one token; `drafting_ms(k)`: a step with a draft of k; 0: not measured yet.
+        `plain_ms`: a step of one token of each sequence; `drafting_ms(k)`: one with drafts of k; 0: not measured yet.
         """
         if not self.on and (self.balance < TRIAL or not plain_ms):
             return 0
@@ -52,7 +52,7 @@ class DraftAccount:
             tokens = sum(self.accepted**i for i in range(k + 1))
             return tokens / self._steps(k, plain_ms, drafting_ms)
 
-        return max(range(1, self.most + 1), key=gain)
+        return max(range(1, min(most, self.most) + 1), key=gain)
 
     def _steps(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
@@ -76,15 +76,21 @@ class DraftAccount:
         self.on = True
         self.charge(SWITCH)
 
-    def record(self, k: int, steps: int, tokens: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> None:
-        """Record steps with drafts of k tokens, and how many tokens they yielded."""
+    def record(
+        self, k: int, steps: int, tokens: int, plain_ms: float, drafting_ms: Callable[[int], float],
+        weight: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Record steps with drafts of k tokens, and how many tokens they yielded.
+
+        `weight`: of this result among those of the same steps, which has one for each sequence.
+        """
         took, accepted = steps * self._steps(k, plain_ms, drafting_ms), tokens - steps
         rejected = min(steps, steps * k - accepted)
         keep = DECAY ** (accepted + rejected)
         if accepted + rejected:
             self.accepted = keep * self.accepted + (1 - keep) * accepted / (accepted + rejected)
         self._latest = k
-        gained = tokens - took
+        gained = weight * (tokens - took)
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
         self.balance = min(MOST, self.balance + gained - paid)
@@ -93,51 +99,86 @@ class DraftAccount:
             self.balance -= self._debt
             self._debt = 0.0
 
-    def plain(self, tokens: int) -> None:
-        """Record tokens that were decoded without drafts by the model."""
+    def plain(self, tokens: float) -> None:
+        """Record steps without drafts by the model, by their tokens of each sequence."""
         if not self.on:
             self.balance = min(TRIAL, self.balance + REGAIN * tokens)
 
 
-class DraftModel:
-    """The draft model of one runner. `most`: tokens that it drafts at most."""
+class Drafter:
+    """The MTP layer of one runner, or its draft model. `most`: tokens that it drafts at most."""
+
+    sequences = MAX_SMALL_BATCH // 2  # that it drafts for at a time: each has its newest token and one more in a batch
 
     def __init__(self, runner: Runner, most: int) -> None:
         plan = runner.plan
         assert plan.draft is not None
-        self.account = DraftAccount(most, plan.draft.cost)
+        self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost)
         self.n_ctx = plan.draft.n_ctx
-        self._runner, self._cost = runner, plan.draft.cost
+        self._runner = runner
+        self._prefill: list[str] = []  # the list that reads a prompt, beside the lists of its steps
+
+    def choose(self, rows: Sequence[Row]) -> int:
+        """How many tokens to draft of each of some sequences for the next steps.
+
+        0: none, or the lists are being compiled.
+        """
+        runner, count = self._runner, len(rows)
+        if count > self.sequences:
+            return 0
+        if self.n_ctx < runner.plan.n_ctx and any(row.position + AHEAD >= self.n_ctx for row in rows):
+            return 0
+        drafts = self.account.choose(runner.step_ms(count), self._step_ms(count), MAX_SMALL_BATCH // count - 1)
+        sequences = [row.seq for row in rows]
+        lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
+        return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
+
+    def steps(self, count: int, drafts: int, wanted: int, in_flight: int) -> int:
+        """How many of the wanted steps of `count` sequences to submit now, while others are in flight.
+
+        0: wait for their results.
+        """
+        covered = self.account.affords(drafts, self._runner.step_ms(count), self._step_ms(count)) - in_flight
+        return min(wanted, max(covered, 0 if in_flight else 1))
+
+    def _step_ms(self, count: int) -> Callable[[int], float]:
+        """The time of a step of so many sequences by the tokens of a draft."""
+        return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
+
+    def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
+        """Compute what it lacks of a sequence's tokens `ids`. All results must have been read.
+
+        False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
+        """
+        return True
+
+    def start(self, rows: Sequence[Row]) -> None:
+        """Begin to draft for sequences, after catch_up()."""
+        self.account.start()
+        self._runner.start_drafts(rows)
+
+    def record(self, row: Row, ids: Sequence[int], count: int, drafts: int, steps: int, tokens: int) -> None:
+        """Record the result of steps with drafts for one of `count` sequences. `row`, `ids`: of it afterwards."""
+        self.account.record(drafts, steps, tokens, self._runner.step_ms(count), self._step_ms(count), 1 / count)
+
+
+class DraftModel(Drafter):
+    """The draft model of one runner."""
+
+    sequences = 1
+
+    def __init__(self, runner: Runner, most: int) -> None:
+        super().__init__(runner, most)
+        plan = runner.plan
+        assert plan.draft is not None
+        self._prefill, self._cost = [DRAFT_PREFILL], plan.draft.cost
         # positions that its windows' caches hold before they overwrite the first ones
         self._rows = min((g.pages * plan.page for g in plan.draft.groups if g.window), default=UNLIMITED)
         self._tokens: list[int] = []  # whose keys and values its caches hold
         self._written = 0  # positions that were written at most
 
-    def choose(self, row: Row) -> int:
-        """How many tokens to draft for the next steps of a sequence; 0: none, or the lists are being compiled."""
-        if self.n_ctx < self._runner.plan.n_ctx and row.position + AHEAD >= self.n_ctx:
-            return 0
-        drafts = self.account.choose(self._runner.step_ms(1), self._step_ms)
-        if drafts and not self._runner.prepared([DRAFT_PREFILL, *self._lists(row.seq, drafts)], [row.seq]):
-            return 0
-        return drafts
-
-    def steps(self, drafts: int, wanted: int, in_flight: int) -> int:
-        """How many of the wanted steps to submit now, while others are in flight; 0: wait for their results."""
-        covered = self.account.affords(drafts, self._runner.step_ms(1), self._step_ms) - in_flight
-        return min(wanted, max(covered, 0 if in_flight else 1))
-
-    def _lists(self, seq: int, drafts: int) -> list[str]:
-        return self._runner.step_lists([seq], drafting=True, n_model_draft=drafts)
-
-    def _step_ms(self, drafts: int) -> float:
-        return self._runner.step_ms(1, drafting=True, n_model_draft=drafts)
-
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes.
-
-        `ids`: the sequence's tokens. All results must have been read. False: this was a part that takes PART_MS.
-        """
+        """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""
         runner, batch, end = self._runner, self._runner.plan.batch, row.position - 1
         first = self._common(ids[:end])
         token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(1)
@@ -148,19 +189,20 @@ class DraftModel:
         self.account.charge((fed - first) * token_ms / plain_ms if plain_ms else 0.0)
         return fed == end
 
-    def start(self, row: Row) -> None:
-        """Begin to draft for a sequence, after catch_up()."""
-        self.account.start()
-        self._runner.start_drafts([row])
-
     def _common(self, ids: Sequence[int]) -> int:
         """How many of the first tokens its caches hold; where a window's rows were overwritten, none."""
         pairs = zip(self._tokens, ids, strict=False)
         n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self._tokens), len(ids)))
         return n if n == len(self._tokens) or self._written + AHEAD <= self._rows else 0
 
-    def record(self, row: Row, ids: Sequence[int], drafts: int, steps: int, tokens: int) -> None:
-        """Record the result of steps with drafts. `row`, `ids`: of the sequence afterwards."""
+    def record(self, row: Row, ids: Sequence[int], count: int, drafts: int, steps: int, tokens: int) -> None:
         self._tokens += ids[len(self._tokens) : row.position - 1]
         self._written = max(self._written, len(self._tokens))
-        self.account.record(drafts, steps, tokens, self._runner.step_ms(1), self._step_ms)
+        super().record(row, ids, count, drafts, steps, tokens)
+
+
+def drafter_of(runner: Runner, most: int) -> Drafter | None:
+    """What drafts on a runner, up to `most` tokens; None: nothing but prompt lookup."""
+    if runner.plan.draft is None:
+        return None
+    return Drafter(runner, most) if runner.plan.draft.own else DraftModel(runner, most)

@@ -19,7 +19,7 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.diffusion import Canvas, Denoiser, all_logits
-from py_engine.generate.draft_model import DraftModel
+from py_engine.generate.draft_model import drafter_of
 from py_engine.generate.encoded import answer_logits, prompt_lists
 from py_engine.generate.kv_cache import START, KvCache
 from py_engine.generate.media import PromptMedia
@@ -46,7 +46,7 @@ class Generation:
     def __init__(
         self, runner: Runner, context_length: int, parallel: int, speculation: bool = True, draft_tokens: int = 0
     ) -> None:
-        """`draft_tokens`: most tokens of a draft by the plan's draft model."""
+        """`draft_tokens`: most tokens of a draft by a draft model or an MTP layer."""
         self.context_length, self._speculation, self._draft_tokens = context_length, speculation, draft_tokens
         self.time_slices, self.totals = TimeSlices(), Totals()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
@@ -60,9 +60,8 @@ class Generation:
 
     def _use(self, runner: Runner) -> None:
         self.plan, self.runner = runner.plan, runner
-        drafts = self._speculation and not self.plan.recurrent  # a rejected draft has changed the states
-        model = DraftModel(runner, self._draft_tokens) if drafts and self.plan.draft is not None else None
-        self._scheduler = Scheduler(runner, self.time_slices, self.totals, drafts, model)
+        drafter = drafter_of(runner, self._draft_tokens) if self._speculation else None
+        self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation, drafter)
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""

@@ -3,9 +3,9 @@
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
     a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
-Sequences that share steps draft tokens by prompt lookup where that pays and the batch has rows left; one that is alone
-by the draft model, too. Answers under a constraint share steps while others run; alone they hold the device in time
-slices (generation.py).
+Sequences that share steps draft tokens by prompt lookup or by the model's MTP layer where that pays and the batch has
+rows left; one that is alone by a draft model, too. Answers under a constraint share steps while others run; alone they
+hold the device in time slices (generation.py).
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from py_engine.generate.answer import Answer
 from py_engine.generate.checking import check, first_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.draft_model import DraftModel
+from py_engine.generate.draft_model import Drafter
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
@@ -49,10 +49,10 @@ class Scheduler:
 
     def __init__(
         self, runner: Runner, time_slices: TimeSlices, totals: Totals, speculation: bool = True,
-        draft_model: DraftModel | None = None,
+        drafter: Drafter | None = None,
     ) -> None:  # fmt: skip
         self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
-        self._totals, self._draft_model = totals, draft_model
+        self._totals, self._drafter = totals, drafter
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
         self._prompts = asyncio.Lock()  # prompts are read one after the other
@@ -178,12 +178,16 @@ class Scheduler:
                 batch = batch[: sequence.left]
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)
+                known = not self._in_flight and len(batch.ids) == yielded
+                accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # the last draft, at least
+                sequence.cache.advance(sequence.position if known else None, exact=False, back=accepted)
             sequence.push(batch)
-            if self._draft_model is not None and not sequence.cancelled:
+            if self._drafter is not None and not sequence.cancelled:
                 if submit.n_model_draft:
-                    self._draft_model.record(sequence.row, sequence.ids, submit.n_model_draft, submit.steps, yielded)
+                    row, count = sequence.row, len(submit.unit)
+                    self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
                 else:
-                    self._draft_model.account.plain(yielded)
+                    self._drafter.account.plain(yielded / len(submit.unit))
 
     def _let_leave(self) -> None:
         """Give constrained answers back that should go on alone."""
@@ -212,11 +216,11 @@ class Scheduler:
                 if self._in_flight:  # the positions after drafts are known once they are read
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
-                if n_model_draft and self._draft_model is not None:
-                    self._catching_up = not self._draft_model.catch_up(unit[0].row, unit[0].ids)
+                if n_model_draft and self._drafter is not None:
+                    self._catching_up = not self._drafter.catch_up(unit[0].row, unit[0].ids)
                     if self._catching_up:
                         return
-                    self._draft_model.start(unit[0].row)
+                    self._drafter.start([sequence.row for sequence in unit])
                 elif drafting:
                     self._runner.start_drafts([sequence.row for sequence in unit])
                 self._drafting, self._drafted = drafting, drafted
@@ -314,15 +318,18 @@ class Scheduler:
     # -- drafts
 
     def _choose_drafts(self, unit: list[RunningSequence]) -> tuple[Drafts, int]:
-        """How the next steps of all sequences draft; tokens of a draft, if the draft model makes it.
+        """How the next steps of all sequences draft; tokens of a draft, if a draft model or an MTP layer makes it.
 
         `unit`: all sequences, which then share their steps.
         """
-        runner, model, count = self._runner, self._draft_model, len(unit)
+        runner, drafter, count = self._runner, self._drafter, len(unit)
         if not self._speculation or count >= MAX_SMALL_BATCH or any(not may_draft(sequence) for sequence in unit):
             return Drafts.NONE, 0
-        if model is not None and count == 1 and not unit[0].answer.media and (drafts := model.choose(unit[0].row)):
+        media = any(sequence.answer.media for sequence in unit)
+        if drafter is not None and not media and (drafts := drafter.choose([sequence.row for sequence in unit])):
             return Drafts.MODEL, drafts
+        if runner.plan.recurrent:  # the states after most of a draft's tokens are lost: a rejected one cannot be undone
+            return Drafts.NONE, 0
         plain_ms, drafting_ms = runner.step_ms(count), runner.step_ms(count, drafting=True)
         fractions = [sequence.predicted() for sequence in unit]
         if drafts_pay(fractions, plain_ms, drafting_ms, self._drafting == Drafts.LOOKUP):
@@ -335,8 +342,8 @@ class Scheduler:
         runner, count = self._runner, len(unit)
         steps = runner.steps_in(count, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
-        if n_model_draft and self._draft_model is not None:
-            steps = self._draft_model.steps(n_model_draft, steps, in_flight)
+        if n_model_draft and self._drafter is not None:
+            steps = self._drafter.steps(count, n_model_draft, steps, in_flight)
         most = tokens_per_draft(count)
         ends = []
         for sequence in unit:
@@ -349,5 +356,7 @@ class Scheduler:
             return None
         if not runner.draft([sequence.row for sequence in unit], steps, ends, n_model_draft):
             return None
+        for sequence in unit:
+            sequence.cache.advance(None, exact=False)  # until a step without drafts
         ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
         return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)

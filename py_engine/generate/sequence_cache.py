@@ -40,6 +40,7 @@ class SequenceCache:
         self._slot: int | None = None  # of a recurrent model's states
         self._stated: int | None = 0  # positions that its states have seen; None: unknown
         self._exact = True  # all of them as a prompt
+        self._back = True  # the states after one position less are there, too
         self.checkpoint = 0  # where a prompt leaves what others have in common with it: worth a snapshot; 0: nowhere
 
     @property
@@ -102,10 +103,10 @@ class SequenceCache:
                 break
             blocks, n = blocks[:-1], n - part
         if states is not None and self._slot is not None:
-            self._stated, self._exact = 0, True
+            self._stated, self._exact, self._back = 0, True, True
             if snapshot is not None:
                 self._device.copy_page(states.group, snapshot.slot, self._slot)
-                self._stated, self._exact = snapshot.end, snapshot.exact
+                self._stated, self._exact, self._back = snapshot.end, snapshot.exact, snapshot.back
                 states.use(snapshot)
             self.checkpoint = known if known - n >= cache.page else 0
 
@@ -187,12 +188,12 @@ class SequenceCache:
 
     # -- the states of a recurrent model
 
-    def advance(self, end: int | None, *, exact: bool) -> None:
+    def advance(self, end: int | None, *, exact: bool, back: bool = True) -> None:
         """Record that the states will have seen the positions before `end`; None: it is not known which.
 
-        `exact`: the new ones are computed as a prompt.
+        `exact`: the new ones are computed as a prompt. `back`: the states after one position less will be there, too.
         """
-        self._stated, self._exact = end, self._exact and exact
+        self._stated, self._exact, self._back = end, self._exact and exact, back
 
     def take_snapshot(self) -> None:
         """Copy the states after the tokens for later prompts, if there is a slot."""
@@ -206,11 +207,11 @@ class SequenceCache:
 
     def _snapshot(self, slot: int) -> Snapshot:
         assert self._stated is not None
-        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact, self.root)
+        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact, self.root, self._back)
 
     def _has_state(self, n: int) -> bool:
-        """Whether the states are those after `n` positions, or after one more."""
-        return self._cache.states is None or (self._stated is not None and self._stated - n in (0, 1))
+        """Whether the states after `n` positions are there."""
+        return self._cache.states is None or (self._stated is not None and self._stated - n in (0, int(self._back)))
 
     def _take_slot(self) -> bool:
         """Have a slot, if the model has states. False: there is none, or an older sequence waits for one."""
@@ -219,7 +220,7 @@ class SequenceCache:
             return True
         if self._cache.older_waits(self.age):
             return False
-        self._slot, self._stated, self._exact = states.take(), 0, True
+        self._slot, self._stated, self._exact, self._back = states.take(), 0, True, True
         if self._slot is not None:
             self._device.set_pages(states.group, self.number, 0, [self._slot])
         return self._slot is not None

@@ -14,7 +14,7 @@ from py_engine.plan.pages import PageGroup
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state that no sequence has, after `end` positions and also after one less (plan/states.py).
+    """A state that no sequence has, after `end` positions (plan/states.py). `back`: and the one after one less.
 
     `tokens`: those that led to it, at least `end` - 1. `exact`: all were computed as a prompt, in batches. `root`: as a
     sequence's (sequence_cache.py).
@@ -25,10 +25,11 @@ class Snapshot:
     end: int
     exact: bool
     root: bytes = b""
+    back: bool = True
 
     def serves(self, ids: list[int], most: int) -> int:
         """The most positions, up to `most`, after which a sequence of `ids` can go on from here; 0: none."""
-        for end in (self.end, self.end - 1):
+        for end in (self.end, self.end - self.back):
             if 0 < end <= min(most, len(self.tokens)) and self.tokens[:end] == ids[:end]:
                 return end
         return 0

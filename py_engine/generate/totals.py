@@ -15,5 +15,5 @@ class Totals:
     decode_ms: float = 0.0
     draft_steps: int = 0  # steps that verified drafts, of each sequence
     draft_tokens: int = 0  # that those steps yielded: one each, and the accepted ones
-    model_drafted: int = 0  # tokens that a draft model drafted
+    model_drafted: int = 0  # tokens that a draft model or an MTP layer drafted
     model_accepted: int = 0  # of them

@@ -171,7 +171,7 @@ class Config:
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata. WispError missing_metadata, corrupt_header or unsupported_architecture."""
-        draft_layers = natural(header, "nextn_predict_layers")  # multi-token prediction, at the end; not used
+        draft_layers = natural(header, "nextn_predict_layers")  # multi-token prediction, at the end (mtp.py)
         blocks = block_count(header) - draft_layers
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         head_dim = dimension(header, "attention.key_length", max(1, n_embd // n_head), n_head)

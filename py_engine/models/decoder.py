@@ -169,6 +169,19 @@ class Layer:
             return attn
         return gate(self.ops, gates, attn, 0, q_rows, "sigmoid", for_products=True, span=span)
 
+    def append_keys(self, x: Buffer, cache: Cache) -> None:
+        """Append x's keys and values to the cache, and compute nothing else."""
+        cfg, w = self.cfg, self.w
+        rows = [(self.b + name, cfg.head_count_kv * cfg.head_dim) for name in ("attn_k", "attn_v")]
+        h, norm = normed(cfg, w, self.ops, x, self.b + cfg.attn_norm)
+        if cfg.latent:
+            LatentLayer(cfg, w, self.ops, self.b, cfg.latent).append_keys(h, norm, cache, self.rope)
+            return
+        stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
+        bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
+        heads = (0, cfg.head_count_kv, cfg.head_dim)
+        self.ops.qkv(h, Projection(stack, bias, norm, cfg.eps), cache, heads, self.rope, self._qk_norm())
+
     def _relative_bias(self) -> RelativeBias | None:
         """T5's bias of scores: the layer's own, or the first layer's."""
         if not (count := self.cfg.relative_buckets):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.models.config import Config
 from py_engine.plan import latent
@@ -25,13 +25,20 @@ class LatentLayer:
     b: str
     shape: LatentShape
 
+    def append_keys(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope) -> None:
+        """Append the latents of h (normalised with `norm`) to the cache, and compute nothing else."""
+        ops, b = self.ops, self.b
+        shape = replace(self.shape, heads=0)
+        kv = self._latents(h, norm)
+        given = Appended(kv, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
+
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value)."""
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        kv_a = w.matrix(b + "attn_kv_a_mqa.weight", shape.rank + shape.rope, cfg.embedding_length)
-        kv = ops.normed_stack("kv_a", h, Projection([kv_a], None, norm, cfg.eps))
+        kv = self._latents(h, norm)
         q = self._queries(h, norm)  # last: it may normalise its low rank into h's buffer, if both have one shape
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
@@ -50,6 +57,12 @@ class LatentLayer:
         summed = Columns(attn, shape.rope, shape.row)
         latent.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
         return out
+
+    def _latents(self, h: Buffer, norm: Weight | None) -> Buffer:
+        """The latent of h, normalised with `norm`, beside the key that is rotated: (n, rank + rope)."""
+        rows = self.shape.rank + self.shape.rope
+        matrix = self.w.matrix(self.b + "attn_kv_a_mqa.weight", rows, self.cfg.embedding_length)
+        return self.ops.normed_stack("kv_a", h, Projection([matrix], None, norm, self.cfg.eps))
 
     def _queries(self, h: Buffer, norm: Weight | None) -> Buffer:
         """The query heads of h, normalised with `norm`, from one matrix, or from two with a norm between them."""

@@ -18,7 +18,7 @@ class AdaptedSequences:
     """The sequences that adapters change."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._sequences = plan, set[int]()
+        self.plan, self._sequences = plan, set[int]()
 
     def set(self, seq: int, scales: bytes) -> None:
         """Set a sequence's scales (Adapters.pack)."""
@@ -31,5 +31,5 @@ class AdaptedSequences:
         """The lists that do what these do, for a step of these sequences."""
         if self._sequences.isdisjoint(sequences):
             return list(names)
-        known = self._plan.lists
+        known = self.plan.lists
         return [adapted(name) if adapted(name) in known else name for name in names]

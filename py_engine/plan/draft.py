@@ -1,13 +1,16 @@
-"""A draft model in the plan of the model that it drafts for: a second set of weights, caches and lists.
+"""What drafts in a plan: the model's own MTP layer (models/mtp.py), or a draft model with weights, caches and lists.
 
-Its lists share the tokens, the State and the logits of the plan, so that they run between the plan's own lists, and the
-plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin with DRAFT.
-A round drafts k tokens of one sequence and verifies them:
+A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
+lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
+with DRAFT.
+A round of a draft model drafts k tokens of one sequence and verifies them:
     DRAFT_BEGIN                       the newest two tokens become a small batch
     SMALL_BATCH ... and a sampler     the draft model computes both and samples the token after them
     DECODE and a sampler, k - 1 times
     DRAFT_END                         the newest token and its draft become a small batch
     SMALL_BATCH ... and verify()      the plan's own model verifies the draft
+In that of an MTP layer, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT, each with a sampler: for one
+sequence, or as each(MTP) ... for several.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from py_engine.plan.lists import (
     DECODE,
     DRAFT_BEGIN,
     DRAFT_END,
+    MTP,
+    MTP_NEXT,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
@@ -31,10 +36,10 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
-from py_engine.plan.sampler_ops import drafting
+from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.plan.traffic import decode_bytes
+from py_engine.plan.traffic import decode_bytes, of_list
 
 MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
 # Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
@@ -60,15 +65,39 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
         if DRAFT + name in plan.buffers:
             plan.constants[DRAFT + name] = data
     groups = [replace(group, caches=[DRAFT + name for name in group.caches]) for group in draft.page_groups]
-    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost)
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost, MAX_DRAFT)
+    _add_states(plan, device, rows=2)
+
+
+def add_mtp(plan: Plan, device: Device) -> None:
+    """Make the lists MTP and MTP_NEXT what drafts in a plan.
+
+    The states of recurrent layers are those after a batch's last two tokens (states.py). So they are there after the
+    newest token, too, if the draft is one token that is rejected.
+    """
+    moved = sum(part.bytes for part in of_list(plan, MTP, device, 1, 0))
+    cost = moved / decode_bytes(plan, device, 0)
+    plan.draft = DraftPlan(plan.n_ctx, [], cost, 1 if plan.recurrent else MAX_DRAFT, own=True)
+    plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}
+    _add_states(plan, device, rows=1)
+
+
+def _add_states(plan: Plan, device: Device, rows: int) -> None:
+    """Add the lists that set the States. `rows`: tokens of a draft's first step."""
     for name in (DRAFT_BEGIN, DRAFT_END):
-        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END)
+        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END, rows=rows)
         plan.lazy.add(name)
 
 
-def set_states(ops: OpList, *, verifies: bool) -> None:
-    """Append the op that sets the States before the draft model's first step of a round, or after its last one."""
-    ops.add("draft_states", {"VERIFY": int(verifies)}, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
+def set_states(ops: OpList, *, verifies: bool, rows: int = 2) -> None:
+    """Append what sets the States before the first step of drafts, which has `rows` tokens, or after the last one.
+
+    A draft model's first step has two tokens: after a draft that was accepted whole, it has not computed the first one.
+    """
+    sizes = {"VERIFY": int(verifies), "ROWS": rows}
+    ops.add("draft_states", sizes, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
+    if verifies:
+        draft_rows(ops)
 
 
 def _renamed(op: Op, plan: Plan) -> Op:
@@ -91,30 +120,41 @@ def draft_step(
 ) -> list[Step]:
     """The lists of a step with a draft of each of some sequences. `samplings`: of all sequences, by number.
 
-    `n_model_draft`: tokens that the draft model drafts, of one sequence; 0: the drafts are prompt lookup's.
+    `n_model_draft`: tokens that a draft model drafts of one sequence, or an MTP layer of each; 0: the drafts are prompt
+    lookup's.
     """
     *processors, sampler = samplers([replace(samplings[seq], logprobs=-1) for seq in sequences])
     verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
     if not n_model_draft:
         return [(verifying, MAX_SMALL_BATCH)]
-    return draft_round(n_model_draft, [*processors, sampler], verifying)
+    draft, count = adapted.plan.draft, len(sequences)
+    assert draft is not None
+    sampling = [*processors, sampler]
+    if draft.own:
+        first, more = _mtp_draft(sampling, count)
+    else:
+        first, more = _model_draft(sampling)
+    return [
+        ([DRAFT_BEGIN], 1),
+        *first,
+        *[more] * (n_model_draft - 1),
+        ([DRAFT_END], 1),
+        (verifying, count * (1 + n_model_draft)),
+    ]
+
+
+def _model_draft(sampling: list[str]) -> tuple[list[Step], Step]:
+    """The steps in which a draft model drafts the first token of a sequence, and the one of each more."""
+    both = [DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS]
+    return [(both, 2), (sampling, 1)], ([DRAFT + DECODE, *sampling], 1)
+
+
+def _mtp_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:
+    """The step in which an MTP layer drafts the first token of each of `count` sequences, and the one of each more."""
+    of = each if count > 1 else str
+    return [([of(MTP), *map(of, sampling)], count)], ([of(MTP_NEXT), *map(of, sampling)], count)
 
 
 def names_of(steps: Sequence[Step]) -> list[str]:
     """The lists of steps, in order."""
     return [name for names, _ in steps for name in names]
-
-
-def draft_round(drafts: int, sampling: Sequence[str], verifying: Sequence[str]) -> list[Step]:
-    """The lists of a round that drafts `drafts` tokens.
-
-    `sampling`: those that sample one token; `verifying`: those in which the plan's own model verifies the draft.
-    """
-    return [
-        ([DRAFT_BEGIN], 1),
-        ([DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS], 2),
-        ([*sampling], 1),
-        *[([DRAFT + DECODE, *sampling], 1)] * (drafts - 1),
-        ([DRAFT_END], 1),
-        ([*verifying], 1 + drafts),
-    ]

@@ -32,6 +32,10 @@ DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (d
 DRAFT_END = "draft_end"  # after its last one
 
 
+MTP = "mtp"  # the MTP layer on the newest token: logits of the token after the next one
+MTP_NEXT = "mtp_next"  # the same on a token that it has drafted
+
+
 def each(sampler: str) -> str:
     """The list that does for every sequence of a small batch what `sampler` does for one."""
     return f"{sampler}_each"

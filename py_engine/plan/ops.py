@@ -136,6 +136,10 @@ class Ops(OpList):
         """y = (x - mean(x)) / deviation(x) * norm + bias, row by row."""
         self._norm(x, norm, bias, y, eps, "layer")
 
+    def norm_into(self, y: Buffer, x: Buffer, norm: Weight, eps: float) -> None:
+        """y = x / rms(x) * norm, row by row."""
+        self._norm(x, norm, None, y, eps)
+
     def add_norm(self, x: Buffer, norm: Weight, add_to: Buffer, eps: float) -> None:
         """add_to += x / rms(x) * norm."""
         self._norm(x, norm, None, add_to, eps, "add_rms")
@@ -170,15 +174,15 @@ class Ops(OpList):
     ) -> Buffer:  # fmt: skip
         """Project x to queries, keys and values, rotate, append keys and values to the cache; return the queries.
 
-        `heads` is (n_head, n_head_kv, head_dim). `qk_norm` normalises before the rotation. `limit`: q, k and v are
-        clamped to it before all else. A row of the result holds the queries first; if the steps are not fused, the keys
-        and values follow.
+        `heads` is (n_head, n_head_kv, head_dim); n_head 0: keys and values only. `qk_norm` normalises before the
+        rotation. `limit`: q, k and v are clamped to it before all else. A row of the result holds the queries first; if
+        the steps are not fused, the keys and values follow.
         """
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
             n_head_kv = 0
         if self._fusible(projection) and qk_norm is None and not limit:
-            q = self.rows("q", n_head * head_dim)
+            q = self.rows("q", max(1, n_head) * head_dim)
             epilogue = attention.qkv_epilogue((n_head, n_head_kv, head_dim), cache, rope)
             products.matvec(self, self._product(x, projection, q, epilogue))
         else:
@@ -204,7 +208,7 @@ class Ops(OpList):
         if norm is None:
             attention.rope_append(self, rows, (n_head + 2 * n_head_kv) * head_dim, epilogue, added)
             return rows
-        q = self.rows("q", n_head * head_dim)
+        q = self.rows("q", max(1, n_head) * head_dim)
         attention.norm_rope_append(self, rows, q, norm, eps, epilogue)
         return q
 
@@ -350,8 +354,14 @@ class Ops(OpList):
         )
         return y
 
-    def head(self, x: Buffer, projection: Projection, all_tokens: bool = False) -> Buffer:
-        """Logits of the batch's last token (vocab,), or of all tokens (n, padded vocab). One matrix, not a stack."""
+    def head(self, x: Buffer, projection: Projection, all_tokens: bool = False, logits: Buffer | None = None) -> Buffer:
+        """Logits of the batch's last token (vocab,), or of all tokens (n, padded vocab). One matrix, not a stack.
+
+        `logits`: where to put those of a small batch, without a norm.
+        """
+        if logits is not None:
+            low_rank.append(self, [Product(x, projection.stack[0], logits, projection.bias)])
+            return logits
         if self.state_params["STATE_PER_TOKEN"]:
             return self._stack("logits", x, projection)
         (weight,) = projection.stack

@@ -135,11 +135,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """The draft model in a plan (draft.py)."""
+    """What drafts in a plan: a draft model (draft.py), or the model's own MTP layer (mtp.py)."""
 
     n_ctx: int  # positions that it may be used at
-    groups: list[PageGroup]  # of its caches: block tables that never change
+    groups: list[PageGroup]  # of a draft model's caches: block tables that never change
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
+    most: int  # tokens of a draft
+    own: bool = False  # it is the MTP layer, whose cache the model's lists fill
 
 
 @dataclass(frozen=True)

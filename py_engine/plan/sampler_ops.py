@@ -188,7 +188,12 @@ def _append(rows: _Rows, found: dict[str, Buffer], sampler: Sampler) -> None:
             1,
             rows.grid,
         )
-        ops.add("draft_rows", {}, {}, states, 1)
+        draft_rows(ops)
+
+
+def draft_rows(ops: OpList) -> None:
+    """Make the sequences' newest tokens and their drafts the next small batch."""
+    ops.add("draft_rows", {}, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
 
 
 def drafting(ops: OpList) -> Buffer:

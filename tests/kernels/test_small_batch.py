@@ -396,3 +396,22 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
     states = swift_bench.states(gpu)
     assert states[0, 1] == drafts + 1
     assert states[: drafts + 1, [0, 3]].tolist() == [[pos + i, 2] for i in range(drafts + 1)]
+
+
+def test_states_between_an_mtp_layer_and_the_model(swift_bench: Bench) -> None:
+    """The newest token of each sequence for the layer; then these with their drafts, of two tokens each."""
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((40, 2), (7, 0))))
+    swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5], 0: [0, 2, 3, 1]})
+    draft.set_states(ops, verifies=False, rows=1)
+    gpu, host = swift_bench.run(ops)
+    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
+    assert (gpu["drafting"] == drafting_of({2: [0, 2, 40, 5], 0: [0, 2, 7, 1]})).all()
+    assert swift_bench.states(gpu)[:2, [0, 3]].tolist() == [[40, 2], [7, 0]]
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((42, 2), (9, 0))))
+    swift_bench.data["drafting"] = gpu["drafting"]
+    draft.set_states(ops, verifies=True)
+    gpu, host = swift_bench.run(ops)
+    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
+    states = swift_bench.states(gpu)
+    assert states[:6, [0, 3]].tolist() == [[40, 2], [41, 2], [42, 2], [7, 0], [8, 0], [9, 0]]
+    assert states[0, 1] == 6

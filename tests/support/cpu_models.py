@@ -30,6 +30,7 @@ def load(
     adapters: Sequence[Path] = (),
     scales: Sequence[float] = (),
     draft: Path | None = None,
+    mtp: bool = False,
 ) -> cpu.Cpu:
     """The numpy executor of a file's plan. `scales`: the adapters' defaults."""
     files = ModelFiles.read(path, adapters, [AdapterOptions(scale=scale) for scale in scales], draft)
@@ -40,7 +41,7 @@ def load(
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters)
+    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters, mtp=mtp)
     device = Device(software=True)
     plan = planner.make_plan(header, device, options)
     if files.parts.draft:

@@ -41,8 +41,8 @@ def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX
 
 
 def model_of(used: Engine) -> DraftModel:
-    model = used._generation._scheduler._draft_model
-    assert model is not None
+    model = used._generation._scheduler._drafter
+    assert isinstance(model, DraftModel)
     return model
 
 
@@ -223,6 +223,16 @@ def test_a_dear_prompt_of_the_draft_model_delays_the_next_trial() -> None:
     assert waits[1] - waits[0] == pytest.approx(5 / REGAIN, abs=2)
 
 
+def test_the_results_of_several_sequences_count_as_those_of_their_steps() -> None:
+    alone, beside = DraftAccount(4, 0.2), DraftAccount(4, 0.2)
+    alone.record(2, 3, 5, 1.0, lambda _: 2.0)
+    for _ in range(4):
+        beside.record(2, 3, 5, 1.0, lambda _: 2.0, 1 / 4)
+    assert beside.balance == pytest.approx(alone.balance)
+    beside.start()
+    assert beside.choose(1.0, lambda _: 1.1, most=1) == 1
+
+
 def test_no_drafts_before_a_plain_step_was_timed() -> None:
     assert DraftAccount(4, 0.2).choose(0.0, lambda _: 0.0) == 0
     assert DraftAccount(4, 0.2).choose(1.0, lambda _: 0.0) > 0
@@ -231,12 +241,12 @@ def test_no_drafts_before_a_plain_step_was_timed() -> None:
 def test_a_trial_waits_for_results_before_it_risks_more() -> None:
     used, _ = engine(MODEL, draft_ms=2.0)
     model = model_of(used)
-    assert model.steps(3, 16, 0) == 2, "each may lose a step of the 2.5"
-    assert model.steps(3, 16, 2) == 0
+    assert model.steps(1, 3, 16, 0) == 2, "each may lose a step of the 2.5"
+    assert model.steps(1, 3, 16, 2) == 0
     model.account.balance = 0.5
-    assert model.steps(3, 16, 0) == 1
+    assert model.steps(1, 3, 16, 0) == 1
     model.account.balance = 12.0
-    assert model.steps(3, 16, 4) == 8
+    assert model.steps(1, 3, 16, 4) == 8
 
 
 def test_rows_that_a_window_has_overwritten_are_not_used_again() -> None:

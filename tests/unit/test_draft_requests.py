@@ -57,6 +57,13 @@ def test_the_catalog_has_draft_models_too() -> None:
     assert found.request == {"model": "mini", "draft": "mini", "draftTokens": 3}
 
 
+def test_a_load_says_whether_the_model_drafts_by_its_own_layer() -> None:
+    assert [options(**fields).engine.mtp for fields in ({}, {"mtp": False}, {"mtp": True})] == [None, False, True]
+    shorter = options(draftTokens=3).engine
+    assert shorter.draft is not None
+    assert (shorter.draft_files, shorter.draft.tokens) == (0, 3)
+
+
 async def test_the_memory_of_a_draft_model_is_estimated() -> None:
     page = Page()
     page.platform.files[URL] = MINI.read_bytes()
@@ -66,7 +73,8 @@ async def test_the_memory_of_a_draft_model_is_estimated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "param"), [({"draft": 5}, "draft"), ({"draft": URL, "draftTokens": 0}, "draftTokens")]
+    ("fields", "param"),
+    [({"draft": 5}, "draft"), ({"draft": URL, "draftTokens": 0}, "draftTokens"), ({"mtp": 1}, "mtp")],
 )
 async def test_wrong_fields_are_refused(fields: dict[str, Any], param: str) -> None:
     page = Page()

@@ -8,7 +8,7 @@ from py_engine.errors import WispError
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.lists import BATCH_FORWARD, DECODE, each, verify
-from py_engine.plan.plan import Plan
+from py_engine.plan.plan import DraftPlan, Plan
 from py_engine.plan.processors import MAX_VALUES, Processor, processor
 from py_engine.plan.sampling import Sampling, samplers, step
 
@@ -79,7 +79,9 @@ def test_the_lists_of_a_step() -> None:
     model = AdaptedSequences(Plan(1, 1, 1))
     verifying = [*BATCH_FORWARD, each(plain), verify("greedy")]
     assert names_of(draft_step({0: sampling(PLAIN)}, model, [0])) == verifying
-    drafted = names_of(draft_step({0: sampling(PLAIN)}, model, [0], n_model_draft=2))
-    assert drafted[-len(verifying) :] == verifying
-    assert drafted.count(plain) == drafted.count("greedy") == 2
+    for own in (False, True):
+        model.plan.draft = DraftPlan(1, [], 0.1, 7, own)
+        drafted = names_of(draft_step({0: sampling(PLAIN)}, model, [0], n_model_draft=2))
+        assert drafted[-len(verifying) :] == verifying
+        assert drafted.count(plain) == drafted.count("greedy") == 2
     assert samplers([sampling()]) == ["greedy"]

@@ -1,7 +1,6 @@
-// The tokens of a batch that continue one sequence's state, and the half of its slot that a state is in (plan/states.py).
-// A small batch has runs of one or more sequences; any other batch, also a packed one, is one run.
+// The tokens of a batch that continue one sequence. A small batch has runs of one or more sequences; any other batch, also
+// a packed one, is one run.
 #include "lib/sequence.wgsl"
-#include "lib/pages.wgsl"
 
 // Whether token m is a run's first.
 fn begins_run(m: u32) -> bool {
@@ -23,9 +22,4 @@ fn run_end(m: u32) -> u32 {
 #else
   return count();
 #endif
-}
-
-// Index, among the halves of all slots, of the one with the state after a position.
-fn half_after(pos: u32, seq: u32) -> u32 {
-  return 2u * page_of(0u, seq) + pos % 2u;
 }

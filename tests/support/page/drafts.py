@@ -1,5 +1,6 @@
-"""Answers with drafts by a model on a GPU, and without."""
+"""Answers with drafts by a model or by its own MTP layer on a GPU, and without."""
 
+import asyncio
 from typing import Any
 
 from py_engine.engine import Engine
@@ -13,8 +14,11 @@ SAMPLINGS = {
 }
 
 
-async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]:
-    """By sampling: the text without drafts, the text with them, and how many tokens were drafted and accepted."""
+async def texts(engine: Engine, prompt: list[int], count: int, beside: int = 0) -> dict[str, Any]:
+    """By sampling: the text without drafts, the text with them, and how many tokens were drafted and accepted.
+
+    `beside`: so many requests more, with the prompt's end cut off, which draft at the same time.
+    """
     runner: Any = engine.runner
     totals = engine._generation.totals
     out: dict[str, Any] = {}
@@ -24,15 +28,18 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
             return 1.0 if n_model_draft or not drafting else 1000.0
 
         runner.step_ms = step_ms
-        model = engine._generation._scheduler._draft_model
+        model = engine._generation._scheduler._drafter
         assert model is not None
         account, model.account.balance = model.account, -1e9
-        plain = await collect(engine, prompt, sampling, count)
+        prompts = [prompt[: len(prompt) - i] for i in range(1 + beside)]
+        plain = [await collect(engine, ids, sampling, count) for ids in prompts]
         engine.forget()
         account.balance, account.on, account._debt = 1e9, False, 0.0
-        await runner.prepare(["draft.prefill", *_lists(runner)], [0])
+        await runner.prepare([*model._prefill, *_lists(runner, model.account.most, 1)], [0])
+        if beside:
+            await runner.prepare(_lists(runner, 1, 1 + beside), [0])
         before = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
-        drafted = await collect(engine, prompt, sampling, count)
+        drafted = await asyncio.gather(*(collect(engine, ids, sampling, count) for ids in prompts))
         after = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
         out[name] = {
             "plain": plain,
@@ -46,5 +53,5 @@ async def texts(engine: Engine, prompt: list[int], count: int) -> dict[str, Any]
     return {"texts": out, "proof": engine.stats()["proof"], "memory": engine.stats()["memory"]}
 
 
-def _lists(runner: Any) -> list[str]:
-    return list(runner.step_lists([0], drafting=True, n_model_draft=2))
+def _lists(runner: Any, most: int, count: int) -> list[str]:
+    return list(runner.step_lists([0] * count, drafting=True, n_model_draft=min(2, most)))

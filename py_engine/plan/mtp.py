@@ -1,0 +1,39 @@
+"""The input of a multi-token prediction layer (MTP; DeepSeek-V3, section 2.2), and the hidden states that it needs.
+
+Such a layer predicts the token after the next one: from the hidden state of a token, and the embedding of the token
+that follows it. So its input at a position needs the hidden state before that position, which may be of the batch
+before. A ring of each sequence's last hidden states has it. It has as many as a small batch has tokens, because a
+rejected draft goes back so far.
+"""
+
+from __future__ import annotations
+
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.rows import norm_threads
+from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+
+RING = MAX_SMALL_BATCH  # hidden states of a sequence's ring
+
+
+def mtp_input(ops: OpList, e: Buffer, hidden: Buffer | None, norms: Weight, eps: float, *, own: bool = False) -> Buffer:
+    """The normalised embeddings of the batch's tokens `e`, beside the normalised hidden states before: (n, 2 * cols).
+
+    `norms` (2, cols). `hidden`: the batch's hidden states; the last ones are written to the ring. None: the batch is a
+    token of each of some sequences, and the states before are in the ring. `own`: `hidden` is the layer's own of the
+    tokens before.
+    """
+    cols = norms.cols // 2
+    source = "own" if own else "ring" if hidden is None else "batch"
+    y = ops.rows("mtp_input", 2 * cols, ops.input_dtype)
+    ring = {} if own else {"ring": ops.buffer("mtp.ring", (MAX_SEQUENCES, RING, cols), "f32", "state")}
+    ops.add(
+        "mtp_input",
+        {"COLS": cols, "HIDDEN": source, "RING": RING, "WG": norm_threads(ops.device, cols)}
+        | {"Y16": int(y.dtype == "f16")}
+        | ops.state_params,
+        {"x_stride": e.shape[1], "y_stride": y.shape[1], "eps": eps},
+        {"state": ops.state, "e": e, "norm": norms, "y": y} | ring | ({} if hidden is None else {"hidden": hidden}),
+        PerToken(),
+    )
+    return y

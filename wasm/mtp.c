@@ -1,0 +1,37 @@
+// The input of a layer that predicts the token after the next one. wgsl/mtp_input.wgsl is the same on the GPU.
+#include "ops.h"
+#include "runs.h"
+
+enum { BATCH, RING, OWN }; // where the hidden state before a token is
+
+static f32 *ring_at(const mtp_input_call *r, u32 m, u32 back) {
+  const u32 pos = position(r->state, r->per_token, m) - back, seq = sequence(r->state, r->per_token, m);
+  return ROW(r->ring, r->cols, seq * r->ring_rows + pos % r->ring_rows);
+}
+
+// The hidden state before token m; none before a sequence's first.
+static const f32 *hidden_before(const mtp_input_call *r, u32 m, u32 begins) {
+  if (!OFFSET(r, m)) return 0;
+  if (r->source == OWN) return ROW(r->hidden, r->x_stride, m);
+  return r->source == RING || begins ? ring_at(r, m, 1) : ROW(r->hidden, r->x_stride, m - 1);
+}
+
+u32 mtp_input_chunks(const mtp_input_call *r) { return divided(batch_size(r->state), UP(4096, r->cols)); }
+
+void mtp_input_work(const mtp_input_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *norm = AT(f32, r->norm);
+  const u32 cols = r->cols;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 begins = begins_run(r->state, r->per_token, m);
+    const f32 *e = ROW(r->e, r->x_stride, m), *h = hidden_before(r, m, begins);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    const f32 scale_e = inverse_rms(e, cols, r->eps), scale_h = h ? inverse_rms(h, cols, r->eps) : 0;
+    for (u32 k = 0; k < cols; k++) y[k] = e[k] * scale_e * norm[k];
+    for (u32 k = 0; k < cols; k++) y[cols + k] = h ? h[k] * scale_h * norm[cols + k] : 0;
+    for (u32 k = 2 * cols; k < r->y_stride; k++) y[k] = 0;
+    if (r->source != BATCH || !begins) continue;
+    const u32 end = run_end(r->state, r->per_token, m); // no other row reads what this one writes
+    for (u32 last = end > m + r->ring_rows ? end - r->ring_rows : m; last < end; last++)
+      for (u32 k = 0; k < cols; k++) ring_at(r, last, 0)[k] = ROW(r->hidden, r->x_stride, last)[k];
+  }
+}
