@@ -7,7 +7,7 @@
  * @property {number} x @property {number} y @property {number} z workgroups
  * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile) more
  * @property {number} axis 0: x, 1: y, 2: z
- * @property {number} positions if not 0, workgroups along y have so many positions each, and need not be more than a context has
+ * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
  */
 
 const PROBE_EVERY_MS = 0.1; // while a result is due

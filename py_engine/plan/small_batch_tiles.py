@@ -1,4 +1,4 @@
-"""How matvec_small_batch.wgsl's work is divided for a device, and what both mat-vec kernels can compute beside theirs.
+"""How matvec_small_batch.wgsl's work is divided for a device, and which small product both mat-vec kernels can add to it.
 
 The threads per row are matvec.wgsl's, so that a token gets the bits that it gets alone. The numbers here were measured
 on an H100, with weights that were not in its cache.
@@ -17,7 +17,7 @@ MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
 LEAST_TOKENS = 2  # of a workgroup, at least
 CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
 ROUNDED_COLS = 1280  # of x, up to which each workgroup rounds its tokens itself
-ROUNDED_SMALL = (2048, 3072)  # the same of a matrix of few rows, without a norm: rows, columns
+ROUNDED_SMALL = (2048, 3072)  # without a norm also up to so many rows and columns
 ROUNDED_SIZE = 1 << 23  # values of a matrix, up to which its workgroups round x themselves
 LOW_RANK_LANES = 64  # threads that share a row of lib/low_rank_input.wgsl, at least
 
@@ -42,7 +42,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     if staged and not rounded:
         return staged
     if rounded:
-        threads = 2 * THREADS if weight.cols <= 1536 else 4 * THREADS
+        threads = min(device.max_threads, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS)
         return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY)
     cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
     tokens = LEAST_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
@@ -149,7 +149,8 @@ def fits_beside(device: Device, weight: Weight) -> bool:
         more = 8 * several["TK"] * several["TR"] // min(LOW_RANK_LANES, max(1, device.subgroup))
         used = max(used, _sum_bytes(device, several, 1) + more)
     rows = min(tile["TR"] * tile["R"] for tile in (one, several))
-    fits = used <= device.max_workgroup_storage and weight.rows <= tiles.MAX_WORKGROUPS // 2 * rows
+    slices = MAX_SMALL_BATCH // several["TOKENS"]
+    fits = used <= device.max_workgroup_storage and weight.rows * slices <= tiles.MAX_WORKGROUPS // 2 * rows
     return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
 
 

@@ -52,6 +52,7 @@ def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
     store_old_chats(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 8})
     errors = watch(page)
+    expect(page.locator("#chat-list .chat-open")).to_have_count(3)
     yield page
     page.close()
     assert not errors

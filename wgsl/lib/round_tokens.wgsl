@@ -1,6 +1,6 @@
-// Rounds the x of a workgroup's tokens to signed bytes in workgroup memory, each token to the bits of quantize_x.wgsl. NORM: x is
-// multiplied with the norm's weights, and the sum of squares is added in the order of matvec.wgsl: one thread for each
-// LANES-th of a group, each subgroup's sum, then the subgroups in turn.
+// Rounds the x of a workgroup's tokens to signed bytes in workgroup memory: the same bytes as in quantize_x.wgsl. NORM: x is
+// multiplied with the norm's weights, and the sum of squares is added in the order of matvec.wgsl: LANES threads for each
+// group, each subgroup's sum, then the subgroups in turn.
 var<workgroup> xq: array<vec4u, TOKENS * 2u * W_GROUPS>;
 var<workgroup> xq_scale: array<vec2f, TOKENS * W_GROUPS>; // scale, scale x sum of the group
 
