@@ -4,7 +4,7 @@
 // Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
-#param TOKENS // of a workgroup: 2, 4 or BATCH, of which it is a divisor
+#param TOKENS // of a workgroup: 2, 4 or BATCH; BATCH is a multiple
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none

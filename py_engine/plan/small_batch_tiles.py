@@ -1,4 +1,4 @@
-"""How matvec_small_batch.wgsl's work is divided for a device, and which small product both mat-vec kernels can add to it.
+"""How matvec_small_batch.wgsl divides its work on a device, and which small product both mat-vec kernels can add.
 
 The threads per row are matvec.wgsl's, so that a token gets the bits that it gets alone. The numbers here were measured
 on an H100, with weights that were not in its cache.

@@ -154,9 +154,9 @@ def _check_tokens_alone(bench: Bench, type: Q, cols: int) -> None:
             assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
 
 
-@in_turn("tile", [(32, 2, 4), (4, 16, 2), (64, 1, 4)])
-def test_products_in_every_tile(bench: Bench, tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    params = dict(zip(("TK", "TR", "R"), tile, strict=True)) | {"STAGED": 0, "TOKENS": 4}
+@in_turn("tile", [(32, 2, 4, 2), (4, 16, 2, 4), (64, 1, 4, 8)])
+def test_products_in_every_tile(bench: Bench, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    params = dict(zip(("TK", "TR", "R", "TOKENS"), tile, strict=True)) | {"STAGED": 0}
     monkeypatch.setattr(small_batch_tiles, "matvec_small_batch", lambda *_: params)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
