@@ -1,8 +1,8 @@
-// The States before the first step of drafts by a model or an MTP layer, and what draft_rows.wgsl makes the batch that
-// verifies them of (draft.py). One thread.
+// The States before the first step of drafts by a model or an MTP layer; after the last step, the lengths of the drafts, of
+// which draft_rows.wgsl makes the batch that verifies them (draft.py). One thread.
 //
 // VERIFY 0: the newest ROWS tokens are to be computed. Two, where a draft model drafts for one sequence: it lacks the first
-// of them where its whole draft was accepted, and computes it once more elsewhere. One: a token of each sequence.
+// of them where its whole draft was accepted, and else computes it once more. One: a token of each sequence.
 // VERIFY 1: the steps have moved each sequence's State to the end of its draft.
 #param VERIFY
 #param ROWS

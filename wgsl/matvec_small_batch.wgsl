@@ -19,10 +19,6 @@
 const SLICES = BATCH / TOKENS;
 #if DOT8
 const UNITS = W_GROUPS / GROUPS_PER_THREAD;
-#endif
-#if DOT8 and ROUNDS
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
-#include "lib/round_tokens.wgsl"
 
 fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #if GROUPS_PER_THREAD == 2
@@ -31,6 +27,10 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
   return array(bytes_at(m, u));
 #endif
 }
+#endif
+#if DOT8 and ROUNDS
+@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#include "lib/round_tokens.wgsl"
 #endif
 #if DOT8 and not ROUNDS
 #include "lib/rounded_rows.wgsl"
@@ -42,14 +42,6 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 
 fn bytes_at(m: u32, g: u32) -> Bytes {
   return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[xq_scale_at(m, g)]);
-}
-
-fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
-#if GROUPS_PER_THREAD == 2
-  return array(bytes_at(m, 2u * u), bytes_at(m, 2u * u + 1u));
-#else
-  return array(bytes_at(m, u));
-#endif
 }
 #if STAGED
 // As in rounded_rows.wgsl, of CHUNK units: a unit's groups and their halves are CHUNK entries apart.
@@ -93,9 +85,9 @@ fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #endif
 
 #if DOT8
-const SLOTS = R * TOKENS; // sums of a thread: its rows for each token
+const SLOTS = R * TOKENS; // sums of a thread
 #else
-const SLOTS = (R + NORM) * TOKENS; // then a sum of squares per token
+const SLOTS = (R + NORM) * TOKENS; // its rows for each token, then a sum of squares per token
 #endif
 #include "lib/row_sums.wgsl"
 #if BESIDE

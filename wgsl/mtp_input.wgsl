@@ -10,13 +10,7 @@
 #param RING // positions of a sequence in `ring`
 #param WG
 #param SG
-#param Y16 // 1: y is f16
-#if Y16
-#param F16
-alias Value = f16;
-#else
-alias Value = f32;
-#endif
+#param Y16 // 1: y, (n, y_stride), is f16; its 2 * COLS columns are followed by zeros
 
 struct Params {
   x_stride: u32, // of e and `hidden`
@@ -36,7 +30,7 @@ struct Params {
 #if HIDDEN == "ring"
 @bind var<storage, read> ring: array<f32>;
 #endif
-@bind var<storage, read_write> y: array<Value>; // (n, y_stride): 2 * COLS columns, then zeros
+#include "lib/result.wgsl"
 #include "lib/reduce.wgsl"
 #if HIDDEN != "own"
 

@@ -1,12 +1,14 @@
 /**
  * A list whose rows have heights that are known only once they are drawn, such as a chat of thousands of messages. Only
  * rows near the view have elements in the document. A gap as high as the other rows stands in their place. What is in
- * view does not move when rows above it turn out to be higher or lower than was estimated.
+ * view does not move when rows above it turn out to be higher or lower than was estimated. Where the browser does not see
+ * to that (no overflow-anchor), it does when rows are drawn, but not when one of them grows later.
  *
  * Some rows stay in the document wherever the view is: what has the focus, what is selected, a frame, a sound that plays.
  * A row that the reader changed (an opened part, a text that is edited) keeps its element outside the document.
  */
 import { h } from "./dom.js";
+import { rowAt } from "./row_at.js";
 import { translate } from "./texts.js";
 
 /**
@@ -50,7 +52,7 @@ export class RowWindow {
     this.#placed = placed;
     scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
     new ResizeObserver(() => this.#soon()).observe(scroller);
-    for (const event of ["click", "input", "toggle"])
+    for (const event of ["click", "input"])
       list.addEventListener(event, ({ target }) => this.#change(/** @type {Node} */ (target)), { capture: true });
     addEventListener("beforeprint", () => this.#drawWhole(true));
     addEventListener("afterprint", () => this.#drawWhole(false));
@@ -137,10 +139,10 @@ export class RowWindow {
   #wanted(until) {
     const last = this.#rows.length - 1;
     const { top, bottom } = this.#view();
-    const [from, to] = this.#isWhole ? [0, last] : [this.#at(top), this.#at(bottom)];
+    const [from, to] = this.#isWhole ? [0, last] : [rowAt(this.#tops, top), rowAt(this.#tops, bottom)];
     const wanted = new Set(this.#rows.slice(from, to + 1));
-    for (const row of this.#stay(this.#at(top - FAR), this.#at(bottom + FAR))) wanted.add(row);
-    const [first, end] = [this.#at(top - NEAR), this.#at(bottom + NEAR)];
+    for (const row of this.#stay(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
+    const [first, end] = [rowAt(this.#tops, top - NEAR), rowAt(this.#tops, bottom + NEAR)];
     const near = [...this.#rows.slice(to + 1, end + 1), ...this.#rows.slice(first, Math.max(first, from)).reverse()];
     for (const row of near) {
       if (wanted.has(row)) continue;
@@ -261,18 +263,6 @@ export class RowWindow {
     const { top } = this.#scroller.getBoundingClientRect();
     const elements = [...this.#list.children].filter((element) => !element.matches(".gap"));
     return elements.find((element) => element.getBoundingClientRect().bottom > top);
-  }
-
-  /** The row at a position. @param {number} y */
-  #at(y) {
-    let low = 0;
-    let high = this.#rows.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.#tops[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return low;
   }
 }
 

@@ -1,4 +1,5 @@
 /** A list with elements for the rows in view only, so that it may have ten thousands of rows. */
+import { rowAt } from "./row_at.js";
 
 const BEYOND = 300; // px above and below the view that have elements, too, so that Tab and scrolling find them
 
@@ -38,8 +39,8 @@ export class VirtualList {
 
   #draw() {
     const { scrollTop, clientHeight } = this.scroller;
-    const first = this.#at(scrollTop - BEYOND);
-    const last = this.#at(scrollTop + clientHeight + BEYOND);
+    const first = rowAt(this.#tops, scrollTop - BEYOND);
+    const last = rowAt(this.#tops, scrollTop + clientHeight + BEYOND);
     /** @type {Map<string, { element: HTMLElement, state: string }>} */
     const drawn = new Map();
     for (let index = 0; index < this.#rows.length; index++) {
@@ -64,17 +65,5 @@ export class VirtualList {
       if (element === next) next = element.nextElementSibling;
       else this.list.insertBefore(element, next);
     }
-  }
-
-  /** The row at a position. @param {number} y */
-  #at(y) {
-    let low = 0;
-    let high = this.#rows.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.#tops[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return low;
   }
 }

@@ -179,7 +179,7 @@ class Scheduler:
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)
                 known = not self._in_flight and len(batch.ids) == yielded
-                accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # the last draft, at least
+                accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # all drafts, so the last one, too
                 sequence.cache.advance(sequence.position if known else None, exact=False, back=accepted)
             sequence.push(batch)
             if self._drafter is not None and not sequence.cancelled:

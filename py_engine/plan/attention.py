@@ -253,7 +253,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         n_head_kv * call.share,
         split,
         PerToken(),
-        positions=0 if call.options.window_params.get("PART") else positions,
+        positions=0 if call.options.part else positions,
     )
     lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP

@@ -111,8 +111,8 @@ def matvec(ops: OpList, p: Product) -> None:
         rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None)
         if dot8:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
-        if dot8 and not rounds:
-            vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
+            if not rounds:
+                vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}

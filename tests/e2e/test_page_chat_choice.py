@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
 
-from tests.support.browser import new_profile, wait_until, watch
-from tests.support.chat_page import ask, keep_engine, new_chat, open_page, wait_answer
-from tests.support.chat_store import store_old_chats
+from tests.support.browser import wait_until
+from tests.support.chat_page import ask, new_chat, page_of_old_chats, profile_with_engine, wait_answer
 from tools.serve import Server
 
 # Chooses chats, and sends a question at once.
@@ -40,22 +39,13 @@ HOLD_LIST = """() => {
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
     """A profile with an engine, which the page of each test uses."""
-    made = new_profile(chromium(None))
-    keep_engine(made, server.url)
-    yield made
-    made.close()
+    yield from profile_with_engine(chromium(None), server.url)
 
 
 @pytest.fixture
 def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
     """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    store_old_chats(context, server.url)
-    page = open_page(context, server.url, settings={"max_tokens": 8})
-    errors = watch(page)
-    expect(page.locator("#chat-list .chat-open")).to_have_count(3)
-    yield page
-    page.close()
-    assert not errors
+    yield from page_of_old_chats(context, server.url)
 
 
 def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> None:

@@ -8,30 +8,30 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
 
-from tests.support.browser import new_profile, wait_until, watch
-from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, wait_answer, wait_ready
-from tests.support.chat_store import chat, store_chats, store_old_chats
+from tests.support.browser import wait_until
+from tests.support.chat_page import (
+    ask,
+    last_answer,
+    new_chat,
+    page_of_old_chats,
+    profile_with_engine,
+    wait_answer,
+    wait_ready,
+)
+from tests.support.chat_store import chat, store_chats
 from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
     """A profile with an engine, which the page of each test uses."""
-    made = new_profile(chromium(None))
-    keep_engine(made, server.url)
-    yield made
-    made.close()
+    yield from profile_with_engine(chromium(None), server.url)
 
 
 @pytest.fixture
 def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
     """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    store_old_chats(context, server.url)
-    page = open_page(context, server.url, settings={"max_tokens": 8})
-    errors = watch(page)
-    yield page
-    page.close()
-    assert not errors
+    yield from page_of_old_chats(context, server.url)
 
 
 LISBON = [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")]

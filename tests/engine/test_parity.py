@@ -272,7 +272,7 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 @pytest.mark.lavapipe
 @pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
 def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
-    """The embedded model's greedy answers are equal but one, or one of twenty if more, which differs at a near tie.
+    """At most one of the embedded model's greedy answers differs, or one of twenty, and only at a near tie.
 
     The 4-bit model answers every fourth chat, the 8-bit model every eighth; WISP_ALL_GOLDENS=1: all.
     """

@@ -1,4 +1,7 @@
-"""Small batches, with a State per token: several sequences, or a draft. GPU against numpy, with poisoned outputs."""
+"""Small batches, with a State per token: several sequences, or a draft. GPU against numpy, with poisoned outputs.
+
+test_draft_kernels.py has what is drafted and accepted.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,15 +12,15 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import draft, sampler_ops, small_batch_tiles, tiles
+from py_engine.plan import sampler_ops, small_batch_tiles, tiles
 from py_engine.plan.attention import HeadNorm
 from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
-from py_engine.plan.sampling import Filters, Sampling
-from py_engine.plan.shared import BUCKETS, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -288,130 +291,3 @@ def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab
     changed = {tuple(int(i) for i in at) for at in np.argwhere(gpu["tokens"] != before)}
     assert changed <= {(3, 8), (0, 31), (5, 1)}
     assert gpu["tokens"][3, 8] == gpu[logits.name][0, :vocab].argmax()
-
-
-def drafting_of(known: dict[int, list[int]]) -> np.ndarray:
-    """The buffer `drafting` with the Drafting of some sequences."""
-    words = np.full((MAX_SEQUENCES, len(sampler_ops.DRAFTING)), 0xFFFFFF, np.uint32)
-    for seq, values in known.items():
-        words[seq] = values
-    return words
-
-
-@pytest.mark.parametrize("end", [63, 44, 0])
-def test_drafts(swift_bench: Bench, end: int) -> None:
-    """A draft is accepted up to the first mismatch; the next one comes from an earlier match."""
-    seen = set()
-    for seed in range(12):
-        n = 1 + seed % 5
-        ops = swift_bench.begin(
-            Setup(batch=MAX_SMALL_BATCH, n=n, places=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
-        )
-        logits = ops.rows("logits", 40)
-        values = swift_bench.fill(logits)
-        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
-        give(swift_bench, 2, Sampling(temperature=0))
-        words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
-        words[:30] = swift_bench.random.permutation(40)[:30]
-        words[36:41] = words[3:8]
-        swift_bench.data["tokens"][2] = words
-        for i in range(n - 1):  # the draft token at 41 + i is right in 80 % of the cases
-            values[i, words[41 + i]] += 100 * (swift_bench.random.random() < 0.8)
-        if seed % 3 == 0:
-            values[0, words[8]] += 1000
-        swift_bench.data["drafting"] = drafting_of({2: [end, 1 + seed % 4, 0, 0]})
-        gpu, host = swift_bench.run(ops)
-        for name in ("tokens", "state", "drafting"):
-            assert (gpu[name] == host[name]).all(), (seed, name)
-        states = swift_bench.states(gpu)
-        last, count = int(states[0, 0]), int(states[0, 1])
-        assert 41 <= last <= 40 + n
-        assert count == 1 or last + count - 1 <= end
-        assert [tuple(row) for row in states[:count, [0, 3]]] == [(last + i, 2) for i in range(count)]
-        seen.add((last - 40, count > 1))
-    assert len(seen) > (2 if end else 1)
-    assert end == 0 or {True, False} == {drafted for _, drafted in seen}
-
-
-@pytest.mark.parametrize("rows", [(3, 1, 2), (1, 1), (5, 3), (1, 2, 1, 1, 3), (1,) * 8], ids=str)
-def test_drafts_of_several_sequences(swift_bench: Bench, rows: tuple[int, ...]) -> None:
-    """Each is accepted as if it were alone. The next drafts get the batch's rows in turn."""
-    numbers, full = [5, 0, 2, 31, 7, 1, 9, 3][: len(rows)], 0
-    places = tuple((30 + 2 * seq % 9 + i, seq) for seq, n in zip(numbers, rows, strict=True) for i in range(n))
-    for seed in range(8):
-        ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places, vocab=40, seed=seed))
-        logits = ops.rows("logits", 40)
-        values, dice = swift_bench.fill(logits), swift_bench.random
-        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
-        tokens = swift_bench.data["tokens"]
-        for seq in numbers:
-            give(swift_bench, seq, Sampling(temperature=0))
-            tokens[seq] = dice.integers(0, 40, 5)[np.arange(65) % 5] if dice.random() < 0.7 else tokens[seq]
-        for m, (pos, seq) in enumerate(places):  # the next token is the draft's in 80 % of the cases
-            values[m, tokens[seq, pos + 1]] += 100 * (dice.random() < 0.8)
-        known = {seq: [int(dice.integers(40, 64)), int(dice.integers(1, 8)), 0, 0] for seq in numbers}
-        swift_bench.data["drafting"] = drafting_of(known)
-        before = tokens.copy()
-        gpu, host = swift_bench.run(ops)
-        for name in ("tokens", "state", "drafting"):
-            assert (gpu[name] == host[name]).all(), (seed, name)
-        states, at = swift_bench.states(gpu), 0
-        given, found = [], gpu["drafting"][numbers, 3].tolist()
-        for i, seq in enumerate(numbers):
-            chosen = values[sum(rows[:i]) : sum(rows[: i + 1]), :40].argmax(axis=1)
-            first = next(pos for pos, s in places if s == seq) + 1
-            draft = before[seq, first : first + rows[i] - 1]
-            right = next((k for k, token in enumerate(draft) if token != chosen[k]), len(draft))
-            assert gpu["tokens"][seq, first : first + right + 1].tolist() == chosen[: right + 1].tolist()
-            assert gpu["drafting"][seq, 2] == first + right
-            count = int((states[: states[0, 1], 3] == seq).sum())
-            assert states[at : at + count, [0, 3]].tolist() == [[first + right + k, seq] for k in range(count)]
-            given.append(count - 1)
-            at += count
-        assert at == states[0, 1] == min(MAX_SMALL_BATCH, len(rows) + sum(found))
-        assert all(n <= most for n, most in zip(given, found, strict=True))
-        assert all(a >= b - 1 or a == most for a, most in zip(given, found, strict=True) for b in given)
-        full += sum(given) < sum(found)
-    assert full, "rows were lacking"
-
-
-@pytest.mark.parametrize(("pos", "drafts"), [(40, 1), (40, 5), (1, 7), (0, 3)])
-def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int, drafts: int) -> None:
-    """The newest two tokens, or the only one, for the draft model; then the newest token and its draft."""
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos, 2),)))
-    swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5]})
-    draft.set_states(ops, verifies=False)
-    gpu, host = swift_bench.run(ops)
-    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
-    first = max(0, pos - 1)
-    count = pos + 1 - first
-    assert swift_bench.states(gpu)[0, 1] == count
-    assert swift_bench.states(gpu)[:count, [0, 3]].tolist() == [[first + i, 2] for i in range(count)]
-    assert (gpu["drafting"] == drafting_of({2: [0, 2, pos, 5]})).all()
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos + drafts, 2),)))
-    swift_bench.data["drafting"] = gpu["drafting"]
-    draft.set_states(ops, verifies=True)
-    gpu, host = swift_bench.run(ops)
-    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
-    states = swift_bench.states(gpu)
-    assert states[0, 1] == drafts + 1
-    assert states[: drafts + 1, [0, 3]].tolist() == [[pos + i, 2] for i in range(drafts + 1)]
-
-
-def test_states_between_an_mtp_layer_and_the_model(swift_bench: Bench) -> None:
-    """The newest token of each sequence for the layer; then these with their drafts, of two tokens each."""
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((40, 2), (7, 0))))
-    swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5], 0: [0, 2, 3, 1]})
-    draft.set_states(ops, verifies=False, rows=1)
-    gpu, host = swift_bench.run(ops)
-    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
-    assert (gpu["drafting"] == drafting_of({2: [0, 2, 40, 5], 0: [0, 2, 7, 1]})).all()
-    assert swift_bench.states(gpu)[:2, [0, 3]].tolist() == [[40, 2], [7, 0]]
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((42, 2), (9, 0))))
-    swift_bench.data["drafting"] = gpu["drafting"]
-    draft.set_states(ops, verifies=True)
-    gpu, host = swift_bench.run(ops)
-    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
-    states = swift_bench.states(gpu)
-    assert states[:6, [0, 3]].tolist() == [[40, 2], [41, 2], [42, 2], [7, 0], [8, 0], [9, 0]]
-    assert states[0, 1] == 6
