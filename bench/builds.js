@@ -1,0 +1,148 @@
+/**
+ * Measures builds of Wisp on the same models by turns, in one page, so that both have the same GPU, browser and hour.
+ *
+ * @typedef {object} Asked
+ * @property {Record<string, string>} builds addresses of copies of dist/, by name
+ * @property {string[]} models addresses
+ * @property {string[]} what of MEASURES
+ * @property {number} rounds of each measurement, after a first one that is not counted
+ * @property {number} tokens of each answer
+ * @property {Record<string, unknown>} options of load()
+ *
+ * @typedef {Record<string, { unit: string, values: Record<string, number[]> }>} Rows by measurement; values by build
+ * @typedef {{ rows: Rows, texts: Record<string, Record<string, string>> }} Found `texts`: SHA-256 of answers by build
+ */
+
+const PROMPT = 128; // tokens of a request's prompt
+const COUNTS = [1, 2, 4, 8]; // requests at once
+const FIRST = [16, 64, 512]; // tokens of prompts whose first token is timed
+const LONG = 8192;
+const SEEDS = 8;
+const SAMPLED = { temperature: 0.8, top_p: 0.95 };
+
+/** @param {number} n @param {number} seed @returns {number[]} pseudo-random token ids, the same for each build */
+function ids(n, seed) {
+  let state = seed;
+  return Array.from({ length: n }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return 1 + ((state >>> 8) % 250);
+  });
+}
+
+/**
+ * One streamed answer: its text, and milliseconds until the first chunk.
+ * @param {any} engine @param {number[]} prompt @param {number} tokens @param {object} [more]
+ */
+async function answer(engine, prompt, tokens, more) {
+  const begun = performance.now();
+  const stream = await engine.completions.create({
+    ...{ prompt, max_tokens: tokens, temperature: 0, ignore_eos: true, stream: true },
+    ...more,
+  });
+  let first = 0, // until there is a text
+    text = "";
+  for await (const chunk of stream) {
+    first ||= performance.now() - begun;
+    text += chunk.choices[0]?.text ?? "";
+  }
+  return { first, text };
+}
+
+/**
+ * Tokens a second in sum of some requests at once.
+ * @param {any} engine @param {number} count @param {number} tokens @param {number} round @param {object} [more]
+ */
+async function rate(engine, count, tokens, round, more) {
+  const begun = performance.now();
+  await Promise.all(
+    Array.from({ length: count }, (_, i) =>
+      answer(engine, ids(PROMPT, 100 + i), tokens, more ?? { ...SAMPLED, seed: 8 * round + i }),
+    ),
+  );
+  return (1000 * count * tokens) / (performance.now() - begun);
+}
+
+/** @type {Record<string, (engine: any, tokens: number, round: number) => Promise<[string, string, number][]>>} */
+const MEASURES = {
+  greedy: async (engine, tokens) => [["greedy", "tok/s", await rate(engine, 1, tokens, 0, {})]],
+  requests: async (engine, tokens, round) => {
+    /** @type {[string, string, number][]} */
+    const rows = [];
+    for (const n of COUNTS) rows.push([`${n} requests`, "tok/s", await rate(engine, n, tokens, round)]);
+    return rows;
+  },
+  first: async (engine, _tokens, round) => {
+    /** @type {[string, string, number][]} */
+    const rows = [];
+    for (const n of FIRST) {
+      await answer(engine, ids(PROMPT, round + 7), 64); // clocks
+      rows.push([`first token of ${n}`, "ms", (await answer(engine, ids(n, 1000 * round + n), 1)).first]);
+    }
+    return rows;
+  },
+  long: async (engine, tokens, round) => {
+    const prompt = ids(LONG, round + 3);
+    const { first } = await answer(engine, prompt, 1);
+    const begun = performance.now();
+    const { first: again } = await answer(engine, prompt, tokens);
+    const decoding = performance.now() - begun - again;
+    return [
+      [`prompt of ${LONG}`, "tok/s", (1000 * LONG) / first],
+      [`greedy at ${LONG}`, "tok/s", (1000 * (tokens - 1)) / decoding],
+    ];
+  },
+};
+
+/** SHA-256 of the answers of some seeds, alone and side by side. @param {any} engine @param {number} tokens */
+async function texts(engine, tokens) {
+  const one = (/** @type {number} */ seed) => answer(engine, ids(PROMPT, 50 + seed), tokens, { ...SAMPLED, seed });
+  const alone = [];
+  for (let seed = 0; seed < SEEDS; seed++) alone.push((await one(seed)).text);
+  const beside = (await Promise.all(Array.from({ length: SEEDS }, (_, seed) => one(seed)))).map(({ text }) => text);
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const [name, list] of Object.entries({ alone, beside })) {
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(list)));
+    found[name] = Array.from(new Uint8Array(digest).slice(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+  return found;
+}
+
+/** @param {Asked} asked @param {(model: string, found: Found) => void} onModel @returns {Promise<Record<string, Found>>} */
+export async function measureBuilds(asked, onModel) {
+  /** @type {Record<string, any>} */
+  const engines = {};
+  for (const [name, address] of Object.entries(asked.builds)) {
+    const { Wisp } = await import(`${address}/wisp.js`);
+    engines[name] = await Wisp.create({ shared: false });
+  }
+  /** @type {Record<string, Found>} */
+  const all = {};
+  for (const model of asked.models) {
+    /** @type {Found} */
+    const found = { rows: {}, texts: {} };
+    for (const engine of Object.values(engines)) {
+      await engine.load({ model, parallel: Math.max(...COUNTS), speculation: false, ...asked.options });
+    }
+    for (let round = 0; round <= asked.rounds; round++) {
+      for (const what of asked.what.filter((name) => name in MEASURES)) {
+        const order = Object.entries(engines);
+        for (const [name, engine] of round % 2 ? order : order.reverse()) {
+          await answer(engine, ids(PROMPT, 5), 64); // a GPU raises its clocks under load
+          for (const [row, unit, value] of await MEASURES[what](engine, asked.tokens, round)) {
+            if (!round) continue; // compiles kernels
+            const { values } = (found.rows[row] ??= { unit, values: {} });
+            (values[name] ??= []).push(value);
+          }
+        }
+      }
+    }
+    for (const [name, engine] of Object.entries(engines)) {
+      if (asked.what.includes("texts")) found.texts[name] = await texts(engine, asked.tokens);
+      await engine.unload();
+    }
+    all[model] = found;
+    onModel(model, found);
+  }
+  return all;
+}

@@ -1,0 +1,90 @@
+"""Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
+
+.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,first,long,texts] [--rounds 4]
+
+BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). Medians of the rounds:
+    greedy     one request of 128 tokens, tokens a second
+    requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
+    first      milliseconds until the first token of prompts of 16, 64 and 512 tokens
+    long       a prompt of 8,192 tokens, and decoding after it
+    texts      whether the answers to eight seeds, alone and side by side, are the same
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+from bench.headless import DEFAULT, READY_MS, launched, write_figures
+from tools import dist
+from tools.paths import ROOT
+from tools.serve import Server
+
+MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.builds", description="Compare two builds.")
+    parser.add_argument("before", type=Path, help="a copy of dist/ of one build")
+    parser.add_argument("now", type=Path, nargs="?", help="of the other (default: a new dist/ of this tree)")
+    parser.add_argument("--model", type=Path, action="append", help="a .gguf file (default: Wisp Mini)")
+    parser.add_argument("--what", default="greedy,requests,texts")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=256, help="of each answer (default: 256)")
+    parser.add_argument("--context-length", type=int, default=9216)
+    parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
+    parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    options = parser.parse_args(arguments)
+    found = measure(options)
+    print("\n".join(table(found)))
+    write_figures(found, options.json)
+    return 0
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Rows and texts of each model, by file name (bench/builds.js)."""
+    now = options.now or dist.build(quiet=True)
+    models: list[Path] = [file.resolve() for file in options.model or [DEFAULT]]
+    mounts = {"before/": options.before, "now/": now, "bench/": ROOT / "bench"}
+    mounts |= {f"model{i}/": file.parent for i, file in enumerate(models)}
+    server = Server(now, 0, mounts=mounts).start()
+    try:
+        with sync_playwright() as playwright, launched(playwright, options.adapter) as browser:
+            page = browser.new_page()
+            page.set_default_timeout(READY_MS)
+            page.goto(f"{server.url}notices.html")
+            asked = {
+                "builds": {name: f"{server.url}{name}" for name in ("before", "now")},
+                "models": [f"{server.url}model{i}/{file.name}" for i, file in enumerate(models)],
+                "what": options.what.split(","),
+                "rounds": options.rounds,
+                "tokens": options.tokens,
+                "options": {"backend": options.backend, "contextLength": options.context_length},
+            }
+            found: dict[str, Any] = page.evaluate(MEASURE, asked)
+    finally:
+        server.shutdown()
+    return {address.rsplit("/", 1)[1]: figures for address, figures in found.items()}
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The figures as lines: medians of both builds, and their ratio."""
+    lines = []
+    for model, figures in found.items():
+        lines.append(f"{model:32}{'before':>10}{'now':>10}{'ratio':>8}")
+        for row, cells in figures["rows"].items():
+            before, now = (median(cells["values"][name]) for name in ("before", "now"))
+            lines.append(f"  {row + ', ' + cells['unit']:30}{before:>10.1f}{now:>10.1f}{now / before:>8.3f}")
+        for name, texts in figures["texts"].items():
+            same = "the same alone and side by side" if texts["alone"] == texts["beside"] else "differ"
+            lines.append(f"  texts of {name}: {same} ({texts['alone']})")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
