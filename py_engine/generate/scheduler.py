@@ -1,7 +1,8 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
-    a part of the oldest prompt   as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
+    parts of prompts              those of new requests first, so that requests that come together soon share steps; in
+                                  all as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup or by the model's MTP layer where that pays and the batch has
 rows left; one that is alone by a draft model, too. Answers under a constraint share steps while others run; alone they
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.checking import check, first_mask, most_steps, rejects_often
+from py_engine.generate.checking import check, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_model import Drafter
+from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
@@ -31,17 +33,15 @@ from py_engine.runners import Runner, tokens_per_draft
 from py_engine.tasks import begin
 
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
-BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read
+BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
 PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
+AHEAD_JOINED_MS = 8.0  # the same soon after a request has joined: others often come with it, and wait for the device
 AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: the next steps wait until they are checked
-
-
-Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
 
 
 class Scheduler:
@@ -55,7 +55,8 @@ class Scheduler:
         self._totals, self._drafter = totals, drafter
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
-        self._prompts = asyncio.Lock()  # prompts are read one after the other
+        self._joining = Joining(runner, self._sequences)
+        self._prompt_ms = 0.0  # of parts of prompts since the last steps
         self._turns = 0  # submits so far
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
@@ -74,27 +75,8 @@ class Scheduler:
         cancels the sequence. A `constrained` answer also returns when it should go on alone (ConstrainedAnswer.shares).
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
-        sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
-        mask = await first_mask(sequence)
-        if not sequence.prompted:
-            await self._prompts.acquire()
-        try:
-            masks = constrained is not None
-            await self._runner.configure(answer.sampling, answer.begins, answer.shifted, masks, cache.number)
-            if reuse is not None and not reuse():
-                self._end_prompt(sequence)
-                return
-            await answer.media.encode(answer.ids, len(cache.tokens))
-            if constrained is not None and sequence.prompting:
-                self._runner.mask(mask, cache.number)
-                sequence.masked = True
-        except BaseException:
-            self._end_prompt(sequence)
-            raise
-        if constrained is not None and not sequence.prompting:
-            sequence.position = constrained.at - 1
-            self._end_prompt(sequence)
-        self._sequences.append(sequence)
+        if not await self._joining.join(sequence, reuse):
+            return
         self._serve()
         try:
             while (batch := await sequence.batches.get()) is not None:
@@ -106,13 +88,7 @@ class Scheduler:
             try:
                 await sequence.released.wait()
             finally:  # also where this is cancelled once more
-                self._end_prompt(sequence)
-
-    def _end_prompt(self, sequence: RunningSequence) -> None:
-        """Let the next prompt begin."""
-        if not sequence.prompted:
-            sequence.prompted = True
-            self._prompts.release()
+                self._joining.end_prompt(sequence)
 
     def _serve(self) -> None:
         """Begin to serve the sequences, unless that goes on already."""
@@ -129,7 +105,7 @@ class Scheduler:
             for sequence in self._sequences:
                 sequence.batches.put_nowait(error)
                 sequence.released.set()
-            self._sequences = []
+            self._sequences.clear()
             self._in_flight.clear()
             await self._runner.stop()
             if not isinstance(error, Exception):
@@ -145,7 +121,7 @@ class Scheduler:
         while self._sequences:
             ends = begun and self._time_slices.expired()
             if not ends:
-                self._submit_ahead()
+                await self._submit_ahead()
                 begun = True
             if self._in_flight:
                 await self._read()
@@ -203,13 +179,13 @@ class Scheduler:
 
     # -- what to submit
 
-    def _submit_ahead(self) -> None:
+    async def _submit_ahead(self) -> None:
         while units := self._units():
             alone_prompt = len(units) == 1 and units[0][0].prompting
-            rejecting = any(rejects_often(sequence) for unit in units for sequence in unit)
-            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else AHEAD_CHECKED_MS if rejecting else AHEAD_MS):
+            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else self._ahead_ms(units)):
                 return
-            unit = min(units, key=lambda unit: min(sequence.turn for sequence in unit))
+            unit = self._next(units)
+            prompting = unit[0].prompting
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
@@ -228,7 +204,7 @@ class Scheduler:
                 submit = self._submit_draft(unit, n_model_draft)
                 if submit is None:
                     return
-            elif unit[0].prompting:
+            elif prompting:
                 submit = self._submit_prompt(unit[0], alone=alone_prompt)
             else:
                 submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
@@ -239,6 +215,26 @@ class Scheduler:
                 sequence.turn = self._turns
                 sequence.submits += 1
             self._in_flight.append(submit)
+            self._prompt_ms = self._prompt_ms + submit.ms if prompting else 0.0
+            if prompting:
+                await self._joining.wait()
+
+    def _next(self, units: list[list[RunningSequence]]) -> list[RunningSequence]:
+        """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPT_MS for their tokens."""
+        first = min(units, key=_turn)
+        decoding = [unit for unit in units if not unit[0].prompting]
+        if first[0].prompting and decoding and self._prompt_ms:
+            left = len(first[0].answer.ids) - len(first[0].cache.tokens)
+            ms = min(PROMPT_MS, self._runner.prompt_ms(left) or left * UNKNOWN_TOKEN_MS)
+            if self._prompt_ms + ms > PROMPT_MS:
+                return min(decoding, key=_turn)
+        return first
+
+    def _ahead_ms(self, units: list[list[RunningSequence]]) -> float:
+        """How much work should be on the device."""
+        if any(rejects_often(sequence) for unit in units for sequence in unit):
+            return AHEAD_CHECKED_MS
+        return AHEAD_JOINED_MS if self._joining.was_just_now() else AHEAD_MS
 
     def _enough_ahead(self, ms: float) -> bool:
         """Whether the device has work for `ms`. One submit is too little: the device would wait for the next one."""
@@ -261,7 +257,7 @@ class Scheduler:
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
-        ms = BESIDE_PROMPT_MS if beside_prompt else SUBMIT_MS
+        ms = BESIDE_PROMPT_MS if beside_prompt or self._joining.was_just_now() else SUBMIT_MS
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values
@@ -301,7 +297,7 @@ class Scheduler:
             lists = (*lists, *answer.sampling.lists(sequence.masked))
             sequence.position = len(answer.ids)
             sequence.left -= 1
-            self._end_prompt(sequence)
+            self._joining.end_prompt(sequence)
         number = sequence.cache.number
         runner.feed(
             part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift, rounding=part.rounding
@@ -360,3 +356,8 @@ class Scheduler:
             sequence.cache.advance(None, exact=False)  # until a step without drafts
         ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
         return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)
+
+
+def _turn(unit: list[RunningSequence]) -> int:
+    """The number of the latest submit of the sequence that waits longest."""
+    return min(sequence.turn for sequence in unit)

@@ -144,6 +144,38 @@ async def test_a_long_prompt_is_read_between_the_steps_of_others(monkeypatch: py
     assert "bb" not in "".join(order)[:parts], "a token of the other answer after each part"
 
 
+def submitted(monkeypatch: pytest.MonkeyPatch, used: Engine) -> list[str]:
+    """What is submitted from now on: "prompt", or "steps" with the number of sequences."""
+    runner, order = counts(used), list[str]()
+    feed, decode = runner.feed, runner.decode
+
+    def fed(*args: Any, **options: Any) -> None:
+        order.append("prompt")
+        feed(*args, **options)
+
+    def decoded(rows: Any, steps: int) -> None:
+        order.append(f"steps of {len(rows)}")
+        decode(rows, steps)
+
+    monkeypatch.setattr(runner, "feed", fed)
+    monkeypatch.setattr(runner, "decode", decoded)
+    return order
+
+
+@pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (20.0, 2), (100.0, 1)])
+async def test_requests_that_come_together_join_before_more_steps(
+    monkeypatch: pytest.MonkeyPatch, prompt_ms: float, first: int
+) -> None:
+    """As many of their prompts follow each other as take 42 ms: streams wait no longer for a token."""
+    used = engine(parallel=4)
+    monkeypatch.setattr(counts(used), "prompt_ms", lambda n: prompt_ms)
+    order = submitted(monkeypatch, used)
+    prompts = [*PROMPTS[:3], *PROMPTS[4:5]]  # each is one part
+    want = [await collect(make(), ids, GREEDY, 30) for ids in prompts]
+    assert await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in prompts)) == want
+    assert order[: first + 1] == ["prompt"] * first + [f"steps of {first}"]
+
+
 @pytest.mark.parametrize(("step_ms", "ahead"), [(1.0, 3), (30.0, 2), (500.0, 1)])
 async def test_the_device_is_given_work_ahead(monkeypatch: pytest.MonkeyPatch, step_ms: float, ahead: int) -> None:
     """The device has a next submit, however long one takes: else it would wait for the host after each."""
