@@ -22,11 +22,11 @@ struct Params {
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
 #include "lib/attention_split.wgsl"
+#include "lib/merged_splits.wgsl"
 #if FRESH
 #include "lib/kv_store.wgsl"
 #endif
 
-const VECS = HEAD_DIM / 4u;
 var<workgroup> sums: array<vec4f, LANES * VECS>;
 var<workgroup> totals: array<f32, LANES * VECS>;
 var<workgroup> stats: array<vec2f, SPLIT>; // (maximum, denominator) of each split
@@ -50,6 +50,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   let size = split_size(length);
   let used = (length + size - 1u) / size;
   let base = (wid.z * p.n_head + wid.x) * SPLIT;
+  let to = wid.z * (p.y_stride / 4u) + wid.x * VECS + id.x;
+  if (used <= MERGED) { // uniform: state does not change within a dispatch
+    if (id.y == 0u) {
+      y[to] = merged(base, id.x, used, wid.x);
+    }
+    return;
+  }
   for (var i = id.y * VECS + id.x; i < SPLIT; i += VECS * LANES) {
     stats[i] = vec2f(-1e30, 0.0);
     if (i < used) {
@@ -86,6 +93,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
 #if SINKS
     total += exp(sinks[wid.x] - top);
 #endif
-    y[wid.z * (p.y_stride / 4u) + wid.x * VECS + id.x] = sum / total;
+    y[to] = sum / total;
   }
 }

@@ -5,6 +5,7 @@
 // rows, so it loads x once for all of them. One dispatch also fuses:
 //   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
 //   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
+//   MERGED    x is joined of the splits of attention (lib/merged_splits.wgsl)
 //   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
 //             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
@@ -18,7 +19,35 @@
 #param AHEAD // units of weights that a thread has in flight for each row
 #endif
 #include "lib/matvec_inputs.wgsl"
+#if MERGED
+// as in attention_combine.wgsl
+#param HEAD_DIM
+#param TS
+#param SPLIT
+#param WINDOW
+#param CHUNKED
+#param SINKS
+@bind var<storage, read> parts: array<vec4f>; // (heads, SPLIT, VECS + 1)
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // (heads)
+#endif
+#include "lib/attention_split.wgsl"
+#include "lib/merged_splits.wgsl"
+
+// Vector i of x, which is the attention of all heads.
+fn x_at(i: u32) -> vec4f {
+  let seen = visible_range(0u);
+  let size = split_size(seen.y - seen.x);
+  let head = i / VECS;
+  return merged(head * SPLIT, i % VECS, min(MERGED, (seen.y - seen.x + size - 1u) / size), head);
+}
+#else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+
+fn x_at(i: u32) -> vec4f {
+  return x[i];
+}
+#endif
 #if EXPERTS
 #include "lib/expert_rows.wgsl"
 #else
@@ -36,6 +65,7 @@ const UNITS = X_GROUPS / GROUPS_PER_THREAD;
 #if DOT8
 const SLOTS = R; // sums of a thread: one per row
 #else
+#include "lib/strided.wgsl"
 const SLOTS = R + NORM; // and the sum of squares
 #endif
 #include "lib/row_sums.wgsl"
@@ -101,6 +131,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
     return;
   }
 #endif
+#if EPILOGUE == "add"
+  let own = y0 + min(base + t, p.rows - 1u);
+  let before = y[own]; // early: the load overlaps with the product
+#endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((base + 4u * t) / 4u, 0u); // early: the loads overlap with the product
   let cache_row = stored_row(0u);
@@ -152,21 +186,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
   for (var g = tk; g < X_GROUPS; g += TK) {
     var xs: array<vec4f, 8>;
     for (var i = 0u; i < 8u; i++) {
-      xs[i] = x[x0 + g * 8u + i];
+      let at = part_at(g % W_GROUPS, i);
+      xs[i] = x[x0 + g / W_GROUPS * W_GROUPS * 8u + at];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
-        xs[i] = select(vec4f(0), xs[i], 32u * (g % W_GROUPS) + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        xs[i] = select(vec4f(0), xs[i], 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }
 #if EXPERTS
       xs[i] *= x_factor(g, choice);
 #endif
 #if NORM
       squares += dot(xs[i], xs[i]);
-      xs[i] *= norm[g * 8u + i];
+      xs[i] *= norm[at];
 #endif
     }
 #for r in R
     {
-      let w = w_group(row_at(row${r}, g / W_GROUPS, choice), g % W_GROUPS);
+      let w = w_part(row_at(row${r}, g / W_GROUPS, choice), g % W_GROUPS);
       var sum = w[0] * xs[0];
       for (var i = 1u; i < 8u; i++) {
         sum = fma(w[i], xs[i], sum);
@@ -210,7 +245,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #else
   if (t < RT && base + t < p.rows) {
 #if EPILOGUE == "add"
-    y[y0 + base + t] += result(t, scale, base + t, choice);
+    y[own] = before + result(t, scale, base + t, choice);
 #else
     y[y0 + base + t] = result(t, scale, base + t, choice);
 #endif

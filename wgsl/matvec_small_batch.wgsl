@@ -82,6 +82,7 @@ fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #endif
 #if not DOT8
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#include "lib/strided.wgsl"
 #endif
 
 #if DOT8
@@ -120,15 +121,15 @@ fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
 }
 
 #if LOOPED
-// Vector i of group g of token m, times the norm's weights, whose squares it adds. at: where the group begins in x.
-fn normed_at(at: u32, g: u32, i: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -> vec4f {
-  var v = x[at + i];
+// Vector `at` of the x that begins at x0, of token m, times the norm's weights, whose squares it adds.
+fn normed_at(x0: u32, at: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -> vec4f {
+  var v = x[x0 + at];
   if (COLS % 32u != 0u) { // the padding's contents are undefined
-    v = select(vec4f(0), v, 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+    v = select(vec4f(0), v, 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
   }
 #if NORM
   sums[TOKENS * R + m] += dot(v, v);
-  v *= norm[g * 8u + i];
+  v *= norm[at];
 #endif
   return v;
 }
@@ -232,18 +233,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #else
   for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
-    let w${r} = w_group(row${r}, g);
+    let w${r} = w_part(row${r}, g);
 #endfor
 #if NORM
 #for i in 8
-    let norm${i} = norm[g * 8u + ${i}u];
+    let norm${i} = norm[part_at(g, ${i}u)];
 #endfor
 #endif
 #if LOOPED
     for (var m = 0u; m < n; m++) {
-      let at = ((m0 + m) * W_GROUPS + g) * 8u;
+      let x0 = (m0 + m) * W_GROUPS * 8u;
 #for i in 8
-      let x${i} = normed_at(at, g, ${i}u, m, &sums);
+      let x${i} = normed_at(x0, part_at(g, ${i}u), m, &sums);
 #endfor
 #for r in R
       {
@@ -258,11 +259,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, 
 #else
 #for m in TOKENS
     if (${m}u < n) {
-      let at = ((m0 + ${m}u) * W_GROUPS + g) * 8u;
+      let at = (m0 + ${m}u) * W_GROUPS * 8u;
 #for i in 8
-      var x${i} = x[at + ${i}u];
+      var x${i} = x[at + part_at(g, ${i}u)];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
-        x${i} = select(vec4f(0), x${i}, 32u * g + 4u * ${i}u + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        x${i} = select(vec4f(0), x${i}, 4u * part_at(g, ${i}u) + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }
 #if NORM
       squares${m} += dot(x${i}, x${i});

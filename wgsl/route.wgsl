@@ -1,6 +1,6 @@
 // Routing of a mixture of experts: chosen[m] = the USED experts with the largest gates, weights[m] = scale * their gates.
 // The gates are the softmax or the sigmoid of the router's logits. Grid (tokens), a workgroup per token, a thread for
-// every four experts. An expert's place among the chosen is the number of experts before it, which the thread counts.
+// each expert. An expert's place among the chosen is the number of experts before it, which the thread counts.
 #param EXPERTS
 #param USED // experts of a token
 #param GATING // "softmax" or "sigmoid"
@@ -111,29 +111,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier();
 #endif
-  for (var i = t; i < QUADS; i += WG) {
-    let own = keys[i];
-    let e = 4u * i + vec4u(0, 1, 2, 3);
+  for (var e = t; e < EXPERTS; e += WG) {
+    let own = keys[e / 4u][e % 4u];
     var place = vec4u(0);
     for (var j = 0u; j < QUADS; j++) {
       let other = keys[j];
-#for c in 4
-      let f${c} = 4u * j + ${c}u; // of equal experts the first is chosen
-      let before${c} = (vec4f(other[${c}]) > own) | ((vec4f(other[${c}]) == own) & (vec4u(f${c}) < e));
-      place += select(vec4u(0), vec4u(1), before${c});
-#endfor
+      let first = 4u * j + vec4u(0, 1, 2, 3) < vec4u(e); // of equal experts the first is chosen
+      place += select(vec4u(0), vec4u(1), (other > vec4f(own)) | ((other == vec4f(own)) & first));
     }
-#for c in 4
-    if (place[${c}] < USED && e[${c}] < EXPERTS) {
+    let k = place.x + place.y + place.z + place.w;
+    if (k < USED) {
 #if SHARING
-      let network = e[${c}] / SHARING;
+      let network = e / SHARING;
 #else
-      let network = e[${c}];
+      let network = e;
 #endif
-      chosen[m * USED + place[${c}]] = network;
-      chosen_gates[place[${c}]] = gates[network / 4u][network % 4u] / all;
+      chosen[m * USED + k] = network;
+      chosen_gates[k] = gates[network / 4u][network % 4u] / all;
     }
-#endfor
   }
   workgroupBarrier();
   for (var k = t; k < USED; k += WG) {

@@ -278,21 +278,27 @@ def split_size(c: Call, pos: int, seq: int) -> int:
 
 
 def attention_combine(c: Call) -> None:
+    heads = c.consts["n_head"]
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
-        _combine(c, c["parts"][m], (int(pos), int(seq)), c["y"].reshape(-1, c.consts["y_stride"])[m])
+        y = _joined(c, c["parts"][m, :heads], (int(pos), int(seq)))
+        c["y"].reshape(-1, c.consts["y_stride"])[m, : y.size] = y
 
 
-def _combine(c: Call, parts: Array, place: tuple[int, int], out: Array) -> None:
-    """`place`: a token's position and sequence."""
+def merged(c: Call) -> Array:
+    """The attention of one token, (1, heads * head_dim), of at most MERGED splits."""
+    return _joined(c, c["parts"][0, :, : c.params["MERGED"]], (int(c.positions[0]), int(c.sequences[0])))[None]
+
+
+def _joined(c: Call, parts: Array, place: tuple[int, int]) -> Array:
+    """The attention of all heads, one after the other. `parts`: (heads, splits, ...); `place`: position, sequence."""
     head_dim, size = c.params["HEAD_DIM"], split_size(c, *place)
     begin, end = visible(c, *place)
-    parts = parts[: c.consts["n_head"], : -(-(end - begin) // size)]
+    parts = parts[:, : -(-(end - begin) // size)]
     top, sink = parts[..., head_dim].max(axis=1, keepdims=True), np.float32(0)
     if c.params["SINKS"]:
-        sinks = c["sinks"][0, : c.consts["n_head"], None]
+        sinks = c["sinks"][0, : len(parts), None]
         top = np.maximum(top, sinks)
         sink = np.exp(sinks - top)
     weight = np.exp(parts[..., head_dim] - top)
     total = (weight * parts[..., head_dim + 1]).sum(axis=1, keepdims=True) + sink
-    y = (weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total
-    out[: y.size] = y.reshape(-1)
+    return ((weight[..., None] * parts[..., :head_dim]).sum(axis=1) / total).reshape(-1)

@@ -16,6 +16,7 @@ from py_engine.cpu.attention import (
     attention_combine,
     attention_decode,
     kv_quantize,
+    merged,
     norm_rope_append,
     relative_attention,
     relative_attention_all,
@@ -143,7 +144,7 @@ def _matmul_of_experts(c: Call) -> None:
 
 
 def matvec(c: Call) -> None:
-    x = c["x"][c.n - 1 : c.n, : c.params["COLS"]]
+    x = merged(c) if c.params.get("MERGED") else c["x"][c.n - 1 : c.n, : c.params["COLS"]]
     low_rank_input(c, x)
     _products(c, x, c["y"].reshape(1, -1), round_to_bytes if c.params["DOT8"] else None)
 

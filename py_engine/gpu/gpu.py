@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import js
@@ -200,8 +201,9 @@ class Gpu(Memory):
                     if isinstance(g, PerToken):
                         tile, axis = g.tile, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
-                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis, "positions": op.positions}
-                command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid)
+                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
+                contexts = {"positions": op.positions, "above": op.above, "upTo": op.up_to}
+                command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
                 self.replay.add(name, command)
 
     def _bind_again(self, moved: set[str]) -> None:
@@ -325,13 +327,16 @@ class Gpu(Memory):
         buffer, offset, _ = self.places[name]
         return js.Float32Array.new(await self.replay.download(buffer, offset, 4 * self.plan.buffers[name].shape[0]))
 
-    async def time_lists(self, names: list[str], n: int, repeats: int) -> float:
-        """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds."""
-        return float(await self.replay.timeLists(to_js(names), n, repeats))
+    async def time_lists(self, names: list[str], n: int, repeats: int, end: float = inf) -> float:
+        """Time lists run one after the other on a batch of n tokens: mean of `repeats`, in nanoseconds.
 
-    async def profile(self, name: str, n: int, repeats: int) -> list[float]:
-        """Time each dispatch of a list on a batch of n tokens, run `repeats` times, in nanoseconds."""
-        return [float(ns) for ns in (await self.replay.profile(name, n, repeats)).to_py()]
+        `end`: the position after the last token.
+        """
+        return float(await self.replay.timeLists(to_js(names), n, repeats, end))
+
+    async def profile(self, name: str, n: int, repeats: int, end: float = inf) -> list[float]:
+        """Time each dispatch of a list on a batch of n tokens before `end`, run `repeats` times, in nanoseconds."""
+        return [float(ns) for ns in (await self.replay.profile(name, n, repeats, end)).to_py()]
 
     def close(self) -> None:
         """Free every buffer and destroy the device."""

@@ -8,6 +8,8 @@
  * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile) more
  * @property {number} axis 0: x, 1: y, 2: z
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
+ * @property {number} above it is left out if `end`, the longest context, is not above it
+ * @property {number} upTo if not 0, it is left out if `end` is above it
  */
 
 const PROBE_EVERY_MS = 0.1; // while a result is due
@@ -37,9 +39,7 @@ export class Lists {
 
   /** Encodes a list for a batch of n tokens. @param {GPUComputePassEncoder} pass @param {string} list @param {number} n */
   encode(pass, list, n) {
-    const commands = this.lists.get(list) ?? [];
-    for (const command of commands) dispatch(pass, command, n);
-    this.counts.dispatches += commands.length;
+    this.dispatch(pass, this.lists.get(list) ?? [], n);
   }
 
   /** The commands of lists that run one after the other. @param {string[]} lists */
@@ -54,9 +54,20 @@ export class Lists {
    */
   run(encoder, commands, n, end) {
     const pass = encoder.beginComputePass();
-    for (const command of commands) dispatch(pass, command, n, end);
+    this.dispatch(pass, commands, n, end);
     pass.end();
-    this.counts.dispatches += commands.length;
+  }
+
+  /**
+   * Encodes commands for a batch of n tokens. `end`: the position after the last one; Infinity if it is not known.
+   * @param {GPUComputePassEncoder} pass @param {Command[]} commands @param {number} n @param {number} [end]
+   */
+  dispatch(pass, commands, n, end = Infinity) {
+    for (const command of commands) {
+      if (!runs(command, end)) continue;
+      dispatch(pass, command, n, end);
+      this.counts.dispatches += 1;
+    }
   }
 
   /** Submits what `fill` encodes. @param {(encoder: GPUCommandEncoder) => void} fill */
@@ -105,46 +116,47 @@ export class Lists {
   }
 
   /**
-   * Times each command of a list, in nanoseconds per dispatch: `repeats` dispatches in a pass of their own.
-   * @param {string} list @param {number} n @param {number} repeats @returns {Promise<number[]>}
+   * Times each command that a list has for contexts up to `end`, in nanoseconds per dispatch: `repeats` dispatches in a
+   * pass of their own.
+   * @param {string} list @param {number} n @param {number} repeats @param {number} end @returns {Promise<number[]>}
    */
-  async profile(list, n, repeats) {
-    const commands = this.lists.get(list) ?? [];
+  async profile(list, n, repeats, end) {
+    const commands = (this.lists.get(list) ?? []).filter((command) => runs(command, end));
     const out = [];
-    for (const command of commands) out.push(await this.timed([command], n, repeats));
+    for (const command of commands) out.push(await this.timed([command], n, repeats, end));
     return out;
   }
 
-  /** Times lists run one after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats */
-  timeLists(lists, n, repeats) {
-    return this.timed(this.commands(lists), n, repeats);
+  /** Times lists run one after the other, in nanoseconds. @param {string[]} lists @param {number} n @param {number} repeats @param {number} end */
+  timeLists(lists, n, repeats, end) {
+    return this.timed(this.commands(lists), n, repeats, end);
   }
 
-  /** Mean nanoseconds of one run of the commands. @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
-  async timed(commands, n, repeats) {
-    if (!this.device.features.has("timestamp-query")) return this.timedByClock(commands, n, repeats);
+  /** Mean nanoseconds of one run of the commands. @param {Command[]} commands @param {number} n @param {number} repeats @param {number} [end] @returns {Promise<number>} */
+  async timed(commands, n, repeats, end) {
+    if (!this.device.features.has("timestamp-query")) return this.timedByClock(commands, n, repeats, end);
     const queries = this.device.createQuerySet({ type: "timestamp", count: 2 });
     const times = this.device.createBuffer({ size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
     this.submit((encoder) => {
       const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
       const pass = encoder.beginComputePass({ timestampWrites });
-      for (let i = 0; i < repeats; i++) for (const command of commands) dispatch(pass, command, n);
+      for (let i = 0; i < repeats; i++) this.dispatch(pass, commands, n, end);
       pass.end();
       encoder.resolveQuerySet(queries, 0, 2, times, 0);
     });
-    const [start, end] = new BigUint64Array(await this.download(times, 0, 16));
+    const [begun, ended] = new BigUint64Array(await this.download(times, 0, 16));
     queries.destroy();
     times.destroy();
-    return Number(end - start) / repeats;
+    return Number(ended - begun) / repeats;
   }
 
-  /** timed() without timestamp queries, by the host's clock. @param {Command[]} commands @param {number} n @param {number} repeats @returns {Promise<number>} */
-  async timedByClock(commands, n, repeats) {
+  /** timed() without timestamp queries, by the host's clock. @param {Command[]} commands @param {number} n @param {number} repeats @param {number} [end] @returns {Promise<number>} */
+  async timedByClock(commands, n, repeats, end) {
     await this.device.queue.onSubmittedWorkDone();
     const begun = performance.now();
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
-      for (let i = 0; i < repeats; i++) for (const command of commands) dispatch(pass, command, n);
+      for (let i = 0; i < repeats; i++) this.dispatch(pass, commands, n, end);
       pass.end();
     });
     await this.device.queue.onSubmittedWorkDone();
@@ -173,11 +185,16 @@ const tasks = new MessageChannel();
 const waiting = [];
 tasks.port1.onmessage = () => waiting.shift()?.();
 
+/** Whether a command belongs to contexts of up to `end` positions. @param {Command} command @param {number} end */
+function runs({ above, upTo }, end) {
+  return end > above && (!upTo || end <= upTo);
+}
+
 /**
  * @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch
- * @param {number} [end] the position after the last one that it computes
+ * @param {number} end the position after the last one that it computes
  */
-function dispatch(pass, { pipeline, group, x, y, z, tile, axis, positions }, n, end = Infinity) {
+function dispatch(pass, { pipeline, group, x, y, z, tile, axis, positions }, n, end) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
   const more = tile && Math.ceil(n / tile);

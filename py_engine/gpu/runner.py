@@ -383,7 +383,7 @@ class GpuRunner:
         """Time lists run one after the other on n tokens at `position`, in nanoseconds."""
         await self.gpu.compile(names=names)
         self.feed(position, [0] * n, [], seq)
-        return await self.gpu.time_lists(list(names), n, 1 if self.gpu.variant.software else 10)
+        return await self.gpu.time_lists(list(names), n, 1 if self.gpu.variant.software else 10, position + n)
 
     async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
         """Time each dispatch of a list on n tokens at `position`, in nanoseconds."""
@@ -391,7 +391,7 @@ class GpuRunner:
             raise WispError("This adapter cannot time its kernels: it lacks timestamp-query.", "unsupported_parameter")
         await self.gpu.compile(names=[name])
         self.feed(position, [0] * n, [], seq)
-        return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20)
+        return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20, position + n)
 
     def close(self) -> None:
         self.gpu.close()

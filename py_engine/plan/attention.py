@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.plan import tiles
 from py_engine.plan.cache import GROUP, Cache
@@ -13,6 +13,10 @@ from py_engine.plan.products import Epilogue
 from py_engine.plan.relative import RelativeBias
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
+
+MERGED_SPLITS = (
+    4  # that are joined in lib/merged_splits.wgsl's way, by attention_combine.wgsl or by the product after it
+)
 
 
 @dataclass(frozen=True)
@@ -231,36 +235,24 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     dispatch quantizes them; those of a batch are, and are read like this only to round like one token's.
     """
     n_head, n_head_kv, head_dim = call.heads
-    cache, sinks, slopes, relative = call.cache, call.options.sinks, call.options.slopes, call.options.relative
+    cache, sinks = call.cache, call.options.sinks
     positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
     parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, split, head_dim + 4))
-    ops.add(
-        "attention_decode",
-        call.params
-        | split_params
-        | {"PARTS": threads, "FRESH": int(staged), "ALIBI": int(slopes is not None)}
-        | ({"RELATIVE": relative.kind} if relative else {})
-        | tiles.attention_loads(ops.device, cache.kind, head_dim, positions, threads)
-        | ops.state_params,
-        {"scale": call.options.scale, "n_head_kv": n_head_kv, "q_stride": call.q.shape[1]},
-        {"state": ops.state, "q": call.q}
-        | cache.read_bindings
-        | {"parts": parts}
-        | ({"slopes": slopes} if slopes else {})
-        | (relative.bindings if relative else {})
-        | (cache.staged_bindings if staged else {}),
-        n_head_kv * call.share,
-        split,
-        PerToken(),
-        positions=0 if call.options.part else positions,
-    )
+    share, short = tiles.short_attention(ops.device, head_dim, call.group, ops.batch)
+    if call.options.part:  # the length of its context is not known on the host
+        short = 0
+    split_params |= {"PARTS": threads}
+    if short:
+        _add_splits(ops, replace(call, share=call.share * share), staged, split_params, parts, up_to=short)
+    _add_splits(ops, call, staged, split_params, parts, above=short)
+    del split_params["PARTS"]
     lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP
     quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(
         "attention_combine",
-        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None)}
+        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None), "MERGED": MERGED_SPLITS}
         | call.options.window_params
         | split_params
         | {"FRESH": int(store)}
@@ -273,6 +265,36 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         n_head + quantizers,
         1,
         PerToken(),
+    )
+
+
+def _add_splits(
+    ops: OpList, call: Call, staged: bool, split_params: dict[str, int], parts: Buffer, above: int = 0, up_to: int = 0
+) -> None:
+    """The partial results of each split, for contexts that are longer than `above` and at most `up_to`."""
+    slopes, relative, kind, head_dim = call.options.slopes, call.options.relative, call.cache.kind, call.heads[2]
+    positions = split_params["TS"]
+    ops.add(
+        "attention_decode",
+        call.params
+        | split_params
+        | {"FRESH": int(staged), "ALIBI": int(slopes is not None)}
+        | ({"RELATIVE": relative.kind} if relative else {})
+        | tiles.attention_loads(ops.device, kind, head_dim, positions, split_params["PARTS"])
+        | ops.state_params,
+        {"scale": call.options.scale, "n_head_kv": call.heads[1], "q_stride": call.q.shape[1]},
+        {"state": ops.state, "q": call.q}
+        | call.cache.read_bindings
+        | {"parts": parts}
+        | ({"slopes": slopes} if slopes else {})
+        | (relative.bindings if relative else {})
+        | (call.cache.staged_bindings if staged else {}),
+        call.heads[1] * call.share,
+        split_params["SPLIT"],
+        PerToken(),
+        positions=0 if call.options.part else positions,
+        above=above,
+        up_to=up_to,
     )
 
 

@@ -16,7 +16,7 @@ from py_engine.plan.products import ADD, STORE, Epilogue, halves
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
-MAX_ROUTE_THREADS = 64  # threads of a workgroup of route.wgsl, each with four experts at a time
+MAX_ROUTE_THREADS = 256  # threads of a workgroup of route.wgsl, each with an expert at a time
 GROUP_THREADS = 256  # threads of group_experts.wgsl
 
 
@@ -104,7 +104,7 @@ def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
     """Choose the `used` most probable experts from each row of logits (n, experts)."""
     chosen = ops.buffer(f"{ops.name}.chosen{routing.suffix}", (ops.batch, routing.used), "u32")
     weights = ops.buffer(f"{ops.name}.weights{routing.suffix}", (ops.batch, routing.used))
-    bias, threads = routing.bias, min(MAX_ROUTE_THREADS, -(-routing.experts // 4))
+    bias, threads = routing.bias, min(MAX_ROUTE_THREADS, routing.experts)
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),

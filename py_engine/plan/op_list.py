@@ -75,7 +75,9 @@ class OpList:
         bindings: Mapping[str, Any],
         *grid: int | PerToken,
         positions: int = 0,
+        above: int = 0,
+        up_to: int = 0,
     ) -> None:
         """Append one dispatch; the arguments are Op's."""
         x, y, z = (*grid, 1, 1)[:3]
-        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), positions))
+        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), positions, above, up_to))

@@ -107,7 +107,8 @@ class Op:
     `params` are the kernel's #param values (compiled in), `consts` the fields of its Params struct,
     `bindings` name -> Buffer or Weight, `grid` the workgroup counts. `positions`: if not 0, a workgroup along y has so
     many positions of a context, or more where `grid` has too few workgroups. Those after the newest position do
-    nothing.
+    nothing. `above`, `up_to`: it is dispatched only if the batch's longest context is longer than `above`, and at most
+    `up_to` (0: of any length). Where the length is not known on the host, ops with `up_to` are left out.
     """
 
     kernel: str
@@ -116,6 +117,12 @@ class Op:
     bindings: dict[str, Buffer | Weight]
     grid: tuple[int | PerToken, int | PerToken, int | PerToken]
     positions: int = 0
+    above: int = 0
+    up_to: int = 0
+
+    def runs_in(self, context: float) -> bool:
+        """Whether it is dispatched in contexts of so many positions. lists.js decides the same."""
+        return context > self.above and (not self.up_to or context <= self.up_to)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     if not in_bytes:
         if device.software:
             return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MAX_SMALL_BATCH}
-        return {"TK": tk, "TR": THREADS // tk, "R": MAX_ROWS, "STAGED": 0, "TOKENS": 4}
+        return _occupying(device, weight, (tk, THREADS, MAX_ROWS), tiles.FULL_OCCUPANCY, 4)
     size, staged = weight.rows * weight.cols, _staged(device, weight, tk)
     if staged and not rounded:
         return staged

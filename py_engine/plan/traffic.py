@@ -91,11 +91,12 @@ def of_list(plan: Plan, name: str, device: Device, n: int, position: int, *, pan
 def of_step(
     plan: Plan, names: Iterable[str], device: Device, n: int, position: int, *, panelled: bool = False
 ) -> list[tuple[Op, Traffic]]:
-    """Every op of a step's lists, with its traffic."""
+    """Every op that a step's lists have for n tokens at `position`, with its traffic."""
     return [
         pair
         for name in names
         for pair in zip(plan.lists[name], of_list(plan, name, device, n, position, panelled=panelled), strict=True)
+        if pair[0].runs_in(position + n)
     ]
 
 

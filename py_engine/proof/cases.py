@@ -100,7 +100,12 @@ def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
         return
     i = 0
     while i < len(ops):
-        size = 2 if ops[i].kernel.startswith("attention_") and ops[i].params.get("SPLIT") else 1
+        splits = ops[i].kernel.startswith("attention_") and ops[i].params.get("SPLIT")
+        if splits and ops[i].up_to:  # the one for longer contexts follows, then what joins the splits of both
+            yield i, [ops[i], ops[i + 2]]
+            i += 1
+            continue
+        size = 2 if splits else 1
         yield i, ops[i : i + size]
         i += size
 
@@ -222,6 +227,8 @@ class _Maker:
                 values *= values.dtype.type(FOR_HALVES)
         else:
             values = self.random.normal(shape, b.dtype)
+        if name == "parts":  # denominators
+            values[..., int(op.params["HEAD_DIM"]) + 1] = 1 + np.abs(values[..., int(op.params["HEAD_DIM"]) + 1])
         return values * values.dtype.type(SMALL) if "eps" in op.consts and name == "x" else values
 
     def _taps(self, shape: tuple[int, ...], rows: int) -> Array:
@@ -313,7 +320,7 @@ def _capacity(op: Op) -> int:
     if "slots" in shapes:
         return shapes["slots"][0] // int(op.params["USED"])
     if op.kernel in PRODUCTS:
-        return op.bindings["x"].shape[0]  # type: ignore[union-attr]
+        return op.bindings["parts" if op.params.get("MERGED") else "x"].shape[0]  # type: ignore[union-attr]
     for name in ("chosen", "weights", "up", "q", "k_new"):
         if name in shapes:
             return shapes[name][0]

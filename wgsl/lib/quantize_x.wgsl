@@ -29,7 +29,7 @@ fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
     var v: array<vec4f, VECS_PER_THREAD>;
     var max_abs4 = vec4f(0);
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
-      v[j] = x[x0 + first + j];
+      v[j] = x_at(x0 + first + j);
 #if EXPERTS
       v[j] *= x_factor(g, choice);
 #endif

@@ -1,17 +1,24 @@
 // BF16: a group is 32 upper halves of f32.
 @bind var<storage, read> w_qs: array<vec4u>;
 
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
-  let at = (row * W_GROUPS + g) * 4u;
+fn w_floats(at: u32, step: u32) -> array<vec4f, 8> {
   var out: array<vec4f, 8>;
   for (var i = 0u; i < 4u; i++) {
-    let q = w_qs[at + i];
+    let q = w_qs[at + i * step];
     let even = bitcast<vec4f>(q << vec4u(16));
     let odd = bitcast<vec4f>(q & vec4u(0xffff0000));
     out[2 * i] = vec4f(even.x, odd.x, even.y, odd.y);
     out[2 * i + 1] = vec4f(even.z, odd.z, even.w, odd.w);
   }
   return out;
+}
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  return w_floats((row * W_GROUPS + g) * 4u, 1u);
+}
+
+fn w_strided(row: u32, g: u32) -> array<vec4f, 8> { // see lib/strided.wgsl
+  return w_floats(row * W_GROUPS * 4u + g, W_GROUPS);
 }
 #if HALVES
 

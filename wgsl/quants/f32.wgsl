@@ -1,9 +1,20 @@
 // F32: a group is 32 f32.
 @bind var<storage, read> w_qs: array<vec4f>;
 
+fn w_floats(at: u32, step: u32) -> array<vec4f, 8> {
+  var out: array<vec4f, 8>;
+  for (var i = 0u; i < 8u; i++) {
+    out[i] = w_qs[at + i * step];
+  }
+  return out;
+}
+
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
-  let at = (row * W_GROUPS + g) * 8u;
-  return array(w_qs[at], w_qs[at + 1], w_qs[at + 2], w_qs[at + 3], w_qs[at + 4], w_qs[at + 5], w_qs[at + 6], w_qs[at + 7]);
+  return w_floats((row * W_GROUPS + g) * 8u, 1u);
+}
+
+fn w_strided(row: u32, g: u32) -> array<vec4f, 8> { // see lib/strided.wgsl
+  return w_floats(row * W_GROUPS * 8u + g, W_GROUPS);
 }
 #if HALVES
 

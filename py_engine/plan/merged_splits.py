@@ -1,0 +1,48 @@
+"""The product after attention joins the splits of short contexts itself, which saves a dispatch for each layer.
+
+attention_combine.wgsl and the product after it become three ops: both, for longer contexts, and the product that reads
+the splits. They give a token the same bits, as lib/merged_splits.wgsl joins few splits in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Op
+from py_engine.plan.quants import GROUP
+
+KERNEL = "attention_combine"
+JOINED = ("HEAD_DIM", "TS", "SPLIT", "MERGED", "SINKS", "WINDOW", "CHUNKED")  # #params that the product takes over
+
+
+def merge(ops: list[Op], device: Device) -> None:
+    """Let the products of one token in a list join the splits, where they can."""
+    if device.software:
+        return
+    for i in range(len(ops) - 2, -1, -1):
+        combine, product = ops[i : i + 2]
+        if _joins(combine, product):
+            ops[i : i + 2] = _three(combine, product)
+
+
+def _joins(combine: Op, product: Op) -> bool:
+    """Whether a product of bytes reads what a dispatch before it does nothing but join."""
+    if combine.kernel != KERNEL or combine.params["FRESH"] or combine.params.get("PART"):
+        return False
+    plain = product.kernel == "matvec" and product.params["DOT8"] and not product.params.get("BESIDE")
+    whole = plain and not product.params["LAST"] and not product.params["NORM"]
+    return bool(whole and product.bindings["x"] == combine.bindings["y"] and int(product.params["COLS"]) % GROUP == 0)
+
+
+def _three(combine: Op, product: Op) -> list[Op]:
+    """For contexts of more splits than MERGED: both as they are; for others the product with the splits."""
+    limit = int(combine.params["MERGED"]) * int(combine.params["TS"])
+    bindings = {name: bound for name, bound in product.bindings.items() if name != "x"}
+    bindings |= {name: combine.bindings[name] for name in ("parts", "sinks") if name in combine.bindings}
+    params = product.params | {name: combine.params[name] for name in JOINED if name in combine.params}
+    return [
+        replace(combine, above=limit),
+        replace(product, params=params, bindings=bindings, up_to=limit),
+        replace(product, above=limit),
+    ]

@@ -1,0 +1,79 @@
+"""Ops for short contexts: more workgroups for a key head, and products that join attention's splits themselves.
+
+Both give a token the bits of the ops for any context, so its text does not depend on the context of others.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import merged_splits, tiles
+from py_engine.plan.attention import MERGED_SPLITS
+from py_engine.plan.ops import AttentionOptions, Ops
+from py_engine.plan.plan import Buffer
+from tests.support.kernels.bench import Bench, Setup, bench_of
+from tests.support.kernels.checks import check
+
+Pages = Callable[[str], tuple[Page, dict[str, Any]]]
+ROUNDED = 2e-3  # normalised error: a value that lies between two bytes may be rounded to the other one
+
+
+def attended(bench: Bench, pos: int, heads: tuple[int, int, int], window: int, sinks: bool) -> tuple[Ops, Buffer]:
+    """Ops of one token at `pos`: its attention, and a product of bytes that is added to the rows that are returned."""
+    n_head, n_kv, dim = heads
+    ops = bench.begin(Setup(batch=1, n=1, pos=pos, n_ctx=1500))
+    q, y = ops.rows("q", n_head * dim), ops.rows("y", 40)
+    for b in (q, y):
+        bench.fill(b)
+    cache = bench.cache(n_kv * dim, "f16", window)
+    options = AttentionOptions(0.2, window, sinks=bench.vector("sinks", n_head) if sinks else None)
+    x = ops.attention(q, cache, heads, options)
+    ops.linear(x, bench.weight("w", Q.Q8_0, 40, n_head * dim), None, y)
+    return ops, y
+
+
+@pytest.mark.parametrize(
+    ("heads", "window", "sinks", "shares"),
+    [((8, 2, 128), 0, False, 4), ((6, 2, 64), 0, True, 3), ((4, 1, 256), 100, False, 4), ((3, 3, 96), 0, False, 1)],
+)
+@pytest.mark.parametrize("pos", [0, 63, 64, 254, 255])
+def test_a_short_context_gets_the_bits_of_any_other(
+    pos: int, heads: tuple[int, int, int], window: int, sinks: bool, shares: int, kernel_pages: Pages
+) -> None:
+    bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
+    bench = Bench(bench.page, replace(bench.device, software=False, dot8=True))
+    ops, y = attended(bench, pos, heads, window, sinks)
+    usual = [op for op in ops.ops if not op.up_to]
+    merged_splits.merge(ops.ops, bench.device)
+    short = [op for op in ops.ops if op.runs_in(pos + 1)]
+    assert [op.kernel for op in usual] == ["attention_decode", "attention_combine", "matvec"]
+    assert [op.kernel for op in short] == ["attention_decode", "matvec"]
+    assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == [1, shares]
+    got = []
+    for some in (usual, short):
+        ops.ops[:] = some
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:, :40], host[y.name][:, :40], ROUNDED)
+        got.append(gpu[y.name][:, :40].view(np.uint32))
+    assert (got[0] == got[1]).all()
+
+
+def test_longer_contexts_have_the_usual_ops(kernel_pages: Pages) -> None:
+    bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
+    bench = Bench(bench.page, replace(bench.device, software=False, dot8=True))
+    ops, _ = attended(bench, 0, (8, 2, 128), 0, False)
+    merged_splits.merge(ops.ops, bench.device)
+    limit = MERGED_SPLITS * 64
+    for context, kernels in (
+        (limit, ["attention_decode", "matvec"]),
+        (limit + 1, ["attention_decode", "attention_combine", "matvec"]),
+        (tiles.SHORT_CONTEXT + 1, ["attention_decode", "attention_combine", "matvec"]),
+    ):
+        found = [op for op in ops.ops if op.runs_in(context)]
+        assert [op.kernel for op in found] == kernels
+        assert found[0].params.get("SHARE", 1) == (1 if context > tiles.SHORT_CONTEXT else 4)
