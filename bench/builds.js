@@ -7,7 +7,7 @@
  * @property {string[]} what of MEASURES
  * @property {number} rounds of each measurement, after a first one that is not counted
  * @property {number} tokens of each answer
- * @property {Record<string, unknown>} options of load()
+ * @property {Record<string, Record<string, unknown>>} options of load(), by build
  *
  * @typedef {Record<string, { unit: string, values: Record<string, number[]> }>} Rows by measurement; values by build
  * @typedef {{ rows: Rows, texts: Record<string, Record<string, string>> }} Found `texts`: SHA-256 of answers by build
@@ -121,8 +121,8 @@ export async function measureBuilds(asked, onModel) {
   for (const model of asked.models) {
     /** @type {Found} */
     const found = { rows: {}, texts: {} };
-    for (const engine of Object.values(engines)) {
-      await engine.load({ model, parallel: Math.max(...COUNTS), speculation: false, ...asked.options });
+    for (const [name, engine] of Object.entries(engines)) {
+      await engine.load({ model, parallel: Math.max(...COUNTS), speculation: false, ...asked.options[name] });
     }
     for (let round = 0; round <= asked.rounds; round++) {
       for (const what of asked.what.filter((name) => name in MEASURES)) {

@@ -2,7 +2,8 @@
 
 .venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,first,long,texts] [--rounds 4]
 
-BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). Medians of the rounds:
+BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
+load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. Medians of the rounds:
     greedy     one request of 128 tokens, tokens a second
     requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
     first      milliseconds until the first token of prompts of 16, 64 and 512 tokens
@@ -11,6 +12,7 @@ BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). M
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from statistics import median
@@ -38,6 +40,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--context-length", type=int, default=9216)
     parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
     parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
+    for name in ("before", "now"):
+        parser.add_argument(f"--options-{name}", type=json.loads, default={}, help="JSON of further options of load()")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(arguments)
     found = measure(options)
@@ -58,13 +62,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             page = browser.new_page()
             page.set_default_timeout(READY_MS)
             page.goto(f"{server.url}notices.html")
+            common = {"backend": options.backend, "contextLength": options.context_length}
             asked = {
                 "builds": {name: f"{server.url}{name}" for name in ("before", "now")},
                 "models": [f"{server.url}model{i}/{file.name}" for i, file in enumerate(models)],
                 "what": options.what.split(","),
                 "rounds": options.rounds,
                 "tokens": options.tokens,
-                "options": {"backend": options.backend, "contextLength": options.context_length},
+                "options": {"before": common | options.options_before, "now": common | options.options_now},
             }
             found: dict[str, Any] = page.evaluate(MEASURE, asked)
     finally:

@@ -1,9 +1,10 @@
 """Write a GGUF of an architecture that make_model.py lacks: a golden's tensors in the sizes of a real model.
 
-python -m bench.golden_shapes qwen3.5-0.8b out.gguf
+python -m bench.golden_shapes qwen3.5-0.8b out.gguf [--mtp]
 
 All matrices are Q4_0, with random weights: speed does not depend on their values. Fewer layers than the real model has
-where the name ends with their number.
+where the name ends with their number. With --mtp, the model has a layer for multi-token prediction that mostly agrees
+with it: what the layers add is damped, so that both predict by the newest token.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 CONTEXT = 32768  # tokens
+DAMPED = 1 / 64  # of the scales of the matrices whose products layers add
+OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
 
 
 class Shapes(GgufFile):
@@ -73,13 +76,37 @@ class Shapes(GgufFile):
         self.shapes[name] = shape, Q.F32 if float32 else Q.F16 if shape[-1] % 32 else Q.Q4_0
 
 
-def write(shape: str, path: str) -> None:
+def add_mtp(file: Shapes, arch: str) -> None:
+    """Add a layer for multi-token prediction: the shapes of the last attention layer, and a projection of the token."""
+    known, width = dict(file.metadata), len(file.tensors["output_norm.weight"])
+    block = int(str(known[f"{arch}.block_count"]))
+    known |= {f"{arch}.block_count": block + 1, f"{arch}.nextn_predict_layers": 1}
+    file.metadata = list(known.items())
+    last = f"blk.{max(i for i in range(block) if f'blk.{i}.attn_output.weight' in file.shapes)}."
+    own = f"blk.{block}."
+    file.shapes |= {name.replace(last, own): value for name, value in file.shapes.items() if name.startswith(last)}
+    file.tensors |= {name.replace(last, own): value for name, value in file.tensors.items() if name.startswith(last)}
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        file.tensors[f"{own}nextn.{norm}.weight"] = np.ones(width, np.float32)
+    file.tensors[f"{own}nextn.eh_proj.weight"] = np.eye(width, 2 * width, dtype=np.float32)
+
+
+def damped(blocks: np.ndarray) -> np.ndarray:
+    """Rows of Q4_0 with smaller scales. uint8 (..., bytes of a row)."""
+    found = blocks.reshape(-1, 18).copy()
+    found[:, :2] = (found[:, :2].view(np.float16) * np.float16(DAMPED)).view(np.uint8)
+    return found.reshape(blocks.shape)
+
+
+def write(shape: str, path: str, mtp: bool = False) -> None:
     """Write the file of one of SHAPES."""
     preset, sizes = SHAPES[shape]
     used = settings(preset, ctx=CONTEXT, **sizes)
     file = Shapes(used["arch"])
     random_models.add_metadata(file, used)
     random_models.add_tensors(file, used)
+    if mtp:
+        add_mtp(file, used["arch"])
     writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)
     writer.add_name(f"{shape} Q4_0, random weights")
     for key, value in dict(file.metadata).items():
@@ -87,6 +114,8 @@ def write(shape: str, path: str) -> None:
     add_tokenizer(writer, used["vocab"])
     for name, (dimensions, type_) in file.shapes.items():
         data = weights.of(name, dimensions, type_)
+        if mtp and type_ == Q.Q4_0 and name.removesuffix(".weight").endswith(OUTPUTS):
+            data = damped(data)
         writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else GGMLQuantizationType(type_))
     for name, values in file.tensors.items():
         writer.add_tensor(name, values.astype(np.float32))
@@ -97,8 +126,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("path")
+    parser.add_argument("--mtp", action="store_true", help="add a layer for multi-token prediction")
     options = parser.parse_args()
-    write(options.shape, options.path)
+    write(options.shape, options.path, options.mtp)
 
 
 if __name__ == "__main__":
