@@ -19,16 +19,28 @@
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
+#param NORMS // 1: one token's stacked q, k and v rows are normalised and rotated here (lib/heads.wgsl)
 
 struct Params {
   scale: f32,
   n_head_kv: u32,
+#if NORMS
+  q_rows: u32,
+  kv_rows: u32,
+  rope_scale: f32, // factor on rotated queries and keys (YaRN), else 1
+  eps: f32,
+#else
   q_stride: u32, // floats between tokens of q
+#endif
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
+#if NORMS
+#include "lib/kv_fetch.wgsl" with read=read_write
+#else
 @bind var<storage, read> q: array<vec4f>; // (n, q_stride)
 #include "lib/kv_fetch.wgsl"
+#endif
 #if FRESH
 #include "lib/kv_fresh.wgsl"
 #endif
@@ -51,10 +63,13 @@ const LANES = max(1u, WG / VECS); // positions that are summed in parallel
 
 var<workgroup> qs: array<vec4f, G * VECS>;
 var<workgroup> weights: array<f32, G * TS>;
-#if TS * PARTS >= HEAD_DIM // 2 or FRESH
+#if TS * PARTS >= HEAD_DIM // 2 or FRESH or (NORMS and KV == "q8_0")
 var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #endif
 #include "lib/reduce_rows.wgsl"
+#if NORMS
+#include "lib/heads.wgsl"
+#endif
 
 // Pages of the tile from s0 on: up to three, since a window and the decoder's tokens may begin anywhere in a page. Looked up
 // once per tile.
@@ -75,6 +90,15 @@ fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
   return select(select(pages.x, pages.y, i == 1u), pages.z, i == 2u);
 #else
   return pages.x;
+#endif
+}
+
+// Position that is read for s. With NORMS never the newest one, which is stored meanwhile, but its neighbour in the page.
+fn readable(s: u32, length: u32) -> u32 {
+#if NORMS
+  return select(s, s ^ 1u, s + 1u == length);
+#else
+  return s;
 #endif
 }
 
@@ -113,39 +137,45 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var s0 = first; s0 < end; s0 += TS) {
     let s = s0 + t / PARTS;
     let pages = tile_pages(s0, end, seq);
-#if FRESH
-    let count = min(TS, min(end, length - 1u) - s0); // positions that are in the cache
-#else
     let count = min(TS, end - s0);
-#endif
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
     let column${c} = min(t % VECS + ${c}u * WG, VECS - 1u);
 #for j in VALUES
-    let at${j}_${c} = s0 + min(lane + ${j}u * LANES, max(count, 1u) - 1u);
+    let at${j}_${c} = s0 + min(lane + ${j}u * LANES, count - 1u);
     let page${j}_${c} = tile_page(at${j}_${c}, s0, pages);
-    let v${j}_${c} = value_fetch(value_at(at${j}_${c}, head, page${j}_${c}) + column${c}, page${j}_${c});
+    let v${j}_${c} = value_fetch(value_at(readable(at${j}_${c}, length), head, page${j}_${c}) + column${c}, page${j}_${c});
 #endfor
 #endfor
 #for g in G
     var score${g} = 0.0;
 #endfor
     let key_page = tile_page(min(s, end - 1u), s0, pages);
-    let row = (row_in(key_page, min(s, end - 1u)) * p.n_head_kv + head / SHARE) * CHUNKS;
+    let row = (row_in(key_page, readable(min(s, end - 1u), length)) * p.n_head_kv + head / SHARE) * CHUNKS;
     for (var c0 = 0u; c0 < CHUNKS; c0 += KEYS * PARTS) {
 #for c in KEYS
       let chunk${c} = c0 + ${c}u * PARTS + t % PARTS;
       let k${c} = key_fetch(row + min(chunk${c}, CHUNKS - 1u), key_page);
 #endfor
       if (s0 == first && c0 == 0u) { // the first loads are in flight
+#if NORMS
+        heads_load(head, end == length, t);
+#else
         for (var i = t; i < G * VECS; i += WG) {
           qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
         }
+#endif
 #if FRESH
         if (end == length) {
           fresh_load(head / SHARE, m, t);
         }
 #endif
         workgroupBarrier();
+#if NORMS
+        if (end == length && head % SHARE == 0u) {
+          let page = page_of(length - 1u, seq);
+          heads_store(page, row_in(page, length - 1u), head, t);
+        }
+#endif
       }
 #for c in KEYS
       if (chunk${c} < CHUNKS) {
@@ -153,9 +183,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         if (${i}u < WIDE / 4u) { // a compile-time constant
           let at = chunk${c} * (WIDE / 4u) + ${i}u;
           var k = key_vec(k${c}, ${i}u);
-#if FRESH
+#if FRESH or NORMS
           if (s + 1u == length) {
-            k = partial[at];
+            k = newest_key(at);
           }
 #endif
 #for g in G
@@ -208,7 +238,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         let i = lane + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
         {
-          let v = value_vec(v${j}_${c});
+          var v = value_vec(v${j}_${c});
+#if FRESH or NORMS
+          if (at${j}_${c} + 1u == length) {
+            v = newest_value(column${c});
+          }
+#endif
 #for g in G
           sum${g}_${c} += select(0.0, weights[${g}u * TS + min(i, TS - 1u)], i < count) * v;
 #endfor
@@ -219,9 +254,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var i = lane + VALUES * LANES; i < count; i += 4u * LANES) { // four loads in flight
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
 #for j in 4
-        let at${j}_${c} = s0 + min(i + ${j}u * LANES, max(count, 1u) - 1u);
+        let at${j}_${c} = s0 + min(i + ${j}u * LANES, count - 1u);
         let page${j}_${c} = tile_page(at${j}_${c}, s0, pages);
-        let w${j}_${c} = value_fetch(value_at(at${j}_${c}, head, page${j}_${c}) + column${c}, page${j}_${c});
+        let w${j}_${c} = value_fetch(value_at(readable(at${j}_${c}, length), head, page${j}_${c}) + column${c}, page${j}_${c});
 #endfor
 #endfor
 #for j in 4
@@ -229,7 +264,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
           let position = i + ${j}u * LANES;
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
           {
-            let v = value_vec(w${j}_${c});
+            var v = value_vec(w${j}_${c});
+#if FRESH or NORMS
+            if (at${j}_${c} + 1u == length) {
+              v = newest_value(column${c});
+            }
+#endif
 #for g in G
             sum${g}_${c} += select(0.0, weights[${g}u * TS + min(position, TS - 1u)], position < count) * v;
 #endfor
@@ -238,15 +278,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #endfor
       }
-#if FRESH
-      if (lane == 0u && s0 + count + 1u == length && count < TS) {
-#for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
-#for g in G
-        sum${g}_${c} += weights[${g}u * TS + count] * partial[VECS + column${c}];
-#endfor
-#endfor
-      }
-#endif
     }
     workgroupBarrier();
   }

@@ -4,11 +4,6 @@
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
 #param WG // a power of two, at least HEAD_DIM / 4
-#param ACROSS_HEADS // 1: one norm over all query heads, one over all key heads; 0: a norm per head
-#param PER_HEAD // 1: each head has weights of its own; 0: query heads share weights, and key heads do
-#param MEAN // 1: layer norm; 0: RMS norm
-#param BIAS // 1: a bias is added
-#param NORM_VALUES // 1: each value head is normalised, too, without weights
 #param SG
 
 struct Params {
@@ -22,13 +17,9 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
-@bind var<storage, read> norm: array<f32>; // weights of queries, then of keys
-#if BIAS
-@bind var<storage, read> bias: array<f32>; // of queries, then of keys
-#endif
+#include "lib/head_norm.wgsl" with SLICE=WG
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "lib/rope.wgsl"
-#include "lib/reduce.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -39,57 +30,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let row = stored_row(m); // early: the loads overlap with the sums
   let head = wid.x * HEAD_DIM;
   let x0 = m * p.x_stride;
-  let key = head >= p.q_rows;
-  var first = head; // first of the rows that are normalised together
-  var count = HEAD_DIM;
-  let weights = select(select(0u, HEAD_DIM, key), head, PER_HEAD == 1u);
-#if ACROSS_HEADS
-  first = select(0u, p.q_rows, key);
-  count = select(p.q_rows, p.kv_rows, key);
-#endif
-  let weighted = head < p.q_rows + p.kv_rows;
-  let normed = weighted || NORM_VALUES == 1u;
-  var mean = 0.0;
-#if MEAN
-  if (normed) {
-    for (var i = t; i < count; i += WG) {
-      mean += x[x0 + first + i];
-    }
-  }
-  mean = workgroup_sum(mean, t) / f32(count);
-#endif
-  var sum = 0.0;
-  if (normed) {
-    for (var i = t; i < count; i += WG) {
-      let v = x[x0 + first + i] - mean;
-      sum += v * v;
-    }
-  }
-  let scale = inverseSqrt(workgroup_sum(sum, t) / f32(count) + p.eps);
+  let i = head + 4u * min(t, QUADS - 1u);
+  let a = rope_row(i);
+  let b = rope_row(i + 2u);
+  let a0 = head_row(a, head, x0);
+  let a1 = head_row(a + 1u, head, x0);
+  let b0 = head_row(b, head, x0);
+  let b1 = head_row(b + 1u, head, x0);
+  let rotation = rope_rotation(i / 4u, m);
+  let moments = head_moments(head, x0, t);
   if (t >= QUADS) {
     return;
   }
-  let i = head + 4u * t;
-  let a = rope_row(i);
-  let b = rope_row(i + 2u);
-  var v = vec4f(x[x0 + a], x[x0 + a + 1u], x[x0 + b], x[x0 + b + 1u]);
-  if (!weighted) {
-#if NORM_VALUES
-    v *= scale;
-#endif
-  } else {
-    let wa = weights + a - head;
-    let wb = weights + b - head;
-    let by = vec4f(norm[wa], norm[wa + 1u], norm[wb], norm[wb + 1u]);
 #if AFTER
-    v = (v - mean) * scale;
-    rotated_by = by;
-#else
-    v = (v - mean) * scale * by;
+  rotated_by = vec4f(a0.weight, a1.weight, b0.weight, b1.weight);
 #endif
-#if BIAS
-    v += vec4f(bias[wa], bias[wa + 1u], bias[wb], bias[wb + 1u]);
-#endif
-  }
-  rope_store(i / 4u, v, rope_rotation(i / 4u, m), row, m * p.y_stride);
+  let first = vec2f(normed(a0, head, moments), normed(a1, head, moments));
+  let second = vec2f(normed(b0, head, moments), normed(b1, head, moments));
+  rope_store(i / 4u, vec4f(first, second), rotation, row, m * p.y_stride);
 }

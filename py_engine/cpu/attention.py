@@ -42,16 +42,20 @@ def pairs(neox: int, dim: int) -> tuple[Array, Array]:
 def rope_store(c: Call, rows: Array, after: tuple[Array, Array] | None = None) -> Array:
     """Return the rotated queries of stacked rows (n, q + 2 kv); store rotated keys and values in the cache.
 
-    `after`: factors of rotated queries (q,) and keys (kv,).
+    `after`: factors of rotated queries (q,) and keys (kv,). Decode attention that does this itself also quantizes.
     """
     q, kv = c.consts["q_rows"], c.consts["kv_rows"]
     of_queries, of_keys = after or (np.float32(1), np.float32(1))
     pos, rotary = c.positions[-len(rows) :], c.rotary_positions[-len(rows) :]
     if not kv:
         return rotate(c, rows[:, :q], rotary) * of_queries
-    cache_rows = np.arange(len(rows)) if c.params["KV"] == "q8_0" else c.rows_of(pos, c.sequences[-len(rows) :])
-    c["k_cache"][cache_rows] = rotate(c, rows[:, q : q + kv], rotary) * of_keys
-    c["v_cache"][cache_rows] = rows[:, q + kv : q + 2 * kv]
+    k, v = rotate(c, rows[:, q : q + kv], rotary) * of_keys, rows[:, q + kv : q + 2 * kv]
+    quantized = c.params["KV"] == "q8_0"
+    if quantized and c.params.get("NORMS"):
+        _quantize(c, k, v)
+    else:
+        cache_rows = np.arange(len(rows)) if quantized else c.rows_of(pos, c.sequences[-len(rows) :])
+        c["k_cache"][cache_rows], c["v_cache"][cache_rows] = k, v
     return rotate(c, rows[:, :q], rotary) * of_queries
 
 
@@ -64,6 +68,11 @@ def rope_append(c: Call) -> None:
 
 
 def norm_rope_append(c: Call) -> None:
+    c["y"][: c.n, : c.consts["q_rows"]] = _heads(c)
+
+
+def _heads(c: Call) -> Array:
+    """Normalise and rotate stacked rows x (n, q + 2 kv): return queries, store keys and values in the cache."""
     q, kv, dim = c.consts["q_rows"], c.consts["kv_rows"], c.params["HEAD_DIM"]
     x = c["x"][: c.n, : q + 2 * kv].copy()
     factors = []  # of queries, of keys
@@ -84,7 +93,7 @@ def norm_rope_append(c: Call) -> None:
     if c.params["NORM_VALUES"]:
         values = x[:, q + kv :].reshape(c.n, -1, dim)
         x[:, q + kv :] = normed(values, np.float32(1), c.consts["eps"]).reshape(c.n, kv)
-    c["y"][: c.n, :q] = rope_store(c, x, (factors[0], factors[1]) if factors else None)
+    return rope_store(c, x, (factors[0], factors[1]) if factors else None)
 
 
 def scale_queries(c: Call) -> None:
@@ -121,11 +130,12 @@ def masked_scores(c: Call) -> Iterator[tuple[slice, int, int, Array, Array]]:
 def attention_decode(c: Call) -> None:
     group, head_dim = _group(c), c.params["HEAD_DIM"]
     if c.params["FRESH"]:  # the GPU leaves it to attention_combine
-        _quantize(c, c.consts["n_head_kv"] * head_dim)
+        _quantize(c, c["k_new"][: c.n], c["v_new"][: c.n])
+    q = _heads(c) if c.params.get("NORMS") else c["q"]
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
         size = split_size(c, pos, int(seq))
         begin, end = visible(c, pos, int(seq))
-        for head, scores, v in _scores(c, c["q"][m : m + 1], np.array([pos]), int(seq)):
+        for head, scores, v in _scores(c, q[m : m + 1], np.array([pos]), int(seq)):
             for part, first in enumerate(range(begin, end, size)):
                 last = min(first + size, end)
                 s = scores[:, 0, first:last]
@@ -215,20 +225,20 @@ def cache_views(cache: Array, page: int, cols: int) -> tuple[Array, Array]:
 
 
 def kv_quantize(c: Call) -> None:
-    _quantize(c, c.params["COLS"])
+    _quantize(c, c["k_new"][: c.n], c["v_new"][: c.n])
 
 
-def _quantize(c: Call, cols: int) -> None:
-    """Quantize a batch's keys and values into a q8_0 cache with rows of `cols` values."""
+def _quantize(c: Call, k: Array, v: Array) -> None:
+    """Quantize a batch's keys and values (n, cols) into a q8_0 cache."""
     page = c.params["PAGE"]
     rows = c.rows_of(c.positions, c.sequences)
     at = rows // page, rows % page
-    for name in ("k", "v"):
-        groups = c[f"{name}_new"][: c.n].reshape(c.n, -1, GROUP)
+    for name, new in (("k_cache", k), ("v_cache", v)):
+        groups = new.reshape(c.n, -1, GROUP)
         largest = np.abs(groups).max(axis=-1)
         inverse = np.where(largest > 0, 1 / largest, 0).astype(np.float32)
-        levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(c.n, cols)
-        values, scales = cache_views(c[f"{name}_cache"], page, cols)
+        levels = np.floor(np.float32(0.5) + 127 * (groups * inverse[..., None])).reshape(new.shape)
+        values, scales = cache_views(c[name], page, new.shape[1])
         values[at], scales[at] = levels, largest
 
 

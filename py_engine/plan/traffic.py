@@ -74,6 +74,10 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panell
         if access[name] != WRITABLE:
             read += size
             continue
+        if op.kernel in ATTENTION and bound.pool == "kv":  # the newest position is stored, and not read
+            stored = n * bound.nbytes // bound.shape[0]
+            read, written = read + size - stored, written + stored
+            continue
         written += size
         if name in ("x", "y") and _reads_output(op):
             read += size

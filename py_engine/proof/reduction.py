@@ -128,7 +128,12 @@ def _attention(op: Op, most: int) -> Reduced:
     group, kv_heads = share * int(op.params["G"]), min(int(consts["n_head_kv"]), most)
     heads, cols = group * kv_heads, kv_heads * size
     cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
-    consts |= {"n_head_kv": kv_heads, "q_stride": pad(heads * size) + GROUP}
+    consts |= {"n_head_kv": kv_heads}
+    if op.params.get("NORMS"):
+        consts |= {"q_rows": heads * size, "kv_rows": cols}
+        widths["x"] = (pad(heads * size + 2 * cols),)
+    else:
+        consts["q_stride"] = pad(heads * size) + GROUP
     widths |= {"q": (pad(heads * size) + GROUP,), "y": (pad(heads * size),), "sinks": (heads,)}
     widths |= dict.fromkeys(("k_cache", "v_cache"), (cache,)) | dict.fromkeys(("k_new", "v_new"), (cols,))
     widths |= {"parts": (heads, int(op.params.get("SPLIT", 1)), size + 4)}

@@ -55,6 +55,20 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
     assert more.written == 2 * less.written, "two splits of 64 positions"
 
 
+def test_attention_stores_the_newest_position() -> None:
+    """Where it also normalises and rotates, it reads the other positions, and writes their number's sums."""
+    plan = plan_of(GOLDEN / "qwen" / "qwen3.F16.gguf")
+    ops = plan.lists[DECODE]
+    at = next(i for i, op in enumerate(ops) if op.kernel == "attention_decode")
+    k, x, norm, parts = (ops[at].bindings[name] for name in ("k_cache", "x", "norm", "parts"))
+    assert isinstance(k, Buffer)
+    row = 2 * k.nbytes // k.shape[0]
+    found = of_list(plan, DECODE, DEVICE, 1, 63)[at]
+    turns = ops[at].bindings["rope_freqs"].nbytes
+    assert found.read == 63 * row + x.nbytes + norm.nbytes + turns + 16  # 16: the state
+    assert found.written == row + parts.nbytes // int(ops[at].params["SPLIT"])
+
+
 def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
     ops = llama.lists[PREFILL]
     at = next(i for i, op in enumerate(ops) if op.kernel.startswith("matmul"))

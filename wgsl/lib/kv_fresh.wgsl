@@ -4,6 +4,14 @@
 @bind var<storage, read> v_new: array<vec4f>;
 #include "lib/kv_group.wgsl"
 
+fn newest_key(i: u32) -> vec4f {
+  return partial[i];
+}
+
+fn newest_value(i: u32) -> vec4f {
+  return partial[VECS + i];
+}
+
 fn fresh_load(head: u32, m: u32, t: u32) {
   for (var i = t; i < 2u * VECS; i += WG) {
     let key = i < VECS;

@@ -1,16 +1,9 @@
 // Rotary embedding (Su et al. 2021) of queries and keys; appends keys and values to the cache.
 // Works on quads: four rows of a head, which are two rotated pairs and two whole words of an f16 cache.
-#param MROPE // 1: M-RoPE (Wang et al. 2024), which rotates tokens of pictures by three positions, each some of the pairs
-#if MROPE
-#param SHIFTS // index in state.tables of the first sequence's shift: rotary position - position, of tokens after media
-#endif
 #param AFTER // 1: the kernel sets factors of rotated queries and keys
-#param TURNS // 1: rope_freqs has the turns of each token of the batch, (n, ROPE_DIM / 2); 0: turns per position
-// (ROPE_DIM / 2) turns in units of 2^-32 turns: wraps exactly. MROPE: then each pair's axis (media.wgsl).
-@bind var<storage, read> rope_freqs: array<u32>;
 #param KV // element type of the cache: "f16" or "f32"; "q8_0": this batch alone in f32, for kv_quantize.wgsl
 #include "lib/pages.wgsl"
-#include "lib/rotation.wgsl"
+#include "lib/rope_turns.wgsl"
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, kv_rows): pairs of f16, or f32
 @bind var<storage, read_write> v_cache: array<u32>;
 
@@ -32,31 +25,11 @@ fn rope_row(i: u32) -> u32 {
   return head + block * BLOCK + 2u * (quad - block * BLOCK / 4u) + (i & 1u) + ((i & 2u) >> 1u) * (BLOCK / 2u);
 }
 
-// Position by which a pair of token m is rotated.
-fn rotary_position(m: u32, pair: u32) -> u32 {
-#if MROPE
-#if MEDIA
-  return media_place(m, rope_freqs[ROPE_DIM / 2u + pair]);
-#else
-  return offset_of(m) + state.tables[SHIFTS + seq_of(m)];
-#endif
-#else
-  return offset_of(m);
-#endif
-}
-
 // Rotation of a quad's two pairs: (cos, sin, cos, sin). Separate from rope_store, so that a kernel can load the
 // frequencies before it has the values.
 fn rope_rotation(quad: u32, m: u32) -> vec4f {
   let j = min(2u * (quad % QUADS), max(ROPE_DIM / 2u, 2u) - 2u);
-#if TURNS
-  let at = m * (ROPE_DIM / 2u) + j;
-  return p.rope_scale * vec4f(cos_sin(rope_freqs[at]), cos_sin(rope_freqs[at + 1u]));
-#else
-  let a = cos_sin(rotary_position(m, j) * rope_freqs[j]);
-  let b = cos_sin(rotary_position(m, j + 1u) * rope_freqs[j + 1u]);
-  return p.rope_scale * vec4f(a, b);
-#endif
+  return vec4f(pair_rotation(j, m), pair_rotation(j + 1u, m));
 }
 
 #if AFTER

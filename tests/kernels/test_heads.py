@@ -1,0 +1,112 @@
+"""Attention of one token that normalises and rotates its heads itself: against numpy, and bit by bit against the two
+dispatches that small batches run. So a seeded text is the same alone and beside others.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from py_engine.cpu.attention import cache_views
+from py_engine.plan import attention, tiles
+from py_engine.plan.cache import GROUP, Cache
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops
+from py_engine.plan.pages import shift_index
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rope import Rope, frequencies, table
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check, tolerance
+from tests.support.kernels.variants import in_turn
+
+N_CTX, SEQUENCE = 192, 3
+EVERYWHERE = ["lavapipe: f16 subgroups", "lavapipe: f16", "swiftshader: f32", "swiftshader: f32 subgroups"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer. `norm`: "head", "values" too, "after" the rotation, "across" heads, "own" weights and bias per head."""
+
+    heads: tuple[int, int, int]
+    pos: int
+    kv_type: str = "f16"
+    norm: str = "head"
+    rope_dim: int | None = None
+    neox: bool = True
+    halves: bool = False
+    window: int = 0
+    share: int = 1
+    shifted: bool = False  # M-RoPE: after a picture, rotary positions differ from positions
+
+    def build(self, bench: Bench) -> tuple[Ops, Cache, Buffer]:
+        """The layer's ops, its cache and attention's result. The cache is NaN where it is not seen."""
+        n_head, n_kv, dim = self.heads
+        ops = bench.begin(Setup(batch=1, n=1, pos=self.pos, n_ctx=N_CTX, seq=SEQUENCE))
+        x = ops.rows("qkv", (n_head + 2 * n_kv) * dim)
+        bench.fill(x)
+        cache = bench.cache(n_kv * dim, self.kv_type)
+        first = max(0, self.pos + 1 - self.window) if self.window else 0
+        unseen = bench.cache_rows([*range(first), *range(self.pos, N_CTX)], SEQUENCE, cache)
+        for b in (cache.k, cache.v):
+            if self.kv_type == "q8_0":
+                _, scales = cache_views(bench.data[b.name], ops.plan.page, n_kv * dim)
+                scales[unseen // ops.plan.page, unseen % ops.plan.page] = np.nan
+            else:
+                bench.data[b.name][unseen] = np.nan
+        whole = self.norm in ("across", "own")
+        weight = bench.vector("norm", (n_head + n_kv) * dim if whole else 2 * dim)
+        bias = bench.vector("bias", weight.cols) if self.norm == "own" else None
+        norm = HeadNorm(weight, bias, *(self.norm == kind for kind in ("across", "own", "values", "after")))
+        rope_dim = dim if self.rope_dim is None else self.rope_dim
+        freqs = ops.buffer("freqs", (dim // 2,), "u32", "state")
+        shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None
+        rope = Rope(rope_dim, self.neox, freqs, 1.25, shifts, halves=self.halves)
+        bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
+        q = ops.split_qkv(x, cache, self.heads, rope, norm, EPS)
+        ops.quantize_cache(cache, n_kv * dim)
+        y = ops.attention(q, cache, self.heads, AttentionOptions(dim**-0.5, self.window))
+        ops.ops[:] = [op for op in ops.ops if op.runs_in(self.pos + 1)]
+        return ops, cache, y
+
+    def stored(self, cache: np.ndarray, row: int, page: int) -> np.ndarray:
+        """The values of one row of a cache."""
+        if self.kv_type != "q8_0":
+            return cache[row].astype(np.float32)
+        values, scales = cache_views(cache, page, self.heads[1] * self.heads[2])
+        at = row // page, row % page
+        return values[at].reshape(-1, GROUP) * scales[at][:, None]
+
+
+@in_turn(
+    "case",
+    [
+        Case((4, 2, 64), 150),
+        Case((2, 1, 128), 64, "f32", rope_dim=64, neox=False),  # a split of the newest position alone
+        Case((2, 1, 256), 100, window=33),
+        Case((3, 1, 20), 0, rope_dim=12),  # vectors of four halves
+        Case((4, 1, 64), 127, "f16", "after", window=70, share=2),
+        Case((2, 2, 80), 5, "f32", "own"),
+        Case((4, 2, 32), 81, "f16", "across", share=2),
+        Case((2, 2, 32), 191, "f32", "values", halves=True),
+        Case((2, 2, 128), 66, "q8_0", shifted=True),
+        Case((2, 1, 256), 128, "q8_0", rope_dim=64, share=2),
+    ],
+    EVERYWHERE,
+)
+def test_heads_get_what_two_dispatches_compute(bench: Bench, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither reads the row that is written; keys and values of other positions stay as they are."""
+    monkeypatch.setattr(tiles, "attention_share", lambda *_: case.share)
+    ops, cache, y = case.build(bench)
+    assert [op.kernel for op in ops.ops] == ["attention_decode", "attention_combine"]
+    gpu, host = bench.run(ops)
+    row = int(bench.cache_rows([case.pos], SEQUENCE, cache)[0])
+    cols, limit = case.heads[0] * case.heads[2], 1e-5 if case.kv_type == "q8_0" else tolerance(bench)
+    check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], limit)
+    for b in (cache.k, cache.v):  # a value between two f16 or two bytes may round either way
+        got, want = (case.stored(data[b.name], row, ops.plan.page) for data in (gpu, host))
+        check(bench, got, want, max(limit, 1e-6))
+    monkeypatch.setattr(attention, "normalises", lambda *_: False)
+    ops, cache, y = case.build(bench)
+    assert [op.kernel for op in ops.ops] == ["norm_rope_append", "attention_decode", "attention_combine"]
+    two, _ = bench.run(ops)
+    for name in (y.name, cache.k.name, cache.v.name):
+        assert (gpu[name].view(np.uint8) == two[name].view(np.uint8)).all(), name

@@ -1,0 +1,57 @@
+"""Lists of one token have attention that normalises and rotates its heads itself, where the device allows it."""
+
+from dataclasses import replace
+
+import pytest
+
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
+from py_engine.plan.plan import Plan
+from py_engine.planner import PlanOptions, make_plan
+from tests.support.cpu_models import header
+
+DEVICE = Device(subgroup=32, max_workgroup_storage=32768)
+
+
+def plan_of(model: str, device: Device, kv_type: str = "f16") -> Plan:
+    return make_plan(header(model), device, PlanOptions(256, 64, kv_type))
+
+
+def lists_with(plan: Plan, *, merged: bool) -> set[str]:
+    """The lists in which attention normalises heads, or in which another dispatch does."""
+    return {
+        name
+        for name, ops in plan.lists.items()
+        if any(bool(op.params.get("NORMS")) if merged else op.kernel == "norm_rope_append" for op in ops)
+    }
+
+
+def test_one_token_has_a_dispatch_less() -> None:
+    plan = plan_of("qwen/qwen3.F16", DEVICE)
+    merged, apart = lists_with(plan, merged=True), lists_with(plan, merged=False)
+    assert DECODE in merged
+    assert {PREFILL, SMALL_BATCH} <= apart
+    assert not merged & apart
+    assert not any(op.params["STATE_PER_TOKEN"] for name in merged for op in plan.lists[name] if "NORMS" in op.params)
+
+
+def test_layers_without_keys_keep_the_dispatch() -> None:
+    """They read another layer's cache."""
+    ops = plan_of("gemma4/gemma4.F16", DEVICE).lists[DECODE]
+    apart = [op for op in ops if op.kernel == "norm_rope_append"]
+    assert apart
+    assert not any(op.consts["kv_rows"] for op in apart)
+
+
+@pytest.mark.parametrize(
+    ("device", "kv_type"),
+    [
+        (replace(DEVICE, software=True), "f16"),
+        (replace(DEVICE, max_workgroup_storage=3000), "f16"),
+        (DEVICE, "q8_0"),  # a head's scales are a part of a vector
+    ],
+)
+def test_the_dispatch_stays(device: Device, kv_type: str) -> None:
+    plan = plan_of("qwen/qwen3.F16", device, kv_type)
+    assert not lists_with(plan, merged=True)
+    assert DECODE in lists_with(plan, merged=False)
