@@ -163,7 +163,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch, used: Engine) -> list[str]:
 
 
 @pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (20.0, 2), (100.0, 1)])
-async def test_requests_that_come_together_join_before_more_steps(
+async def test_several_requests_join_before_more_steps(
     monkeypatch: pytest.MonkeyPatch, prompt_ms: float, first: int
 ) -> None:
     """As many of their prompts follow each other as take 42 ms: streams wait no longer for a token."""

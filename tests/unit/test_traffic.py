@@ -33,7 +33,8 @@ def llama() -> Plan:
 
 def test_matrix_and_vector(llama: Plan) -> None:
     """The down projection reads its planes, the hidden layer's row and the row of x that it adds to."""
-    at, op = next((i, o) for i, o in enumerate(llama.lists[DECODE]) if o.params.get("EPILOGUE") == "add")
+    added = [(i, o) for i, o in enumerate(llama.lists[DECODE]) if o.params.get("EPILOGUE") == "add"]
+    at, op = next((i, o) for i, o in added if "x" in o.bindings)  # else it reads the splits of attention
     weight = op.bindings["w"]
     assert isinstance(weight, Weight)
     x = op.bindings["x"]
