@@ -197,17 +197,15 @@ class Ops(OpList):
         self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope
     ) -> Buffer | None:
         """qkv() in one dispatch, but for the rounding of x; None if that is not possible."""
-        stack, head_dim = projection.stack, heads[2]
-        one = self._fusible(projection)
-        apart = any(low_rank.adapted(self, w) or w.rows % head_dim for w in stack)
-        if not one and (apart or not mixed.threads(self, stack)):
+        one, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
+        apart = not mixed.threads(self, stack) or any(low_rank.adapted(self, w) or w.rows % head_dim for w in stack)
+        if not one and apart:
             return None
         q = self.rows("q", max(1, heads[0]) * head_dim)
         parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
         if one:
             products.matvec(self, *parts)
-            return q
-        return q if mixed.append(self, parts) else None
+        return q if one or mixed.append(self, parts) else None
 
     def split_qkv(
         self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float,
