@@ -40,7 +40,7 @@ fn fetch(row: u32, u: u32, choice: u32) -> Packed {
 }
 #endif
 
-// Multiplies with the workgroup's rows of W, which has `rows` rows; row `y_row` of y is the first one.
+// Multiplies with the workgroup's rows of W. `rows`: of W; `y_row`: index in y of W's first row.
 fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let tk = t % TK;
   let tr = t / TK;

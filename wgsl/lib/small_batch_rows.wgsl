@@ -108,7 +108,7 @@ fn normed_at(at: u32, g: u32, i: u32, m: u32, sums: ptr<function, array<f32, SLO
 }
 #endif
 
-// Multiplies with the workgroup's rows of W, which has `rows` rows; row `y_row` of y is the first one.
+// Multiplies with the workgroup's rows of W. `rows`: of W; `y_row`: index in y of W's first row.
 fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let tk = t % TK;
   let tr = t / TK;
