@@ -62,7 +62,9 @@ class Setup(NamedTuple):
 
 
 SMALL = Device()  # the least that WebGPU guarantees: no feature, 16 KiB of workgroup memory, 256 threads
-GPU = Device(f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, dot8=True)
+GPU = Device(
+    f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True
+)  # fmt: skip
 SETUPS = (
     Setup(SMALL, 16, "f32"),
     Setup(Device(subgroup=4, software=True), 16, "q8_0"),

@@ -4,34 +4,14 @@
 // Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param BATCH // tokens of the batch at most
-#param TOKENS // of a workgroup: 2, 4 or BATCH; BATCH is a multiple
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
-#param STAGED // 1: a workgroup's threads load x into workgroup memory together, CHUNK units of each token at a time
-#param STAGED_GROUPS // groups of CHUNK units
 #if DOT8
-#param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
 #endif
 #include "lib/matvec_inputs.wgsl"
-const SLICES = BATCH / TOKENS;
-#if DOT8
-const UNITS = W_GROUPS / GROUPS_PER_THREAD;
-
-fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
-#if GROUPS_PER_THREAD == 2
-  return array(bytes_at(m, 2u * u), bytes_at(m, 2u * u + 1u));
-#else
-  return array(bytes_at(m, u));
-#endif
-}
-#endif
-#if DOT8 and ROUNDS
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
-#include "lib/round_tokens.wgsl"
-#endif
 #if DOT8 and not ROUNDS
 #include "lib/rounded_rows.wgsl"
 @bind var<storage, read> xq: array<vec4u>; // 16 signed bytes
@@ -39,311 +19,25 @@ fn bytes_of(m: u32, u: u32) -> array<Bytes, GROUPS_PER_THREAD> {
 #if SCALED
 @bind var<storage, read> x_scale: array<f32>; // (n)
 #endif
-
-fn bytes_at(m: u32, g: u32) -> Bytes {
-  return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[xq_scale_at(m, g)]);
-}
-#if STAGED
-// As in rounded_rows.wgsl, of CHUNK units: a unit's groups and their halves are CHUNK entries apart.
-const CHUNK = STAGED_GROUPS / GROUPS_PER_THREAD;
-var<workgroup> staged: array<vec4u, TOKENS * 2u * STAGED_GROUPS>;
-var<workgroup> staged_scale: array<vec2f, TOKENS * STAGED_GROUPS>;
-
-// Stores units u0 to u0 + CHUNK of n tokens from m0 on.
-fn stage(u0: u32, m0: u32, n: u32, t: u32) {
-  for (var i = t; i < n * CHUNK; i += WG) {
-    let m = i / CHUNK;
-    let u = min(u0 + i % CHUNK, UNITS - 1u);
-#for j in GROUPS_PER_THREAD
-    {
-      let g = GROUPS_PER_THREAD * u + ${j}u;
-      let at = (m * GROUPS_PER_THREAD + ${j}u) * CHUNK + i % CHUNK;
-      staged[at] = xq[xq_at(m0 + m, g, 0u)];
-      staged[TOKENS * STAGED_GROUPS + at] = xq[xq_at(m0 + m, g, 1u)];
-      staged_scale[at] = xq_scale[xq_scale_at(m0 + m, g)];
-    }
-#endfor
-  }
-}
-
-fn staged_at(at: u32) -> Bytes {
-  return Bytes(staged[at], staged[TOKENS * STAGED_GROUPS + at], staged_scale[at]);
-}
-
-// Unit i of the chunk, of token m of the workgroup.
-fn staged_bytes(m: u32, i: u32) -> array<Bytes, GROUPS_PER_THREAD> {
-#if GROUPS_PER_THREAD == 2
-  return array(staged_at(2u * m * CHUNK + i), staged_at((2u * m + 1u) * CHUNK + i));
 #else
-  return array(staged_at(m * CHUNK + i));
-#endif
-}
-#endif
-#endif
-#if not DOT8
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
-#include "lib/strided.wgsl"
 #endif
-
-#if DOT8
-const SLOTS = R * TOKENS; // sums of a thread
-#else
-const SLOTS = (R + NORM) * TOKENS; // its rows for each token, then a sum of squares per token
-#endif
-#include "lib/row_sums.wgsl"
 #if BESIDE
 #include "lib/low_rank_input.wgsl"
 #endif
-
-fn scale_of(m0: u32, m: u32) -> f32 {
-#if DOT8 and NORM
-  return norm_scale(m);
-#else
-#if NORM
-  return inverseSqrt(sum_get(TOKENS * R + m, 0u) / f32(COLS) + p.eps);
-#else
-#if DOT8 and SCALED
-  return x_scale[m0 + m];
-#else
-  return 1.0;
-#endif
-#endif
-#endif
-}
-
-fn result(slot: u32, m: u32, scale: f32, row: u32) -> f32 {
-  let sum = sum_get(m * R + slot % R, slot / R) * scale;
-#if BIAS
-  return sum + bias[p.row0 + row];
-#else
-  return sum;
-#endif
-}
-
-#if LOOPED
-// Vector `at` of the x that begins at x0, of token m, times the norm's weights, whose squares it adds.
-fn normed_at(x0: u32, at: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -> vec4f {
-  var v = x[x0 + at];
-  if (COLS % 32u != 0u) { // the padding's contents are undefined
-    v = select(vec4f(0), v, 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
-  }
-#if NORM
-  sums[TOKENS * R + m] += dot(v, v);
-  v *= norm[at];
-#endif
-  return v;
-}
+#include "lib/small_batch_rows.wgsl"
+#if SECOND
+#include "lib/small_batch_rows.wgsl" as _2
 #endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
-  let tk = t % TK;
-  let tr = t / TK;
-#if BESIDE
-  if (wid.x < BESIDE) {
-    let m = wid.x % BATCH;
-    if (m < min(count(), BATCH)) {
-      low_rank_input(wid.x / BATCH, m * W_GROUPS * 8u, m, t);
-    }
+#if SECOND
+  let first = (p.rows + RT - 1u) / RT * SLICES; // workgroup of the second matrix
+  if (wid.x >= first) {
+    multiply_2(vec3u(wid.x - first, 0u, 0u), wgs, t, p.rows_2, p.row0 + p.rows);
     return;
   }
 #endif
-  let workgroup = wid.y * wgs.x + wid.x - BESIDE;
-  let base = workgroup / SLICES * RT;
-  let m0 = workgroup % SLICES * TOKENS; // the workgroup's first token
-  if (m0 >= count()) { // uniform: state does not change within a dispatch
-    return;
-  }
-  let n = min(count() - m0, TOKENS);
-#if LOOPED
-  var sums = array<f32, SLOTS>(); // explicit zeros
-#else
-  // One variable per sum: an array would be in slow memory where the compiler does not unroll.
-#for m in TOKENS
-#for r in R
-  var sum${m}_${r} = 0.0;
-#endfor
-#if NORM and not DOT8
-  var squares${m} = 0.0;
-#endif
-#endfor
-#endif
-#for r in R
-  let row${r} = min(row_of(base, tr * R + ${r}u), p.rows - 1u);
-#endfor
-#if DOT8 and STAGED
-  for (var u0 = 0u; u0 < UNITS; u0 += CHUNK) {
-    if (u0 > 0u) {
-      workgroupBarrier();
-    }
-    stage(u0, m0, n, t);
-    workgroupBarrier();
-    for (var u = u0 + tk; u < min(u0 + CHUNK, UNITS); u += TK) {
-#for r in R
-      let w${r} = w_fetch(row${r}, u);
-#endfor
-#for m in TOKENS
-      if (${m}u < n) {
-        let x = staged_bytes(${m}u, u - u0);
-#for r in R
-        sum${m}_${r} += w_dot(w${r}, u, x);
-#endfor
-      }
-#endfor
-    }
-  }
-#else
-#if DOT8
-#if ROUNDS
-  // The first weights are in flight while x is rounded.
-#for r in R
-  var next${r} = w_fetch(row${r}, min(tk, UNITS - 1u));
-#endfor
-  round_tokens(m0, n, t);
-  workgroupBarrier();
-#endif
-  for (var u = tk; u < UNITS; u += TK) {
-#for r in R
-#if ROUNDS
-    let w${r} = next${r};
-    next${r} = w_fetch(row${r}, min(u + TK, UNITS - 1u));
-#else
-    let w${r} = w_fetch(row${r}, u);
-#endif
-#endfor
-    // Two, two and four tokens at a time, without a branch for each, so that their loads are in flight together. The first
-    // two without any branch, so that the others reuse the unpacked weights.
-#for b in TOKENS // 2 if TOKENS < 8 else 3
-    if (${b}u == 0u || n > 2u * ${b}u) {
-#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
-#if ROUNDS
-      let x${m} = bytes_of(${m}u, u);
-#else
-      let x${m} = bytes_of(m0 + min(${m}u, n - 1u), u);
-#endif
-#endfor
-#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
-#for r in R
-      sum${m}_${r} += w_dot(w${r}, u, x${m});
-#endfor
-#endfor
-    }
-#endfor
-  }
-#else
-  for (var g = tk; g < W_GROUPS; g += TK) {
-#for r in R
-    let w${r} = w_part(row${r}, g);
-#endfor
-#if NORM
-#for i in 8
-    let norm${i} = norm[part_at(g, ${i}u)];
-#endfor
-#endif
-#if LOOPED
-    for (var m = 0u; m < n; m++) {
-      let x0 = (m0 + m) * W_GROUPS * 8u;
-#for i in 8
-      let x${i} = normed_at(x0, part_at(g, ${i}u), m, &sums);
-#endfor
-#for r in R
-      {
-        var sum = w${r}[0] * x0;
-#for i in 1, 8
-        sum = fma(w${r}[${i}], x${i}, sum);
-#endfor
-        sums[m * R + ${r}u] += sum.x + sum.y + sum.z + sum.w;
-      }
-#endfor
-    }
-#else
-#for m in TOKENS
-    if (${m}u < n) {
-      let at = (m0 + ${m}u) * W_GROUPS * 8u;
-#for i in 8
-      var x${i} = x[at + part_at(g, ${i}u)];
-      if (COLS % 32u != 0u) { // the padding's contents are undefined
-        x${i} = select(vec4f(0), x${i}, 4u * part_at(g, ${i}u) + vec4u(0, 1, 2, 3) < vec4u(COLS));
-      }
-#if NORM
-      squares${m} += dot(x${i}, x${i});
-      x${i} *= norm${i};
-#endif
-#endfor
-#for r in R
-      {
-        var sum = w${r}[0] * x0;
-#for i in 1, 8
-        sum = fma(w${r}[${i}], x${i}, sum);
-#endfor
-        sum${m}_${r} += sum.x + sum.y + sum.z + sum.w;
-      }
-#endfor
-    }
-#endfor
-#endif
-  }
-#endif
-#endif
-#if LOOPED
-  for (var m = 0u; m < n; m++) {
-#for r in R
-    sum_put(m * R + ${r}u, sums[m * R + ${r}u], tk, tr);
-#endfor
-#if NORM
-    sum_put(TOKENS * R + m, sums[TOKENS * R + m], tk, tr);
-#endif
-  }
-#else
-#for m in TOKENS
-  if (${m}u < n) {
-#for r in R
-    sum_put(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
-#endfor
-#if NORM and not DOT8
-    sum_put(TOKENS * R + ${m}u, squares${m}, tk, tr);
-#endif
-  }
-#endfor
-#endif
-  workgroupBarrier();
-#if EPILOGUE == "gated"
-  const ROWS_PER_RESULT = 2u; // rows that one thread combines
-#else
-#if EPILOGUE == "qkv"
-  const ROWS_PER_RESULT = 4u;
-#else
-  const ROWS_PER_RESULT = 1u;
-#endif
-#endif
-  const RESULTS_PER_TOKEN = RT / ROWS_PER_RESULT;
-  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG) {
-    let m = i / RESULTS_PER_TOKEN;
-    let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
-    let y0 = (m0 + m) * p.y_stride;
-    let scale = scale_of(m0, m);
-#if EPILOGUE == "gated"
-    let row = (base + slot) / 2u;
-    if (2u * row < p.rows) {
-      let gate = result(slot, m, scale, row);
-      y[y0 + p.row0 + row] = gated(gate, result(slot + 1u, m, scale, row + p.rows / 2u));
-    }
-#else
-    if (base + slot < p.rows) {
-#if EPILOGUE == "qkv"
-      var v: vec4f;
-      for (var j = 0u; j < 4u; j++) {
-        v[j] = result(slot + j, m, scale, row_of(base, slot + j));
-      }
-      rope_store((base + slot) / 4u, v, rope_rotation((base + slot) / 4u, m0 + m), stored_row(m0 + m), y0);
-#else
-#if EPILOGUE == "add"
-      y[y0 + p.row0 + base + slot] += result(slot, m, scale, base + slot);
-#else
-      y[y0 + p.row0 + base + slot] = result(slot, m, scale, base + slot);
-#endif
-#endif
-    }
-#endif
-  }
+  multiply(wid, wgs, t, p.rows, p.row0);
 }

@@ -44,6 +44,7 @@ from py_engine.cpu.sampling import (
 from py_engine.cpu.split_attention import attention_matrix, attention_merge
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.cpu.wkv import token_shift, wkv7_inputs, wkv_output, wkv_scan
+from py_engine.plan.plan import MATRICES
 from py_engine.plan.shared import FIRST_MEDIA_ID
 
 
@@ -110,8 +111,18 @@ def activate(c: Call) -> None:
 
 def _biased(c: Call, y: Array) -> Array:
     if c.params["BIAS"]:
-        y = y + c["bias"][0, c.consts["row0"] : c.consts["row0"] + c.consts["rows"]]
+        y = y + c["bias"][0, c.consts["row0"] : c.consts["row0"] + _rows(c)]
     return y
+
+
+def _rows(c: Call) -> int:
+    """Rows of a product's matrix, or of both that are stacked."""
+    return int(c.consts["rows"] + c.consts.get("rows_2", 0))
+
+
+def _times(c: Call, x: Array) -> Array:
+    """x W^T, with all matrices of the stack."""
+    return np.concatenate([rows_times(x, c[name]) for name in MATRICES if name in c.buffers], axis=1)
 
 
 def matmul(c: Call) -> None:
@@ -158,7 +169,7 @@ def matvec_small_batch(c: Call) -> None:
         scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]
         x = (levels * scale).reshape(c.n, -1)
         factor = c["x_scale"][: c.n, None] if c.params["SCALED"] else np.float32(1)
-        _epilogue(c, _biased(c, rows_times(x, c["w"]) * factor), c["y"][: c.n])
+        _epilogue(c, _biased(c, _times(c, x) * factor), c["y"][: c.n])
     else:
         x = c["x"][: c.n, : c.params["COLS"]]
         low_rank_input(c, x)
@@ -196,11 +207,11 @@ def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] 
         x = x * c["norm"][0]
     if rounding is not None:
         x = rounding(x)
-    _epilogue(c, _biased(c, rows_times(x, c["w"]) * scale), out)
+    _epilogue(c, _biased(c, _times(c, x) * scale), out)
 
 
 def _epilogue(c: Call, y: Array, out: Array) -> None:
-    row0, rows = c.consts["row0"], c.consts["rows"]
+    row0, rows = c.consts["row0"], _rows(c)
     match c.params["EPILOGUE"]:
         case "store":
             out[:, row0 : row0 + rows] = y

@@ -54,6 +54,7 @@ def device_of(adapter: Any) -> Device:
         max_binding=int(limits.maxStorageBufferBindingSize),
         max_buffer=int(limits.maxBufferSize),
         max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
+        max_storage_buffers=int(limits.maxStorageBuffersPerShaderStage),
         max_threads=int(min(limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupSizeX)),
         dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
         matrix=_matrix_side(adapter),

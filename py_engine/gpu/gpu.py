@@ -23,7 +23,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import TABLES, records_at, shift_index
-from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan, planes_of
 from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row
 
@@ -249,10 +249,8 @@ class Gpu(Memory):
         for name, b in op.bindings.items():
             if isinstance(b, Buffer):
                 bound[name] = self.places[b.name]
-            elif name == "w":
-                bound |= {plane: self.places[f"{b.name}.{plane}"] for plane in b.layout.planes}
             else:
-                bound[name] = self.places[f"{b.name}.w_qs"]
+                bound |= {there: self.places[f"{b.name}.{plane}"] for there, plane in planes_of(name, b).items()}
         return bound
 
     def feed(

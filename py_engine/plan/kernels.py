@@ -5,6 +5,7 @@ Directives, each on a line of its own:
     #param NAME            a required parameter; becomes `const NAME` (u32 or f32), or plain text if it is a string
     #include "file.wgsl"   relative to wgsl/; ${NAME} is replaced first
     #include "file.wgsl" with a=b c=d   with these names for its own, so that a kernel may include two alike
+    #include "file.wgsl" as _2          once more: all that it declares ends with _2, and so do #params of its own
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
     #text NAME             the text of a string parameter, as it is
     #for i in EXPR / #endfor    repeat the lines between with ${i} = 0 ... EXPR - 1, or, for "A, B", with A ... B - 1.
@@ -17,7 +18,7 @@ are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl)
 and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl), BESIDE
 (lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl) and
 CACHED (lib/matmul_inputs.wgsl), PART (lib/attention_split.wgsl), NORMS (attention_decode.wgsl), SPLIT
-(attention_matrix.wgsl) and MERGED (matvec.wgsl) default to 0.
+(attention_matrix.wgsl), MERGED (matvec.wgsl) and SECOND (lib/matvec_inputs.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which can
 NAME = re.compile(r"my_[a-z0-9_]+")  # of a registered kernel: Wisp's own never begin so
 _registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, by file name
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
+DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
 # values of #params that most kernels leave as they are
 DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
@@ -72,6 +74,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "NORMS",
         "SPLIT",
         "MERGED",
+        "SECOND",
     ),
     0,
 )
@@ -87,6 +90,7 @@ class Device:
     max_buffer: int = 256 << 20  # maxBufferSize
     max_workgroup_storage: int = 16384  # maxComputeWorkgroupStorageSize
     max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
+    max_storage_buffers: int = 8  # maxStorageBuffersPerShaderStage
     dot8: bool = False  # round activations to bytes if the weights are integers: faster on GPUs
     matrix: int = 0  # side of the subgroup matrices (f16, f32 sums); 0: not supported
     software: bool = False  # WebGPU emulated on the CPU: smaller batches keep it responsive
@@ -253,15 +257,34 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
         elif word == "#text":
             out += str(values[rest]).splitlines()
         elif word == "#include":
-            quoted, _, names = rest.partition(" with ")
-            path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), quoted.strip().strip('"'))
-            included: list[str] = []
-            _expand(path, values, used, included)
-            for old, new in (pair.split("=") for pair in names.split()):
-                included = [re.sub(rf"\b{old}\b", new, text) for text in included]
-            out += included
+            out += _included(rest, values, used)
         else:
             out.append(line)
+
+
+def _included(rest: str, values: dict[str, int | float | str], used: set[str]) -> list[str]:
+    """The lines of an included file. `rest`: what follows #include."""
+    quoted, _, names = rest.partition(" with ")
+    quoted, _, end = quoted.partition(" as ")
+    path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), quoted.strip().strip('"'))
+    included: list[str] = []
+    if end:
+        return _copied(path, end, values, used)
+    _expand(path, values, used, included)
+    for old, new in (pair.split("=") for pair in names.split()):
+        included = [re.sub(rf"\b{old}\b", new, text) for text in included]
+    return included
+
+
+def _copied(path: str, end: str, values: dict[str, int | float | str], used: set[str]) -> list[str]:
+    """The lines of a file that is included once more, under names that end with `end`."""
+    own = {name.removesuffix(end): value for name, value in values.items() if name.endswith(end)}
+    declared, included = used - own.keys(), list[str]()
+    _expand(path, values | own, declared, included)
+    used |= {name + end if name in own else name for name in declared}
+    text = "\n".join(included)
+    names = "|".join(DECLARED.findall(text))
+    return re.sub(rf"\b(?:{names})\b", rf"\g<0>{end}", text).splitlines()
 
 
 def _end_of_for(lines: list[str], at: int) -> int:

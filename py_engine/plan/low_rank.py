@@ -16,7 +16,7 @@ from itertools import groupby
 
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import products, quants
+from py_engine.plan import mixed, products, quants
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
 from py_engine.plan.op_list import OpList
@@ -61,8 +61,9 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
     `hold`: return what a kernel with lib/low_rank.wgsl needs to add the last part itself; None if there is none.
     """
     if not any(adapted(ops, p.weight) for p in stack):
-        for product in stack:
-            products.append(ops, product)
+        if not mixed.append(ops, stack):
+            for product in stack:
+                products.append(ops, product)
         return None
     entries: list[Entry] = []
     h, projections = _projections(ops, stack, entries)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from py_engine.plan import attention, low_rank, products, quants, tiles
+from py_engine.plan import attention, low_rank, mixed, products, quants, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
@@ -21,7 +21,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
-from py_engine.plan.products import ADD, Epilogue, Product
+from py_engine.plan.products import ADD, STORE, Epilogue, Product
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import clamp, norm_threads
 from py_engine.plan.shared import THREADS
@@ -181,19 +181,31 @@ class Ops(OpList):
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
             n_head_kv = 0
-        if self._fusible(projection) and qk_norm is None and not limit:
-            q = self.rows("q", max(1, n_head) * head_dim)
-            epilogue = attention.qkv_epilogue((n_head, n_head_kv, head_dim), cache, rope)
-            products.matvec(self, self._product(x, projection, q, epilogue))
-        else:
+        heads = n_head, n_head_kv, head_dim
+        q = None if qk_norm or limit else self._fused_qkv(x, projection, cache, heads, rope)
+        if q is None:
             hold = self.small_batch and qk_norm is None and not limit
             rows, added = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
             if limit:
                 limits = self.constant(f"limits.{limit:g}", [limit, -limit])
                 clamp(self, rows, limits, rows, projection.rows)
-            q = self.split_qkv(rows, cache, (n_head, n_head_kv, head_dim), rope, qk_norm, projection.eps, added)
+            q = self.split_qkv(rows, cache, heads, rope, qk_norm, projection.eps, added)
         self.quantize_cache(cache, n_head_kv * head_dim)
         return q
+
+    def _fused_qkv(
+        self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope
+    ) -> Buffer | None:
+        """qkv() in one dispatch, but for the rounding of x; None if that is not possible."""
+        one, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
+        apart = not mixed.threads(self, stack) or any(low_rank.adapted(self, w) or w.rows % head_dim for w in stack)
+        if not one and apart:
+            return None
+        q = self.rows("q", max(1, heads[0]) * head_dim)
+        parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
+        if one:
+            products.matvec(self, *parts)
+        return q if one or mixed.append(self, parts) else None
 
     def split_qkv(
         self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float,
@@ -281,17 +293,16 @@ class Ops(OpList):
         self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: bool = False
     ) -> tuple[Buffer, Epilogue | None]:
         """_stack(), and with `hold` what is still to be added to it (low_rank.append)."""
-        y, norm, eps = self.rows(name, projection.rows), projection.norm, projection.eps
-        row0, stack = 0, list[Product]()
-        for weight in projection.stack:
-            stack.append(Product(x, weight, y, projection.bias, row0=row0, norm=norm, eps=eps))
-            row0 += weight.rows
-        return y, low_rank.append(self, stack, gate, hold=hold)
+        y = self.rows(name, projection.rows)
+        return y, low_rank.append(self, self._products(x, projection, y), gate, hold=hold)
 
-    def _product(self, x: Buffer, projection: Projection, y: Buffer, epilogue: Epilogue) -> Product:
-        """A fusible projection as one product."""
-        weight = projection.stack[0]
-        return Product(x, weight, y, projection.bias, epilogue, norm=projection.norm, eps=projection.eps)
+    def _products(self, x: Buffer, projection: Projection, y: Buffer, epilogue: Epilogue = STORE) -> list[Product]:
+        """The products with the matrices of a stack."""
+        found, row0, norm, threads = list[Product](), 0, projection.norm, mixed.threads(self, projection.stack)
+        for w in projection.stack:
+            found.append(Product(x, w, y, projection.bias, epilogue, row0, norm, projection.eps, threads))
+            row0 += w.rows
+        return found
 
     def _fusible(self, projection: Projection) -> bool:
         """Whether one dispatch can do the whole projection: a small batch, all rows in one binding, no adapters."""
@@ -314,10 +325,10 @@ class Ops(OpList):
         cols = projection.rows // 2
         y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
-            products.matvec(self, self._product(x, projection, y, _activating("gated", activation)))
+            products.matvec(self, *self._products(x, projection, y, _activating("gated", activation)))
             return y
         if self._stores_halves(projection):
-            products.append(self, self._product(*self._normed(x, projection), y, _activating("gated", activation)))
+            products.append(self, *self._products(*self._normed(x, projection), y, _activating("gated", activation)))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
             self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
@@ -328,7 +339,7 @@ class Ops(OpList):
         """activation(up) of the projected x."""
         y = self.rows("hidden", projection.rows, self.input_dtype)
         if isinstance(activation, str) and self._stores_halves(projection):
-            products.append(self, self._product(*self._normed(x, projection), y, _activating("activate", activation)))
+            products.append(self, *self._products(*self._normed(x, projection), y, _activating("activate", activation)))
             return y
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 

@@ -19,6 +19,7 @@ from py_engine.plan.pages import PAGE, PageGroup
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
+MATRICES = {"w": "", "w_2": "_2"}  # the bindings of matrices of any type, and what the names of their planes end with
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,13 @@ class Weight:
                 sources.append((tensor, start + lo - at, hi - lo))
             at += n
         return Weight(f"{self.name}[{first}:{first + rows}]", self.type, rows, self.cols, tuple(sources))
+
+
+def planes_of(name: str, weight: Weight) -> dict[str, str]:
+    """What a weight that is bound as `name` is in WGSL: the name of a binding -> the weight's plane."""
+    if name not in MATRICES:
+        return {name: "w_qs"}
+    return {plane + MATRICES[name]: plane for plane in weight.layout.planes}
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Product:
     """y[:, row0 : row0 + rows] = epilogue(x W^T + bias[row0:]).
 
     `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
+    `threads`: of a workgroup of matvec.wgsl, if matrices that are stacked have as many (mixed.py); 0: the tile's.
     `beside`: what else is computed of x or its norm, where fits_beside().
     """
 
@@ -73,6 +74,7 @@ class Product:
     row0: int = 0
     norm: Weight | None = None
     eps: float = 0.0
+    threads: int = 0
     beside: LowRankInput | None = None
 
 
@@ -104,15 +106,18 @@ def matvec(ops: OpList, p: Product) -> None:
     vectors: dict[str, Buffer | Weight] = {"x": p.x}
     dot8 = tiles.dot8(ops.device, weight)
     tile = tiles.matvec(ops.device, weight, dot8)
+    if p.threads:
+        tile |= {"TR": p.threads // tile["TK"]}
+    threads = tile["TK"] * tile["TR"]
     variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
         kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
-        rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None)
+        rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None, threads)
         if dot8:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
             if not rounds:
-                vectors, norm, beside = _quantized(ops, p, tile["TK"] * tile["TR"]), None, None
+                vectors, norm, beside = _quantized(ops, p, threads), None, None
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}

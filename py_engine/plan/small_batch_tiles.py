@@ -32,7 +32,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     tk = tiles.matvec(device, weight, in_bytes)["TK"]
     if (measured := dict(device.tiles).get(key(weight))) and measured[:2] == (int(in_bytes), tk):
         tile = dict(zip(SMALL_BATCH, measured[1:], strict=True)) | ({"STAGED": 0} if rounded else {})
-        if _bytes(device, weight, tile, rounded) <= device.max_workgroup_storage:  # maybe less than it was
+        if workgroup_bytes(device, weight, tile, rounded) <= device.max_workgroup_storage:  # maybe less than it was
             return tile
     if not in_bytes:
         if device.software:
@@ -76,11 +76,11 @@ def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
     return tile if _stages(device, weight, tile) else None
 
 
-def rounds(device: Device, weight: Weight, normed: bool) -> bool:
+def rounds(device: Device, weight: Weight, normed: bool, threads: int = 0) -> bool:
     """Whether each workgroup rounds x of its tokens itself: for small matrices it takes less time than a dispatch.
 
     A sum of squares must have the order of matvec.wgsl's: it has a thread for each part of a group, and no more
-    threads than lib/reduce.wgsl adds in turn.
+    threads than lib/reduce.wgsl adds in turn. `threads`: of a workgroup of matvec.wgsl, if not its tile's.
     """
     rows, cols = ROUNDED_SMALL
     small = weight.cols <= ROUNDED_COLS or (not normed and weight.rows <= rows and weight.cols <= cols)
@@ -88,7 +88,7 @@ def rounds(device: Device, weight: Weight, normed: bool) -> bool:
     if normed:
         one = tiles.matvec(device, weight, True)
         working = quants.groups(weight.cols) * (4 if device.subgroup >= 4 else 1)
-        small = small and working <= one["TK"] * one["TR"] <= 16 * device.subgroup
+        small = small and working <= (threads or one["TK"] * one["TR"]) <= 16 * device.subgroup
     tile = matvec_small_batch(device, weight, True, rounded=True)
     return small and _fits(device, weight, tile, True)
 
@@ -98,7 +98,7 @@ def _sum_bytes(device: Device, tile: dict[str, int], more: int) -> int:
     return 4 * tile["TOKENS"] * tile["TR"] * (tile["R"] + more) * tiles.parts_of_a_sum(device, tile["TK"])
 
 
-def _bytes(device: Device, weight: Weight, tile: dict[str, int], rounded: bool = False) -> int:
+def workgroup_bytes(device: Device, weight: Weight, tile: dict[str, int], rounded: bool = False) -> int:
     """Workgroup memory of the kernel."""
     groups = quants.groups(weight.cols) if rounded else STAGED_GROUPS if tile["STAGED"] else 0
     more = tile["TR"] * tile["TK"] * 4 if rounded else 0  # sums of squares, at most
@@ -112,7 +112,7 @@ def _stages(device: Device, weight: Weight, tile: dict[str, int]) -> bool:
 
 
 def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -> bool:
-    used = _bytes(device, weight, tile, rounded)
+    used = workgroup_bytes(device, weight, tile, rounded)
     return used <= device.max_workgroup_storage and 32 <= tile["TK"] * tile["TR"] <= device.max_threads
 
 

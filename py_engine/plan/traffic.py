@@ -16,7 +16,7 @@ from py_engine.plan import kernels, panels
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE_STEP, EMBED, PREFILL
 from py_engine.plan.pages import STATE_WORDS
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode")
@@ -111,8 +111,13 @@ def decode_bytes(plan: Plan, device: Device, position: int) -> int:
 
 def label_of(op: Op) -> str:
     """An op's name in tables: kernel, type, columns, epilogue, rows."""
-    shown = [str(op.params[k]) for k in ("QUANT", "COLS", "EPILOGUE") if k in op.params]
-    return " ".join([op.kernel, *shown, *([f"x {op.consts['rows']}"] if "rows" in op.consts else [])])
+    shown = [str(op.params[k]) for k in ("QUANT", "QUANT_2", "COLS", "EPILOGUE") if k in op.params]
+    return " ".join([op.kernel, *shown, *([f"x {_rows(op)}"] if "rows" in op.consts else [])])
+
+
+def _rows(op: Op) -> int:
+    """Rows of an op's matrix, or of both that are stacked."""
+    return int(op.consts["rows"] + op.consts.get("rows_2", 0))
 
 
 def _reads_output(op: Op) -> bool:
@@ -121,7 +126,7 @@ def _reads_output(op: Op) -> bool:
 
 def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
     """Bytes read of a matrix: the tokens' rows of an embedding table, the chosen experts, else all."""
-    if name != "w":
+    if name not in MATRICES:
         return weight.plane_bytes("w_qs")
     if op.kernel == "embed":
         rows = 1 if op.params["ROW"] == "first" else min(n, weight.rows)
@@ -147,7 +152,7 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
     if name == "parts":  # (heads, splits, ...): the splits that have positions
         return b.nbytes * _used_splits(op, position) // b.shape[1]
     if name == "y" and op.kernel in PRODUCTS and not op.params.get("EXPERTS"):  # some of its columns
-        rows = int(op.consts.get("q_rows", op.consts["rows"]))
+        rows = int(op.consts.get("q_rows", _rows(op)))
         return b.nbytes // prod(b.shape) * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)
     if op.kernel == "matvec" and name == "x":
         return row
@@ -176,7 +181,8 @@ def _flops(op: Op, n: int, position: int) -> int:
     if isinstance(weight, Weight) and op.params.get("EXPERTS"):
         return 2 * n * int(op.params["USED"]) * weight.rows // int(op.params["EXPERTS"]) * weight.cols
     if isinstance(weight, Weight) and op.kernel in (*PRODUCTS, "head_products", "head_products_transposed"):
-        return 2 * n * weight.rows * weight.cols
+        rows = sum(b.rows for name, b in op.bindings.items() if isinstance(b, Weight) and name in MATRICES)
+        return 2 * n * rows * weight.cols
     if op.kernel in ATTENTION:
         heads = int(op.consts["n_head_kv"]) * int(op.params["G"]) * int(op.params.get("SHARE", 1))
         window = int(op.params["WINDOW"]) or position + n

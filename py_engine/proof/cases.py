@@ -19,7 +19,7 @@ from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.op_list import pad
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.proof import sampler_data
 from py_engine.proof.batches import SEQUENCES, Batch, batches_of
@@ -61,10 +61,9 @@ class Case:
         for name, bound in op.bindings.items():
             if isinstance(bound, Buffer):
                 found[name] = self.data[bound.name], bound.name
-            elif name == "w":
-                found |= {plane: (values, None) for plane, values in self.planes[bound.name].items()}
             else:
-                found[name] = self.planes[bound.name]["w_qs"], None
+                planes = self.planes[bound.name]
+                found |= {there: (planes[plane], None) for there, plane in planes_of(name, bound).items()}
         return {name: found[name] for name in shader.bindings if name != "p"}
 
     def written(self) -> dict[str, tuple[Op, str]]:
@@ -166,7 +165,7 @@ class _Maker:
                     case.planes[small.name], weights[small.name] = self.random.negative(small)
                     continue
                 case.planes[small.name], repeated = self.random.matrix(small)
-                weights[small.name] = repeated if name == "w" else repeated[:]
+                weights[small.name] = repeated if name in MATRICES else repeated[:]
             elif bound.name not in case.data:
                 case.data[bound.name] = self._buffer(case, part, name, bound, capacity)
         return replace(op, bindings=bindings)

@@ -72,7 +72,7 @@ def heads_of(op: Op) -> int:
 
 
 def _product(op: Op) -> Reduced:
-    row0 = 0
+    row0, second = 0, 0
     each = int(op.params["TN"] if "TN" in op.params else int(op.params["TR"]) * int(op.params["R"]))
     consts, widths = dict(op.consts), dict[str, tuple[int, ...]]()
     match op.params["EPILOGUE"]:
@@ -83,6 +83,9 @@ def _product(op: Op) -> Reduced:
             size = int(op.params["HEAD_DIM"])
             q, kv = (min(int(op.consts[name]), HEADS * size) for name in ("q_rows", "kv_rows"))
             rows, row0 = q + 2 * kv, 0
+            if "rows_2" in op.consts:  # values, or keys and values
+                second = kv if op.consts["rows_2"] == op.consts["kv_rows"] else 2 * kv
+                rows -= second
             consts |= {"q_rows": q, "kv_rows": kv}
             widths |= {"y": (pad(q),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
         case "activate":  # the same
@@ -94,11 +97,21 @@ def _product(op: Op) -> Reduced:
             widths |= {"y": (pad(rows - 2 * kv),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
         case _:
             rows, row0 = each + MORE, ROW0
-            widths["y"] = (pad(row0 + rows + 1),)
-    consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]}
-    slices = int(op.params["BATCH"]) // int(op.params["TOKENS"]) if "TOKENS" in op.params else 1
-    grid = (int(op.params.get("BESIDE", 0)) + -(-rows // each) * slices, op.grid[1] if "TN" in op.params else 1, 1)
-    return Reduced(replace(op, consts=consts, grid=grid), widths | {"bias": (row0 + rows,)}, {"w": rows, "w_qs": rows})
+            if "rows_2" in op.consts:
+                second = int(op.params["TR_2"]) * int(op.params["R_2"]) + MORE
+            widths["y"] = (pad(row0 + rows + second + 1),)
+    consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]} | ({"rows_2": second} if second else {})
+    workgroups = int(op.params.get("BESIDE", 0)) + _slices(op, "") * -(-rows // each)
+    if second:
+        workgroups += _slices(op, "_2") * -(-second // (int(op.params["TR_2"]) * int(op.params["R_2"])))
+    grid = workgroups, op.grid[1] if "TN" in op.params else 1, 1
+    widths["bias"] = (row0 + rows + second,)
+    return Reduced(replace(op, consts=consts, grid=grid), widths, {"w": rows, "w_qs": rows, "w_2": second})
+
+
+def _slices(op: Op, end: str) -> int:
+    """Workgroups with the same rows of a small batch's matrix. `end`: of its #params."""
+    return int(op.params["BATCH"]) // int(op.params["TOKENS" + end]) if "TOKENS" in op.params else 1
 
 
 def _expansion(op: Op) -> Reduced:

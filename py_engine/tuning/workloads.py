@@ -13,7 +13,7 @@ from py_engine.plan.encoder import Stage
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
 
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
@@ -171,14 +171,15 @@ def _attention(workload: Attention, device: Device, batch: int, n_ctx: int) -> t
 # -- from a model's plan ----------------------------------------------------------------------------------------------
 
 
-def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[Op]:
+def _products(plan: Plan, name: str, kernels: tuple[str, ...]) -> list[tuple[Op, Weight]]:
     """One matrix product of each type and shape in a list, in descending order of the bytes they read together."""
-    kinds: dict[tuple, list[Op]] = {}
+    kinds: dict[tuple, list[tuple[Op, Weight]]] = {}
     for op in plan.lists.get(name, []):
-        if op.kernel in kernels and not op.params.get("EXPERTS") and isinstance(w := op.bindings.get("w"), Weight):
-            kinds.setdefault((w.type, w.rows, w.cols), []).append(op)
-    ordered = sorted(kinds.values(), key=lambda ops: -sum(op.bindings["w"].nbytes for op in ops))
-    return [ops[0] for ops in ordered]
+        if op.kernel in kernels and not op.params.get("EXPERTS"):
+            for w in (bound for name, bound in op.bindings.items() if name in MATRICES and isinstance(bound, Weight)):
+                kinds.setdefault((w.type, w.rows, w.cols), []).append((op, w))
+    ordered = sorted(kinds.values(), key=lambda found: -sum(w.nbytes for _, w in found))
+    return [found[0] for found in ordered]
 
 
 def _sample(weight: Weight, max_bytes: int) -> Weight:
@@ -190,9 +191,8 @@ def _sample(weight: Weight, max_bytes: int) -> Weight:
 def matrices_of(plan: Plan) -> list[Matrix]:
     """The matrices that a decode step multiplies with, the most costly first."""
     matrices = []
-    for op in _products(plan, DECODE, ("matvec",)):
-        weight, epilogue = op.bindings["w"], op.params["EPILOGUE"]
-        assert isinstance(weight, Weight)
+    for op, weight in _products(plan, DECODE, ("matvec",)):
+        epilogue = op.params["EPILOGUE"]
         sample = _sample(weight, WEIGHT_BYTES // 2)
         matrices.append(
             Matrix(
@@ -254,9 +254,7 @@ def _encoder_rows(plan: Plan, stage: Stage) -> int:
 def encoder_matmuls_of(plan: Plan) -> list[EncoderMatmul]:
     """The products with subgroup matrices that an encoder's blocks consist of, the most costly first."""
     stage, found = _encoder_stage(plan), []
-    for op in _products(plan, stage.list, ("matmul_matrix",)) if stage else []:
-        weight = op.bindings["w"]
-        assert isinstance(weight, Weight)
+    for _, weight in _products(plan, stage.list, ("matmul_matrix",)) if stage else []:
         assert stage is not None
         sample = _sample(weight, WEIGHT_BYTES // 2)
         name, n = f"rows times {weight.rows}x{weight.cols}", _encoder_rows(plan, stage)
@@ -283,14 +281,12 @@ def prefill_of(plan: Plan) -> Prefill | None:
     n = min(plan.batch, ENCODER_ROWS if stage else PREFILL_TOKENS)
     if not products or n < 2:
         return None
-    weight = products[0].bindings["w"]
-    assert isinstance(weight, Weight)
     return Prefill(
         "prefill",
         n=n,
         checked=min(n, 37),
         pos=0,
         copies=1,
-        sample=_sample(weight, WEIGHT_BYTES // 2),
+        sample=_sample(products[0][1], WEIGHT_BYTES // 2),
         attention=attention_of(plan),
     )

@@ -217,6 +217,7 @@ def test_packed_embeddings(engine_pages: Callable[[str | None], Page], model: st
         ("llama.Q4_0", {"dot8": True}),
         ("llama.Q8_0", {"subgroup": 0, "dot8": True, "software": False}),
         ("llama.Q4_K_M", {"software": False}),
+        ("llama.Q4_K_M", {"software": False, "dot8": True}),  # two matrices in one dispatch
         ("llama.Q4_0", {"f16": False, "software": False}),
         ("llama.Q8_0", {"f16": False, "subgroup": 0}),
         ("llama.Q4_K_M", {"f16": False, "subgroup": 0, "dot8": True}),

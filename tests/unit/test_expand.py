@@ -5,6 +5,20 @@ import pytest
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device
 
+TWICE = """#param SHARED
+#include "my_part.wgsl"
+#include "my_part.wgsl" as _2"""
+PART = """#param SHARED
+#param SIZE
+#param NAME
+@bind var<storage, read> w: array<u32>;
+fn load(at: u32) -> u32 { return w[at * SIZE + SHARED]; }
+#if NAME == "a"
+// first
+#else
+// second
+#endif"""
+
 
 def test_equal_numbers_of_two_types_make_two_shaders() -> None:
     whole = kernels.expand("repack_pad", {"ELEM": 2, "COLS": 40}, Device())
@@ -22,6 +36,21 @@ def test_devices_that_differ_make_two_shaders() -> None:
 def test_replay_names_fields_of_the_structs() -> None:
     assert {"pos", "n", "resampled", "seq"} == kernels.struct_fields("lib/state.wgsl", "State").keys()
     assert {"end", "length", "newest", "count"} == kernels.struct_fields("lib/drafting.wgsl", "Drafting").keys()
+
+
+def test_a_file_that_is_included_once_more_has_names_and_params_of_its_own() -> None:
+    kernels.register("my_part", PART)
+    kernels.register("my_twice", TWICE)
+    given: dict[str, int | float | str] = {"SHARED": 1, "SIZE": 2, "NAME": "a", "SIZE_2": 3, "NAME_2": "b"}
+    shader = kernels.expand("my_twice", given, Device())
+    assert shader.code.split("\n") == [
+        "const SHARED: u32 = 1;", "const SIZE: u32 = 2;", "@group(0) @binding(0) var<storage, read> w: array<u32>;",
+        "fn load(at: u32) -> u32 { return w[at * SIZE + SHARED]; }", "// first",
+        "const SIZE_2: u32 = 3;", "@group(0) @binding(1) var<storage, read> w_2: array<u32>;",
+        "fn load_2(at: u32) -> u32 { return w_2[at * SIZE_2 + SHARED]; }", "// second",
+    ]  # fmt: skip
+    assert shader.bindings == {"w": "storage, read", "w_2": "storage, read"}
+    assert "SIZE=2 SIZE_2=3" in shader.label
 
 
 @pytest.mark.parametrize("params", [{"ELEM": 2}, {"ELEM": 2, "COLS": 40, "MORE": 1}])

@@ -1,9 +1,6 @@
 // Parameters and bindings that matvec.wgsl and matvec_small_batch.wgsl share.
-#param QUANT // fragment of wgsl/quants that reads W
+#param SECOND // 1: the rows of a second matrix, of another type, follow those of W. Names that end with _2 are of it
 #param COLS // columns of W
-#param TK // threads that share a row
-#param TR // groups of TK threads in a workgroup
-#param R // rows of a thread
 #param NORM // 1: x is RMS-normalised first
 #param BIAS // 1: y has a bias
 #param EPILOGUE // "store", "add", "gated" or "qkv": see matvec.wgsl
@@ -19,6 +16,9 @@
 
 struct Params {
   rows: u32,
+#if SECOND
+  rows_2: u32,
+#endif
   row0: u32, // index in y of W's first row
   y_stride: u32, // floats between tokens of y
 #if NORM
@@ -33,7 +33,6 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 const W_GROUPS = (COLS + 31u) / 32u;
-#include "quants/${QUANT}.wgsl"
 #if NORM
 @bind var<storage, read> norm: array<vec4f>;
 #endif
@@ -49,17 +48,3 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #endif
 
 const WG = TK * TR;
-const RT = TR * R; // rows of a workgroup
-
-// Row of W in slot `slot` of the workgroup. Rows that an epilogue combines are in one workgroup.
-fn row_of(base: u32, slot: u32) -> u32 {
-#if EPILOGUE == "gated"
-  return base / 2u + slot / 2u + (slot & 1u) * (p.rows / 2u);
-#else
-#if EPILOGUE == "qkv"
-  return rope_row(base + slot);
-#else
-  return base + slot;
-#endif
-#endif
-}

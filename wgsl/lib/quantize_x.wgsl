@@ -1,8 +1,5 @@
 // Rounds x to signed bytes in workgroup memory, one scale per group of 32, as llama.cpp rounds activations (Q8_0).
 // Integer weights can then use dot4I8Packed. Returns this thread's part of the sum of squares of x.
-var<workgroup> xq: array<vec4u, 2u * X_GROUPS>;
-var<workgroup> xq_scale: array<vec2f, X_GROUPS>; // scale, scale x sum of the group
-
 #if SG >= 4
 const LANES = 4u; // threads of a group
 #else

@@ -21,7 +21,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
 from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, TABLES, pages_for, table_offset
-from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
 from tests.support.kernels.matrices import emulated
@@ -177,10 +177,10 @@ class Bench:
             if isinstance(bound, Buffer):
                 buffers[name] = bound.name
                 continue
-            for plane, data in planes(bound, self.raw[bound.name]).items():
-                if name == "w" or plane == "w_qs":
-                    buffers[plane if name == "w" else name] = f"{plane} of {bound.name}"
-                    weights[f"{plane} of {bound.name}"] = data
+            data = planes(bound, self.raw[bound.name])
+            for there, plane in planes_of(name, bound).items():
+                buffers[there] = f"{plane} of {bound.name}"
+                weights[f"{plane} of {bound.name}"] = data[plane]
         if set(shader.bindings) - {"p"} != set(buffers):
             raise KeyError(f"{shader.label} binds {sorted(shader.bindings)}, the op gives {sorted(buffers)}")
         grid = [g.count(self.n) if isinstance(g, PerToken) else g for g in op.grid]
@@ -229,6 +229,7 @@ def variants(capabilities: dict[str, Any]) -> dict[str, Device]:
     base = Device(
         max_binding=limits["maxStorageBufferBindingSize"],
         max_workgroup_storage=limits["maxComputeWorkgroupStorageSize"],
+        max_storage_buffers=limits["maxStorageBuffersPerShaderStage"],
     )
     found = {"f32": base, "f32 subgroups": replace(base, subgroup=subgroup)}
     if "shader-f16" in capabilities["features"]:

@@ -1,0 +1,108 @@
+"""One dispatch for the products of x with two stacked matrices of different tensor types.
+
+Q4_K_M files store attn_v of half of the layers as Q6_K, attn_q and attn_k as Q4_K. On a fast GPU, a small matrix takes
+less time than the start of its dispatch. So some workgroups of a dispatch multiply with the first matrix, the others
+with the second one (SECOND in matvec.wgsl).
+
+A row gets the bits that it gets if each matrix has a dispatch of its own, as in lists with adapters: the same threads
+share it, and as many threads add the squares of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from py_engine.plan import products, small_batch_tiles, tiles
+from py_engine.plan.kernels import Device
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import MATRICES, Op, Weight, planes_of
+from py_engine.plan.products import Product
+
+ENABLED = True  # False: each matrix has a dispatch of its own
+# #params that differ between two matrices of a dispatch
+OWN = ("QUANT", "GROUPS_PER_THREAD", "TK", "TR", "R", "AHEAD", "STAGED", "TOKENS")
+QUAD = 4  # rows that RoPE combines
+
+
+def threads(ops: OpList, stack: Sequence[Weight]) -> int:
+    """Threads of a workgroup of matvec.wgsl in all products of a stack that may be one dispatch; 0 if it may not."""
+    device = ops.device
+    if not ENABLED or device.software or not ops.small_batch or len(stack) != 2:
+        return 0
+    if not all(tiles.dot8(device, w) and len(w.split(device.max_binding)) == 1 for w in stack):
+        return 0
+    first, second = (tiles.matvec(device, weight, True) for weight in stack)
+    count = first["TK"] * first["TR"]
+    tile = second["TK"], count // second["TK"], second["R"]
+    fits = tiles.workgroup_bytes(device, stack[1], True, tile) <= device.max_workgroup_storage
+    return count if tile[1] and fits else 0
+
+
+def append(ops: OpList, stack: Sequence[Product]) -> bool:
+    """Append the products of a stack as one dispatch. False if they cannot be one; then nothing is appended."""
+    if not stack[0].threads:
+        return False
+    begin = len(ops.ops)
+    for product in stack:
+        products.matvec(ops, product)
+    *before, first, second = ops.ops[begin:]
+    joined = _joined(ops.device, first, second)
+    ops.ops[begin:] = [*before, joined] if joined else []
+    return joined is not None
+
+
+def _joined(device: Device, first: Op, second: Op) -> Op | None:
+    """Two products as one dispatch; None if more than their matrices differs, or the device cannot hold both."""
+    if first.kernel != second.kernel or _shared(first) != _shared(second):
+        return None
+    rows = int(first.params["TK"]) * int(first.params["TR"]) // int(second.params["TK"])  # of a workgroup at a time
+    second = replace(second, params=second.params | {"TR": rows})
+    if not rows or (first.params["EPILOGUE"] == "qkv" and (_tile_rows(first) % QUAD or _tile_rows(second) % QUAD)):
+        return None
+    own = {f"{name}_2": second.params[name] for name in OWN if name in second.params}
+    joined = replace(
+        first,
+        params=first.params | {"SECOND": 1} | own,
+        consts=first.consts | {"rows_2": second.consts["rows"]},
+        bindings=first.bindings | {"w_2": second.bindings["w"]},
+        grid=(_workgroups(first) + _workgroups(second), 1, 1),
+    )
+    fits = _workgroup_bytes(device, first, second) <= device.max_workgroup_storage
+    fits = fits and _storage_buffers(joined) <= device.max_storage_buffers
+    return joined if fits and _workgroups(first) + _workgroups(second) <= tiles.MAX_WORKGROUPS else None
+
+
+def _shared(op: Op) -> tuple[object, ...]:
+    """What two products in one dispatch have in common."""
+    params = {name: value for name, value in op.params.items() if name not in OWN}
+    consts = {name: value for name, value in op.consts.items() if name not in ("rows", "row0")}
+    return params, consts, {name: bound for name, bound in op.bindings.items() if name not in MATRICES}
+
+
+def _tile_rows(op: Op) -> int:
+    """Rows of a workgroup."""
+    return int(op.params["TR"]) * int(op.params["R"])
+
+
+def _workgroups(op: Op) -> int:
+    slices = int(op.params["BATCH"]) // int(op.params["TOKENS"]) if "TOKENS" in op.params else 1
+    return slices * -(-int(op.consts["rows"]) // _tile_rows(op))
+
+
+def _workgroup_bytes(device: Device, *ops: Op) -> int:
+    """Workgroup memory of a dispatch of several products. Those of one token have the rounded x in common."""
+    found = 0
+    for op in ops:
+        weight = op.bindings["w"]
+        assert isinstance(weight, Weight)
+        tile = {name: int(op.params[name]) for name in OWN[2:] if name in op.params}
+        if "TOKENS" in tile:
+            found += small_batch_tiles.workgroup_bytes(device, weight, tile, bool(op.params["ROUNDS"]))
+        else:
+            found += tiles.workgroup_bytes(device, weight, not found, (tile["TK"], tile["TR"], tile["R"]))
+    return found
+
+
+def _storage_buffers(op: Op) -> int:
+    return sum(len(planes_of(name, b)) if isinstance(b, Weight) else 1 for name, b in op.bindings.items())
