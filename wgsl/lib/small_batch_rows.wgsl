@@ -216,9 +216,9 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
 #if LOOPED
     for (var m = 0u; m < n; m++) {
-      let x0 = (m0 + m) * W_GROUPS * 8u;
+      let at = (m0 + m) * W_GROUPS * 8u;
 #for i in 8
-      let x${i} = normed_at(x0, part_at(g, ${i}u), m, &sums);
+      let x${i} = normed_at(at, part_at(g, ${i}u), m, &sums);
 #endfor
 #for r in R
       {
