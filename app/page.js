@@ -331,7 +331,7 @@ function showChat() {
   privateChats.show(conversation.info);
   chatList.show(all, conversation.id);
   composer.setBusy(busy);
-  gauge.update();
+  if (!busy) gauge.update(); // an answer that begins changes nothing yet, and should not wait for the count
   assistants.show();
   toolsButton.show();
   titles.consider();

@@ -145,9 +145,11 @@ export class Thread {
   /** Draws a line above the first message that was sent. @param {Message[]} messages all of the thread @param {number} [dropped] turns */
   markDropped(messages, dropped = 0) {
     this.#window.remove(this.#line);
+    if (!dropped) return;
     const turns = answered(messages);
-    const first = this.#rows.findIndex(({ message }) => message === turns[firstSent(turns, dropped)]);
-    if (dropped && first > 0) this.#window.add(this.#line, first);
+    const sent = turns[firstSent(turns, dropped)];
+    const first = this.#rows.findIndex(({ message }) => message === sent);
+    if (first > 0) this.#window.add(this.#line, first);
   }
 
   /** Goes to the message that has words of a search; each time to the next one. @param {string} sought */

@@ -28,6 +28,16 @@ print({n})
 """
 COUNT = "document.querySelectorAll('#thread *').length"
 TOP = "(item) => item.getBoundingClientRect().top"
+# From now on, `counted` is the number of messages whose tokens the page has asked for.
+COUNT_MESSAGES = """async () => {
+    const engine = await (await import("/wisp.js")).Wisp.create();
+    const count = engine.countTokens.bind(engine);
+    globalThis.counted = 0;
+    engine.countTokens = (request) => {
+        globalThis.counted += request.messages.length;
+        return count(request);
+    };
+}"""
 # Whether messages without a gap fill the view, in their order.
 FILLED = """() => {
     const { top, bottom } = document.querySelector("#scroller").getBoundingClientRect();
@@ -203,3 +213,12 @@ def test_it_goes_on_with_a_question(page: Page) -> None:
     expect(last(page)).to_be_in_viewport()
     expect(message(page, 1)).to_have_count(0)
     expect(last(page)).to_have_attribute("aria-setsize", re.compile(f"{2 * SHORTER + 2}|{2 * SHORTER + 3}"))
+
+
+def test_a_question_is_asked_without_counting_the_whole_chat(page: Page) -> None:
+    page.evaluate(COUNT_MESSAGES)
+    page.get_by_role("button", name="Stored", exact=True).click()
+    expect(page.locator("#chat-title")).to_have_text("Stored")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    expect(page.locator("#gauge-tip")).to_contain_text("are not sent")
+    assert 0 < page.evaluate("counted") < TURNS  # messages, of all counts together
