@@ -97,7 +97,7 @@ def test_turns_are_counted_by_their_questions(js: Evaluate) -> None:
 
 def test_the_turns_that_are_older_than_so_many_characters(js: Evaluate) -> None:
     step = {"content": "", "calls": [{"id": "1", "name": "f", "arguments": "{}", "text": "12"}]}
-    chat = [{"role": "assistant", "content": "Hello."}]
+    chat: list[dict[str, Any]] = [{"role": "assistant", "content": "Hello."}]
     for question, answer in (("one", "1"), ("two", "2"), ("three", "3")):
         chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     older = [js("m.olderTurns(a[0], a[1])", chat, n) for n in (0, 1, 2, 6, 7, 10, 11, 14, 99)]
