@@ -106,7 +106,7 @@ const thread = new Thread({
   other: (message, button) => void chooseOther(button, message, otherModel),
   continue: () => chat.continue(),
   edit: (message, text) => chat.edit(message, text),
-  turn: (message, step) => chat.turn(message, step),
+  switchVersion: (message, step) => chat.switchVersion(message, step),
   branch: (message, word, token) => chat.branchAt(message, word, token),
 });
 const otherModel = {

@@ -54,7 +54,7 @@ export class RowWindow {
     this.#list = list;
     this.#placed = placed;
     scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
-    new ResizeObserver(() => this.#soon()).observe(scroller);
+    new ResizeObserver(() => this.#drawSoon()).observe(scroller);
     for (const event of ["click", "input"])
       list.addEventListener(event, (event) => this.#change(event), { capture: true });
     addEventListener("beforeprint", () => this.#drawWhole(true));
@@ -118,7 +118,7 @@ export class RowWindow {
     this.#draw();
   }
 
-  #soon() {
+  #drawSoon() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#draw();
@@ -154,13 +154,13 @@ export class RowWindow {
     const { top, bottom } = this.#view();
     const [from, to] = this.#isWhole ? [0, last] : [rowAt(this.#tops, top), rowAt(this.#tops, bottom)];
     const wanted = new Set(this.#rows.slice(from, to + 1));
-    for (const row of this.#stay(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
+    for (const row of this.#staying(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
     const [first, end] = [rowAt(this.#tops, top - NEAR), rowAt(this.#tops, bottom + NEAR)];
     const near = [...this.#rows.slice(to + 1, end + 1), ...this.#rows.slice(first, Math.max(first, from)).reverse()];
     for (const row of near) {
       if (wanted.has(row)) continue;
       if (performance.now() > until) {
-        this.#soon();
+        this.#drawSoon();
         break;
       }
       row.element ??= row.draw?.(); // now, so that its time counts
@@ -170,7 +170,7 @@ export class RowWindow {
   }
 
   /** Drawn rows that are not to be removed. @param {number} first @param {number} last index of the rows that are not far */
-  #stay(first, last) {
+  #staying(first, last) {
     const { anchorNode, focusNode, isCollapsed } = getSelection() ?? {};
     const selected = isCollapsed
       ? []
@@ -249,7 +249,7 @@ export class RowWindow {
       const row = rows.get(/** @type {HTMLElement} */ (target));
       if (row) this.#setHeight(row, borderBoxSize[0].blockSize);
     }
-    if (this.#isStale) this.#soon(); // not now: rows that are observed in here would be reported as a loop
+    if (this.#isStale) this.#drawSoon(); // not now: rows that are observed in here would be reported as a loop
   }
 
   /** @param {Row} row @param {number} [height] 0: the list is hidden */

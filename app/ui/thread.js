@@ -21,7 +21,7 @@ import { mediaList } from "./media/views.js";
  * @property {(message: Message, button: HTMLElement) => void} other answers again with another model
  * @property {() => void} continue
  * @property {(message: Message, text: string) => void} edit
- * @property {(message: Message, step: number) => void} turn shows another version
+ * @property {(message: Message, step: number) => void} switchVersion shows another version of a message
  * @property {(message: Message, word: number, token: number) => void} branch goes on from a word with another one
  */
 
@@ -134,7 +134,7 @@ export class Thread {
     const { index, count } = this.#conversation?.tree.version(message) ?? { index: 0, count: 1 };
     if (count < 2) return null;
     const isQuestion = message.role === "user";
-    const step = (/** @type {number} */ by) => this.actions.turn(message, by);
+    const step = (/** @type {number} */ by) => this.actions.switchVersion(message, by);
     const previous = isQuestion ? t("Previous version of the question") : t("Previous version of the answer");
     const next = isQuestion ? t("Next version of the question") : t("Next version of the answer");
     const before = iconButton("left", previous, () => step(-1));

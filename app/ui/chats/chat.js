@@ -228,9 +228,9 @@ export class Chat {
   }
 
   /** Shows another version of a message. @param {Message} message @param {number} step */
-  turn(message, step) {
+  switchVersion(message, step) {
     this.stop();
-    this.conversation.tree.turn(message, step);
+    this.conversation.tree.switchVersion(message, step);
     this.conversation.save([]);
     this.#draw();
   }
