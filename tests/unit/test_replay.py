@@ -127,7 +127,7 @@ def test_steps_with_drafts_read_back_what_they_may_yield(evaluate: Evaluate) -> 
 
 
 def test_prompt_lookup_is_told_ends_that_changed(evaluate: Evaluate) -> None:
-    """Drafts stay before a sequence's last position. A draft model's are limited by its lists."""
+    """Drafts stay before a sequence's last position. A draft model is told no end."""
     code = "draft(1, a[0]); draft(1, [a[0][0], 100]);"
     seen = evaluate(DRAFTS.replace("CODE", code), FAR)
     assert seen["returned"] == [True, True]
