@@ -106,7 +106,7 @@ const thread = new Thread({
   other: (message, button) => void chooseOther(button, message, otherModel),
   continue: () => chat.continue(),
   edit: (message, text) => chat.edit(message, text),
-  turn: (message, step) => chat.turn(message, step),
+  switchVersion: (message, step) => chat.switchVersion(message, step),
   branch: (message, word, token) => chat.branchAt(message, word, token),
 });
 const otherModel = {
@@ -331,7 +331,7 @@ function showChat() {
   privateChats.show(conversation.info);
   chatList.show(all, conversation.id);
   composer.setBusy(busy);
-  gauge.update();
+  if (!busy) gauge.update(); // an answer that begins changes nothing yet, and should not wait for the count
   assistants.show();
   toolsButton.show();
   titles.consider();

@@ -22,5 +22,6 @@ export function copyButton(label, text) {
       button.classList.remove("done");
     }, 1600);
   });
+  button.dataset.changes = "nothing"; // of what is around it
   return button;
 }

@@ -50,7 +50,6 @@ const ALLOWED = {
   ALLOWED_ATTR: ["href", "start", "align"],
   ADD_URI_SAFE_ATTR: ["start", "align"], // no addresses
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
-  RETURN_DOM_FRAGMENT: true,
 };
 
 export class Markdown {
@@ -138,6 +137,19 @@ function partsOf(text, versionOf) {
   return parts;
 }
 
+/** A text as HTML for other programs, with formulas as TeX. sanitized() must follow. @param {string} text */
+export function htmlOf(text) {
+  try {
+    if (text.length <= MAX_LENGTH) return markdown.render(text);
+  } catch {
+    // It cannot be parsed.
+  }
+  return `<pre>${escapeHtml(text)}</pre>`;
+}
+
+/** HTML without what an answer may not have. @param {string} html */
+export const sanitized = (html) => DOMPurify.sanitize(html, ALLOWED);
+
 /** @param {string} text @returns {Part} */
 const plain = (text) => ({ raw: text, tokens: [] });
 
@@ -147,7 +159,7 @@ const plainText = (text) => h("div", { class: "block plain", dir: "auto" }, text
 /** @param {Part} part @param {import("./answer/math.js").Budget} formulas @returns {Block} */
 function textBlock({ raw, tokens }, formulas) {
   const html = markdown.renderer.render(tokens, markdown.options, {});
-  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(html, ALLOWED)));
+  const fragment = DOMPurify.sanitize(html, { ...ALLOWED, RETURN_DOM_FRAGMENT: true });
   for (const link of fragment.querySelectorAll("a")) {
     if (link.getAttribute("href")) showTarget(link);
     else link.replaceWith(...link.childNodes); // it leads nowhere, or where none may lead

@@ -5,7 +5,7 @@
  * to that (no overflow-anchor), it does when rows are drawn, but not when one of them grows later.
  *
  * Some rows stay in the document wherever the view is: what has the focus, what is selected, a frame, a sound that plays.
- * A row that the reader changed (an opened part, a text that is edited) keeps its element outside the document.
+ * A row that the reader may have changed (an opened part, a text that is edited) keeps its element outside the document.
  */
 import { h } from "./dom.js";
 import { rowAt } from "./row_at.js";
@@ -16,7 +16,7 @@ import { translate } from "./texts.js";
  * @property {(() => HTMLElement) | null} draw makes its element, a list item; null: it has one, which cannot be made again
  * @property {number} height px; an estimate until the row is drawn
  * @property {HTMLElement} [element]
- * @property {boolean} [changed] by the reader
+ * @property {boolean} [changed] by the reader, perhaps
  */
 
 const NEAR = 1500; // px above and below the view that are drawn, so that Tab, scrolling and screen readers find them
@@ -25,6 +25,7 @@ const BUDGET_MS = 6; // of a frame, for rows that are not in view yet
 const PASSES = 5; // at most, until rows of unknown heights fill the view
 const ANCHORS = CSS.supports("overflow-anchor", "auto"); // whether the browser keeps what is in view in place
 const STAYS = ":focus, iframe, :fullscreen"; // a frame would start again
+const CHANGES = "button:not([data-changes='nothing']), summary"; // what a click may change a row by
 
 export class RowWindow {
   /** @type {Row[]} */
@@ -35,6 +36,8 @@ export class RowWindow {
   #tops = [0];
   /** @type {Set<Row>} in the document */
   #drawn = new Set();
+  /** @type {WeakMap<Element, [number, number]>} the first row that a gap stands for, and the one after it */
+  #gaps = new WeakMap();
   #isStale = false; // rows or their heights changed since #tops
   #isMoved = false; // rows changed since the last draw
   #isWhole = false; // all rows are drawn, to be printed
@@ -51,9 +54,9 @@ export class RowWindow {
     this.#list = list;
     this.#placed = placed;
     scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
-    new ResizeObserver(() => this.#soon()).observe(scroller);
+    new ResizeObserver(() => this.#drawSoon()).observe(scroller);
     for (const event of ["click", "input"])
-      list.addEventListener(event, ({ target }) => this.#change(/** @type {Node} */ (target)), { capture: true });
+      list.addEventListener(event, (event) => this.#change(event), { capture: true });
     addEventListener("beforeprint", () => this.#drawWhole(true));
     addEventListener("afterprint", () => this.#drawWhole(false));
   }
@@ -94,6 +97,16 @@ export class RowWindow {
     return row.element;
   }
 
+  /** The rows that a range covers, if some of them are not drawn; else none: the range has all. @param {Range} range */
+  covered(range) {
+    const items = [...this.#list.children].filter((item) => range.intersectsNode(item));
+    if (!items.some((item) => this.#gaps.has(item))) return [];
+    return items.flatMap((item) => {
+      const gap = this.#gaps.get(item);
+      return gap ? this.#rows.slice(...gap) : [this.#rowOf(item)];
+    });
+  }
+
   #update() {
     this.#isStale = this.#isMoved = true;
     this.#draw();
@@ -105,7 +118,7 @@ export class RowWindow {
     this.#draw();
   }
 
-  #soon() {
+  #drawSoon() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#draw();
@@ -141,13 +154,13 @@ export class RowWindow {
     const { top, bottom } = this.#view();
     const [from, to] = this.#isWhole ? [0, last] : [rowAt(this.#tops, top), rowAt(this.#tops, bottom)];
     const wanted = new Set(this.#rows.slice(from, to + 1));
-    for (const row of this.#stay(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
+    for (const row of this.#staying(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
     const [first, end] = [rowAt(this.#tops, top - NEAR), rowAt(this.#tops, bottom + NEAR)];
     const near = [...this.#rows.slice(to + 1, end + 1), ...this.#rows.slice(first, Math.max(first, from)).reverse()];
     for (const row of near) {
       if (wanted.has(row)) continue;
       if (performance.now() > until) {
-        this.#soon();
+        this.#drawSoon();
         break;
       }
       row.element ??= row.draw?.(); // now, so that its time counts
@@ -157,7 +170,7 @@ export class RowWindow {
   }
 
   /** Drawn rows that are not to be removed. @param {number} first @param {number} last index of the rows that are not far */
-  #stay(first, last) {
+  #staying(first, last) {
     const { anchorNode, focusNode, isCollapsed } = getSelection() ?? {};
     const selected = isCollapsed
       ? []
@@ -175,9 +188,11 @@ export class RowWindow {
     return /** @type {Row} */ ([...this.#drawn].find(({ element }) => element === node));
   }
 
-  /** @param {Node} target of an event */
-  #change(target) {
-    const row = this.#rowOf(target);
+  /** @param {Event} event a click or an input */
+  #change({ type, target }) {
+    const element = /** @type {Element} */ (target);
+    if (type === "click" && !element.closest(CHANGES)) return;
+    const row = this.#rowOf(element);
     if (row) row.changed = true;
   }
 
@@ -223,6 +238,7 @@ export class RowWindow {
   #gap(from, to) {
     const gap = h("li", { class: "gap", "aria-hidden": true });
     gap.style.height = `${this.#tops[to] - this.#tops[from] - this.#between}px`;
+    this.#gaps.set(gap, [from, to]);
     return gap;
   }
 
@@ -233,7 +249,7 @@ export class RowWindow {
       const row = rows.get(/** @type {HTMLElement} */ (target));
       if (row) this.#setHeight(row, borderBoxSize[0].blockSize);
     }
-    if (this.#isStale) this.#soon(); // not now: rows that are observed in here would be reported as a loop
+    if (this.#isStale) this.#drawSoon(); // not now: rows that are observed in here would be reported as a loop
   }
 
   /** @param {Row} row @param {number} [height] 0: the list is hidden */

@@ -2,6 +2,7 @@
 import { t } from "../language/phrase.js";
 import { AnswerView } from "./answer/answer_view.js";
 import { copyButton } from "./copy.js";
+import { copyMessages } from "./copy_messages.js";
 import { byId, h, iconButton } from "./dom.js";
 import { columns, pickButton } from "./chats/pair.js";
 import { patternOf } from "./chats/search/excerpt.js";
@@ -13,14 +14,14 @@ import { mediaList } from "./media/views.js";
 /**
  * @typedef {import("./chats/database.js").Message} Message
  * @typedef {import("./chats/conversation.js").Conversation} Conversation
- * @typedef {import("./row_window.js").Row} Row
+ * @typedef {import("./row_window.js").Row & { messages?: Message[] }} Row
  *
  * @typedef {object} Actions
  * @property {(message: Message) => void} regenerate
  * @property {(message: Message, button: HTMLElement) => void} other answers again with another model
  * @property {() => void} continue
  * @property {(message: Message, text: string) => void} edit
- * @property {(message: Message, step: number) => void} turn shows another version
+ * @property {(message: Message, step: number) => void} switchVersion shows another version of a message
  * @property {(message: Message, word: number, token: number) => void} branch goes on from a word with another one
  */
 
@@ -38,7 +39,7 @@ export class Thread {
   #list = byId("thread");
   #scroller = byId("scroller");
   #toEnd = byId("to-end");
-  /** @type {(Row & { message?: Message })[]} */
+  /** @type {Row[]} */
   #rows = [];
   /** @type {Row} */
   #line = {
@@ -59,6 +60,7 @@ export class Thread {
     new ResizeObserver(() => this.#follow()).observe(this.#list);
     new ResizeObserver(() => this.#follow()).observe(this.#scroller);
     this.#toEnd.onclick = () => this.toEnd();
+    document.addEventListener("copy", (event) => this.#copy(event));
   }
 
   /**
@@ -81,7 +83,7 @@ export class Thread {
     this.#append(this.#row(message));
   }
 
-  /** @param {Row & { message?: Message }} row */
+  /** @param {Row} row */
   #append(row) {
     this.#list.hidden = false;
     this.#rows.push(row);
@@ -90,7 +92,7 @@ export class Thread {
 
   /** @param {Message} message */
   #row(message) {
-    return { message, draw: () => this.#item(message), height: heightOf(message, this.#list.clientWidth) };
+    return { messages: [message], draw: () => this.#item(message), height: heightOf(message, this.#list.clientWidth) };
   }
 
   /** @param {Message} message */
@@ -123,7 +125,7 @@ export class Thread {
         pickButton(() => pick(message)),
       );
     });
-    this.#append({ draw: null, element: columns(views, names), height: FRAME });
+    this.#append({ messages, draw: null, element: columns(views, names), height: FRAME });
     return views;
   }
 
@@ -132,7 +134,7 @@ export class Thread {
     const { index, count } = this.#conversation?.tree.version(message) ?? { index: 0, count: 1 };
     if (count < 2) return null;
     const isQuestion = message.role === "user";
-    const step = (/** @type {number} */ by) => this.actions.turn(message, by);
+    const step = (/** @type {number} */ by) => this.actions.switchVersion(message, by);
     const previous = isQuestion ? t("Previous version of the question") : t("Previous version of the answer");
     const next = isQuestion ? t("Next version of the question") : t("Next version of the answer");
     const before = iconButton("left", previous, () => step(-1));
@@ -145,15 +147,17 @@ export class Thread {
   /** Draws a line above the first message that was sent. @param {Message[]} messages all of the thread @param {number} [dropped] turns */
   markDropped(messages, dropped = 0) {
     this.#window.remove(this.#line);
+    if (!dropped) return;
     const turns = answered(messages);
-    const first = this.#rows.findIndex(({ message }) => message === turns[firstSent(turns, dropped)]);
-    if (dropped && first > 0) this.#window.add(this.#line, first);
+    const sent = turns[firstSent(turns, dropped)];
+    const first = this.#rows.findIndex(({ messages = [] }) => messages.includes(sent));
+    if (first > 0) this.#window.add(this.#line, first);
   }
 
   /** Goes to the message that has words of a search; each time to the next one. @param {string} sought */
   find(sought) {
     const pattern = patternOf(sought);
-    const rows = this.#rows.filter(({ message }) => message && pattern?.test(message.content));
+    const rows = this.#rows.filter(({ messages = [] }) => messages.some(({ content }) => pattern?.test(content)));
     if (!rows.length) return;
     this.#found = rows[(rows.indexOf(/** @type {Row} */ (this.#found)) + 1) % rows.length];
     this.#pinned = false;
@@ -161,6 +165,15 @@ export class Thread {
     if (!element) return;
     element.tabIndex = -1;
     element.focus({ preventScroll: true });
+  }
+
+  /** Copies a selection that has messages without elements. @param {ClipboardEvent} event */
+  #copy(event) {
+    const selection = getSelection();
+    const isField = event.target instanceof Element && event.target.matches("input, textarea");
+    if (isField || !selection?.rangeCount) return;
+    const rows = /** @type {Row[]} */ (this.#window.covered(selection.getRangeAt(0)));
+    if (rows.length) copyMessages(event, selection, rows);
   }
 
   toEnd() {

@@ -11,6 +11,7 @@ from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, open_page
 from tests.support.chat_store import chat, store_chats
 from tests.support.page_looks import faults
+from tests.support.waiting import wait_for
 from tools.serve import Server
 
 TURNS = 2500
@@ -28,6 +29,16 @@ print({n})
 """
 COUNT = "document.querySelectorAll('#thread *').length"
 TOP = "(item) => item.getBoundingClientRect().top"
+# From now on, `counted` is the number of messages whose tokens the page has asked for.
+COUNT_MESSAGES = """async () => {
+    const engine = await (await import("/wisp.js")).Wisp.create();
+    const count = engine.countTokens.bind(engine);
+    globalThis.counted = 0;
+    engine.countTokens = (request) => {
+        globalThis.counted += request.messages.length;
+        return count(request);
+    };
+}"""
 # Whether messages without a gap fill the view, in their order.
 FILLED = """() => {
     const { top, bottom } = document.querySelector("#scroller").getBoundingClientRect();
@@ -56,7 +67,7 @@ SCROLL = f"""async ({{ from, by, steps }}) => {{
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page that shows a long chat."""
-    context = new_profile(chromium(None))
+    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
     keep_engine(context, server.url)
     page = open_page(context, server.url)
     errors = watch(page)
@@ -175,6 +186,98 @@ def test_selected_text_stays_selected_when_it_leaves_the_view(page: Page) -> Non
     expect(message(page, 1)).to_have_count(0)
 
 
+# Selects from a character of the first message's text on; extends it to the end of the last message's first block.
+SELECT_FROM = """() => {
+    const text = document.querySelector("#thread .bubble").firstChild;
+    getSelection().setBaseAndExtent(text, 4, text, 8);
+}"""
+SELECT_TO = """() => {
+    const block = [...document.querySelectorAll("#thread .message .block")].at(-1);
+    getSelection().extend(block.closest(".body").querySelector("strong"), 1);
+}"""
+COPIED = """async () => {
+    const [item] = await navigator.clipboard.read();
+    const read = async (type) => [type, await (await item.getType(type)).text()];
+    return Object.fromEntries(await Promise.all(["text/plain", "text/html"].map(read)));
+}"""
+
+
+def copied(page: Page) -> tuple[str, str]:
+    """What Ctrl+C copies of the selection: text and HTML."""
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.keyboard.press("Control+KeyC")
+    wait_for(lambda: page.evaluate("navigator.clipboard.readText()"))
+    found = page.evaluate(COPIED)
+    return found["text/plain"], found["text/html"]
+
+
+def test_a_selection_over_messages_that_are_not_drawn_is_copied_whole(page: Page) -> None:
+    scroll_to(page, "0")
+    page.evaluate(SELECT_FROM)
+    page.click("#to-end")
+    expect(last(page)).to_be_in_viewport()
+    page.evaluate(SELECT_TO)
+    expect(message(page, TURNS)).to_have_count(0)
+    text, html = copied(page)
+    assert text.startswith("tion 0\n")
+    assert text.endswith(f"Answer {TURNS - 1}, in bold")
+    parts = [part for n in range(1, TURNS) for part in (f"Question {n}\n", f"Answer {n}, **in bold**, with $a^2$:")]
+    places = [text.find(part) for part in parts]
+    assert -1 not in places[:-1]  # the last answer is as it is shown
+    assert places[:-1] == sorted(places[:-1])
+    assert "print(1234)\n```" in text
+    assert "| 1 | 2 |" in text
+    assert html.count("<strong>in bold</strong>") == TURNS
+    assert html.count("<table>") == TURNS - 1
+    assert "Question 1234" in html
+    assert page.evaluate("`${getSelection()}`").startswith("tion 0")  # it is selected as before
+    page.evaluate("() => getSelection().removeAllRanges()")
+
+
+def test_select_all_copies_the_whole_chat(page: Page) -> None:
+    scroll_to(page, "scroller.scrollHeight / 2")
+    page.locator("#thread .bubble").first.click()
+    page.keyboard.press("Control+KeyA")
+    text, html = copied(page)
+    assert text.startswith("## You\n\nQuestion 0\n")
+    assert [text.count(part) for part in ("Question ", "## You\n", "print(")] == [TURNS] * 3
+    assert html.count("<strong>in bold</strong>") == TURNS
+    page.evaluate("() => getSelection().removeAllRanges()")
+    page.fill("#prompt", "my own words")
+    page.keyboard.press("Control+KeyA")
+    page.keyboard.press("Control+KeyC")
+    wait_for(lambda: page.evaluate("navigator.clipboard.readText()") == "my own words")
+    page.fill("#prompt", "")
+
+
+def test_a_selection_of_drawn_messages_is_copied_as_it_is_shown(page: Page) -> None:
+    page.click("#to-end")
+    page.evaluate("() => getSelection().selectAllChildren([...document.querySelectorAll('#thread .body')].at(-1))")
+    assert copied(page)[0].startswith(f"Answer {TURNS - 1}, in bold")
+    page.evaluate("() => getSelection().removeAllRanges()")
+
+
+def test_a_click_that_changes_nothing_lets_a_message_go(page: Page) -> None:
+    """Elements of messages that are far away are dropped. Only what may have been changed stays as it was."""
+    scroll_to(page, "0")
+    item = message(page, 2)
+    mark = "(item) => { item.marked = true; }"
+    for clicked in (item.locator("strong"), item.get_by_role("button", name="Copy the answer")):
+        item.evaluate(mark)
+        clicked.click()
+        page.focus("#prompt")
+        scroll_to(page, "scroller.scrollHeight / 2")
+        expect(item).to_have_count(0)
+        scroll_to(page, "0")
+        assert not item.evaluate("(item) => item.marked")
+    message(page, 1).get_by_role("button", name="Edit and send again").click()
+    message(page, 1).evaluate(mark)
+    page.get_by_role("button", name="Cancel").click()
+    scroll_to(page, "scroller.scrollHeight / 2")
+    scroll_to(page, "0")
+    assert message(page, 1).evaluate("(item) => item.marked")
+
+
 def test_a_search_goes_to_the_message_that_it_found(page: Page) -> None:
     page.fill("#chat-search", "Question 1234")
     found = page.locator(".chat-open", has=page.locator("mark")).first
@@ -203,3 +306,12 @@ def test_it_goes_on_with_a_question(page: Page) -> None:
     expect(last(page)).to_be_in_viewport()
     expect(message(page, 1)).to_have_count(0)
     expect(last(page)).to_have_attribute("aria-setsize", re.compile(f"{2 * SHORTER + 2}|{2 * SHORTER + 3}"))
+
+
+def test_a_question_is_asked_without_counting_the_whole_chat(page: Page) -> None:
+    page.evaluate(COUNT_MESSAGES)
+    page.get_by_role("button", name="Stored", exact=True).click()
+    expect(page.locator("#chat-title")).to_have_text("Stored")
+    assert "Rome" in ask(page, "What is the capital of Italy?")
+    expect(page.locator("#gauge-tip")).to_contain_text("are not sent")
+    assert 0 < page.evaluate("counted") < TURNS  # messages, of all counts together

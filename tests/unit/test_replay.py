@@ -1,33 +1,60 @@
-"""How many workgroups replay.js dispatches over the positions of a context. In Node, with a device that notes them."""
+"""What replay.js submits, and its workgroups over positions. In Node, with a device that notes what reaches it."""
+
+from typing import Any
 
 import pytest
 
 from tests.support.js_modules import Evaluate, evaluator
 
-# A list with 64 workgroups along y of 32 positions each, and one whose workgroups do not belong to positions.
+CAPACITY = 4096  # tokens of each sequence
+STATE_BYTES, DRAFTING_BYTES, ID_BYTES = 16, 12, 128  # of the fields below; of 4 steps of 8 tokens
+# A list with 64 workgroups along y of 32 positions each, and one whose workgroups do not belong to positions. Both have
+# a workgroup along z for each token. `seen` has each dispatch as [y, z], and the rest of what reaches the device.
 START = """(() => {
   globalThis.GPUBufferUsage = { COPY_DST: 1, MAP_READ: 2 };
   globalThis.GPUMapMode = { READ: 1 };
-  const seen = [];
-  const pass = { setPipeline() {}, setBindGroup() {}, end() {}, dispatchWorkgroups: (x, y, z) => seen.push(y) };
-  const buffer = { mapAsync: async () => {} };
-  const encoder = { beginComputePass: () => pass, copyBufferToBuffer() {}, finish() {} };
-  const queue = { writeBuffer() {}, submit() {} };
-  const device = { queue, createCommandEncoder: () => encoder, createBuffer: () => buffer };
-  const fields = { stateFields: ["pos", "n", "resampled", "seq"], draftingFields: ["end"], probeMs: 0 };
+  const seen = { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] };
+  const dispatchWorkgroups = (x, y, z) => seen.dispatches.push([y, z]);
+  const pass = { setPipeline() {}, setBindGroup() {}, end() {}, dispatchWorkgroups };
+  const named = (name) => ({ name, mapAsync: async () => {} });
+  const beginComputePass = () => (seen.passes++, pass);
+  const copy = (from, offset, to, at, bytes) => seen.copies.push([from.name, offset, to.name, at, bytes]);
+  const encoder = { beginComputePass, copyBufferToBuffer: copy, finish() {} };
+  const writeBuffer = ({ name }, offset, data) => seen.writes.push([name, offset, [...data]]);
+  const queue = { writeBuffer, submit: () => seen.submits++ };
+  const device = { queue, createCommandEncoder: () => encoder, createBuffer: () => named("staging") };
+  const stateFields = ["pos", "n", "resampled", "seq"], draftingFields = ["end", "length", "newest"];
   const sizes = { maxSteps: 4, maxSmallBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
-  const replay = new m.Replay(device, { tokens: buffer, state: buffer }, 4096, { ...fields, ...sizes });
+  const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
+  const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
   const grid = { x: 1, y: 64, z: 0, tile: 1, axis: 2 };
   replay.add("split", { ...grid, positions: 32 });
   replay.add("whole", { ...grid, positions: 0 });
+  const clear = () => Object.assign(seen, { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] });
   CODE
   return seen;
 })()"""
+# Begins drafts of two sequences, whose newest tokens are at positions 40 and 7; then notes what draft() returns.
+DRAFTS = START.replace(
+    "CODE",
+    """replay.startDrafts([{ seq: 2, position: 40 }, { seq: 0, position: 7 }]);
+  const step = [{ lists: ["split"], n: 1 }, { lists: ["whole"], n: 2 }];
+  seen.returned = [];
+  const draft = (steps, ends, lookup = true) => seen.returned.push(replay.draft({ steps, step, ends, lookup }));
+  clear();
+  CODE""",
+)
+FAR = [CAPACITY, CAPACITY]
 
 
 @pytest.fixture(scope="module")
 def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     return evaluator(tmp_path_factory.mktemp("replay"), ["py_engine/gpu/replay.js"])
+
+
+def heights(seen: dict[str, Any]) -> list[int]:
+    """The workgroups along y of each dispatch."""
+    return [y for y, _ in seen["dispatches"]]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +67,7 @@ def test_steps_reach_the_newest_position(evaluate: Evaluate, positions: list[int
         "replay.decode({ sequences: a[0].map((_, i) => i), positions: a[0], steps: a[1], lists: a[2], rows: false });"
     )
     seen = evaluate(START.replace("CODE", code), positions, steps, ["split", "whole"])
-    assert seen == [workgroups, 64] * steps
+    assert heights(seen) == [workgroups, 64] * steps
 
 
 @pytest.mark.parametrize(("position", "n", "workgroups"), [(0, 1, 1), (30, 2, 1), (30, 3, 2), (64, 8, 3)])
@@ -48,4 +75,95 @@ def test_a_prompt_s_tokens_reach_their_own_positions(
     evaluate: Evaluate, position: int, n: int, workgroups: int
 ) -> None:
     code = 'replay.feed(0, a[0], new Uint32Array(a[1]), ["split", "whole"], false, false);'
-    assert evaluate(START.replace("CODE", code), position, n) == [workgroups, 64]
+    assert heights(evaluate(START.replace("CODE", code), position, n)) == [workgroups, 64]
+
+
+@pytest.mark.parametrize("position", [0, 31, 4095])
+def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: int) -> None:
+    """It reads nothing back, and no workgroups are left out: it does not say which positions it computes."""
+    code = 'replay.forward({ seq: 3, position: a[0] }, ["split", "whole"]);'
+    seen = evaluate(START.replace("CODE", code), position)
+    assert seen["dispatches"] == [[64, 1], [64, 1]]
+    assert seen["writes"] == [["state", 0, [position, 1, 0, 3]]]
+    assert (seen["passes"], seen["submits"], seen["copies"]) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "writes"),
+    [
+        ("replay.forward({ seq: 1, position: 31 }, []);", 0),
+        ("replay.forward({ seq: 1, position: 30 }, []);", 1),
+        ("replay.forward({ seq: 2, position: 31 }, []);", 1),
+        ("replay.decode({ sequences: [1], positions: [29], steps: 2, lists: [], rows: false });", 0),
+        ("replay.decode({ sequences: [1, 2], positions: [29, 29], steps: 2, lists: [], rows: false });", 1),
+        ("replay.feed(1, 30, new Uint32Array(1), [], false, false);", 1),
+        ("replay.startDrafts([{ seq: 1, position: 31 }]);", 1),
+    ],
+)
+def test_forward_writes_the_state_unless_the_gpu_has_it(evaluate: Evaluate, before: str, writes: int) -> None:
+    code = f'{before} clear(); replay.forward({{ seq: 1, position: 31 }}, ["whole"]);'
+    assert evaluate(START.replace("CODE", code))["writes"] == [["state", 0, [31, 1, 0, 1]]] * writes
+
+
+def test_steps_with_drafts_are_one_pass_with_all_workgroups(evaluate: Evaluate) -> None:
+    """Their positions are known on the GPU alone: each list runs whole, on the tokens of its batch."""
+    seen = evaluate(DRAFTS.replace("CODE", "draft(2, a[0]);"), FAR)
+    assert seen["returned"] == [True]
+    assert seen["dispatches"] == [[64, 1], [64, 2]] * 2
+    assert (seen["passes"], seen["submits"]) == (1, 1)
+
+
+def test_steps_with_drafts_read_back_what_they_may_yield(evaluate: Evaluate) -> None:
+    """Two sequences leave each other 7 of 8 tokens of a batch: 14 positions of each in two steps."""
+    seen = evaluate(DRAFTS.replace("CODE", "draft(2, a[0]);"), FAR)
+    newest = ID_BYTES + STATE_BYTES
+    assert seen["copies"] == [
+        ["tokens", 4 * (2 * CAPACITY + 41), "staging", 0, 4 * 14],
+        ["tokens", 4 * 8, "staging", 4 * 14, 4 * 14],
+        ["state", 0, "staging", ID_BYTES, STATE_BYTES],
+        ["drafting", 2 * DRAFTING_BYTES + 8, "staging", newest, 4],
+        ["drafting", 8, "staging", newest + 4, 4],
+    ]
+
+
+def test_prompt_lookup_is_told_ends_that_changed(evaluate: Evaluate) -> None:
+    """Drafts stay before a sequence's last position. A draft model is told no end."""
+    code = "draft(1, a[0]); draft(1, [a[0][0], 100]);"
+    seen = evaluate(DRAFTS.replace("CODE", code), FAR)
+    assert seen["returned"] == [True, True]
+    both = [["drafting", 2 * DRAFTING_BYTES, [CAPACITY - 1]], ["drafting", 0, [CAPACITY - 1]]]
+    assert seen["writes"] == [*both, ["drafting", 0, [99]]]
+    assert evaluate(DRAFTS.replace("CODE", "draft(1, a[0], false);"), FAR)["writes"] == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends", "submitted"),
+    [
+        ([1], [48, 15], [True]),  # 7 positions: 41 to 47, and 8 to 14
+        ([1], [47, 15], [False]),
+        ([1], [48, 14], [False]),
+        ([2], [55, 22], [True]),
+        ([2], [54, 22], [False]),
+        ([1, 1], [55, 22], [True, True]),  # the first step may have taken 7 of them
+        ([1, 1], [55, 21], [True, False]),
+        ([2, 1], FAR, [True, False]),  # 21 positions of each are more than a result has place for
+        ([3], FAR, [False]),
+        ([3, 2], FAR, [False, True]),  # what was refused does not count
+    ],
+)
+def test_steps_with_drafts_are_refused_where_they_might_go_too_far(
+    evaluate: Evaluate, steps: list[int], ends: list[int], submitted: list[bool]
+) -> None:
+    seen = evaluate(DRAFTS.replace("CODE", "for (const n of a[0]) draft(n, a[1]);"), steps, ends)
+    assert seen["returned"] == submitted
+    assert seen["submits"] == seen["passes"] == sum(submitted)
+    taken = sum(n for n, done in zip(steps, submitted, strict=True) if done)
+    assert len(seen["dispatches"]) == 2 * taken
+    assert bool(seen["writes"]) == any(submitted)
+
+
+@pytest.mark.parametrize(("steps", "submitted"), [(4, True), (5, False)])
+def test_one_sequence_may_take_whole_batches(evaluate: Evaluate, steps: int, submitted: bool) -> None:
+    code = """replay.startDrafts([{ seq: 0, position: 0 }]);
+    seen.returned = replay.draft({ steps: a[0], step: [{ lists: [], n: 1 }], ends: [4096], lookup: false });"""
+    assert evaluate(START.replace("CODE", code), steps)["returned"] is submitted

@@ -9,8 +9,8 @@ import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
 import * as database from "./database.js";
-import { contextOf, tokensOf } from "./request.js";
-import { emptied, lastAnswer } from "./turns.js";
+import { contextOf, usageOf } from "./request.js";
+import { emptied } from "./turns.js";
 import { usingTools } from "./using_tools.js";
 
 /**
@@ -86,11 +86,11 @@ export class Chat {
    */
   async usage() {
     const { loaded } = this.parts.engine;
-    const { messages } = this.conversation;
     const context = loaded && contextOf(loaded);
     if (!loaded || !context) return null;
-    const used = await tokensOf(messages, await this.parts.engine.wisp(), loaded, this.settings);
-    return { used, context, dropped: lastAnswer(messages)?.dropped ?? 0 };
+    const wisp = await this.parts.engine.wisp();
+    const parts = { wisp, loaded, context, settings: this.settings, passages: this.parts.documents.asked() };
+    return { context, ...(await usageOf(this.conversation.messages, parts)) };
   }
 
   /** Shows the chat that was open, then the list. @param {string | null} id */
@@ -228,9 +228,9 @@ export class Chat {
   }
 
   /** Shows another version of a message. @param {Message} message @param {number} step */
-  turn(message, step) {
+  switchVersion(message, step) {
     this.stop();
-    this.conversation.tree.turn(message, step);
+    this.conversation.tree.switchVersion(message, step);
     this.conversation.save([]);
     this.#draw();
   }

@@ -4,7 +4,7 @@ import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
 import { contentOf, sensesOf, textOf, withMedia, withText } from "./media_parts.js";
 import { resultLimit, saidIn, textOfSteps } from "./steps.js";
-import { answered, firstSent, lastAnswer } from "./turns.js";
+import { answered, firstSent, lastAnswer, olderTurns } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
 
 /**
@@ -64,20 +64,25 @@ export async function requestFor(message, history, { wisp, loaded, documents, se
 }
 
 /**
- * The tokens of a chat as the last answer left it: how much of the context it fills.
- * @param {Message[]} history @param {import("../../wisp.js").Wisp} wisp @param {Loaded} loaded @param {Settings} settings
- * @returns {Promise<number>}
+ * The tokens of a chat, without the turns that do not fit, and how many those are. Where the last answer tells both, nothing
+ * is counted.
+ * @param {Message[]} history
+ * @param {{ wisp: import("../../wisp.js").Wisp, loaded: Loaded, context: number, settings: Settings, passages: boolean }} parts
+ *   `passages`: of documents, which questions get
+ * @returns {Promise<{ used: number, dropped: number }>}
  */
-export async function tokensOf(history, wisp, loaded, settings) {
+export async function usageOf(history, { wisp, loaded, context, settings, passages }) {
   const last = lastAnswer(history);
-  const known = last?.stats?.prompt !== undefined && last.model === loaded.name && last === history.at(-1);
-  if (known) return /** @type {number} */ (last.stats?.prompt) + /** @type {number} */ (last.stats?.tokens);
+  const { prompt, tokens = 0 } = last?.stats ?? {};
+  if (prompt !== undefined && last?.model === loaded.name && last === history.at(-1))
+    return { used: prompt + tokens, dropped: last.dropped ?? 0 };
   const turns = answered(history);
-  if (!turns.length) return 0;
-  const resultMost = resultLimit(contextOf(loaded));
-  const parts = { system: settings.system, senses: sensesOf(loaded), resultMost };
-  const messages = promptMessages(turns, droppedBefore(turns, contextOf(loaded)), parts);
-  return countOf(wisp, { model: loaded.stats.model, messages }, history);
+  const parts = { system: settings.system, senses: sensesOf(loaded), resultMost: resultLimit(context) };
+  const count = (/** @type {number} */ dropped) =>
+    countOf(wisp, { model: loaded.stats.model, messages: promptMessages(turns, dropped, parts) }, history);
+  if (!turns.length) return { used: 0, dropped: 0 };
+  const dropped = await dropTurns(turns, context, limitsOf(context, settings.max_tokens, passages), count);
+  return { used: await count(dropped), dropped };
 }
 
 /** The tokens of a model's context; null where it is not known, as on other servers. @param {Loaded} loaded */
@@ -94,7 +99,7 @@ export function contextOf({ choice, stats }) {
 async function fit({ turns, begun, context, limits, messagesOf }, count) {
   const questions = turns.filter(({ role }) => role === "user").length;
   const tokens = (/** @type {number} */ dropped, text = begun) => count(continued(messagesOf(dropped), text));
-  const dropped = await turnsToDrop(questions, droppedBefore(turns, context), limits, tokens);
+  const dropped = await dropTurns(turns, context, limits, tokens);
   if (dropped < questions - 1) return { dropped, begun };
   if (begun && (await tokens(dropped)) > limits.most)
     begun = await fittingEnd(begun, limits.target, (text) => tokens(dropped, text));
@@ -105,6 +110,16 @@ async function fit({ turns, begun, context, limits, messagesOf }, count) {
     { least, context },
   );
   throw Object.assign(new Error(`${message}`), { code: "context_length_exceeded" });
+}
+
+/**
+ * How many of the oldest turns to leave out. The prompt of a long chat is not counted as a whole.
+ * @param {Message[]} turns @param {number} context @param {import("./window.js").Limits} limits
+ * @param {(dropped: number) => Promise<number>} count
+ */
+function dropTurns(turns, context, limits, count) {
+  const questions = turns.filter(({ role }) => role === "user").length;
+  return turnsToDrop(questions, droppedBefore(turns, context), limits, count, olderTurns(turns, limits.characters));
 }
 
 /** How many turns the last request left out, if it was for the same context. @param {Message[]} turns @param {number | null} context */

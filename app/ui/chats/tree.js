@@ -52,7 +52,7 @@ export class Tree {
   }
 
   /** Shows another version of a message, with the latest that follows it. @param {Message} message @param {number} step */
-  turn(message, step) {
+  switchVersion(message, step) {
     const other = (this.#after.get(message.parent) ?? [])[this.version(message).index + step];
     if (!other) return;
     let last = other;

@@ -1,5 +1,5 @@
 /** The turns of a chat: a question with its answer. */
-import { saysSomething } from "./steps.js";
+import { saysSomething, textOfSteps } from "./steps.js";
 
 /** @type {(keyof import("./database.js").Draft)[]} */
 const OF_AN_ANSWER = [
@@ -33,6 +33,20 @@ export function firstSent(turns, dropped) {
   if (!dropped) return 0;
   const questions = turns.flatMap(({ role }, index) => (role === "user" ? [index] : []));
   return questions[Math.min(dropped, questions.length - 1)] ?? 0;
+}
+
+/**
+ * How many turns are older than the newest messages that have so many characters together.
+ * @param {import("./database.js").Draft[]} turns @param {number} characters
+ */
+export function olderTurns(turns, characters) {
+  let older = turns.filter(({ role }) => role === "user").length;
+  for (let i = turns.length - 1; i >= 0 && characters > 0; i--) {
+    const { role, content, steps } = turns[i];
+    characters -= content.length + textOfSteps(steps).length;
+    if (role === "user") older--;
+  }
+  return older;
 }
 
 /** @template {import("./database.js").Draft} M @param {M[]} messages */

@@ -43,14 +43,17 @@ async function stepWithData({ calls, ...step }) {
 
 /** @param {Stored} chat */
 function markdown({ info, messages }) {
-  const parts = new Tree(messages, info.shown).path().map(({ role, content, model, media = [], steps = [] }) => {
-    const who = role === "user" ? t("You") : model || t("Answer");
-    const calls = steps.flatMap(({ content, calls }) => [content, ...calls.flatMap(written)]);
-    const said = [...calls, content].filter(Boolean);
-    return [`## ${who}`, ...media.map(({ name }) => `[${name}]`), ...said].join("\n\n");
-  });
+  const parts = new Tree(messages, info.shown).path().map(markdownOf);
   const date = new Date(info.created).toISOString().slice(0, 10);
   return [`# ${info.title}`, `${date}`, ...parts].join("\n\n");
+}
+
+/** @param {import("../database.js").Message} message */
+export function markdownOf({ role, content, model, media = [], steps = [] }) {
+  const who = role === "user" ? t("You") : model || t("Answer");
+  const calls = steps.flatMap(({ content, calls }) => [content, ...calls.flatMap(written)]);
+  const said = [...calls, content].filter(Boolean);
+  return [`## ${who}`, ...media.map(({ name }) => `[${name}]`), ...said].join("\n\n");
 }
 
 /** A call with its result, as blocks of code. @param {import("../database.js").Call} call */
