@@ -27,9 +27,11 @@ START = """(() => {
   const sizes = { maxSteps: 4, maxSmallBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
   const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
   const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
-  const grid = { x: 1, y: 64, z: 0, tile: 1, axis: 2 };
+  const grid = { x: 1, y: 64, z: 0, tile: 1, axis: 2, above: 0, upTo: 0 };
   replay.add("split", { ...grid, positions: 32 });
   replay.add("whole", { ...grid, positions: 0 });
+  replay.add("by context", { ...grid, y: 1, positions: 0, upTo: 256 });
+  replay.add("by context", { ...grid, y: 2, positions: 0, above: 256 });
   const clear = () => Object.assign(seen, { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] });
   CODE
   return seen;
@@ -68,6 +70,25 @@ def test_steps_reach_the_newest_position(evaluate: Evaluate, positions: list[int
     )
     seen = evaluate(START.replace("CODE", code), positions, steps, ["split", "whole"])
     assert heights(seen) == [workgroups, 64] * steps
+
+
+@pytest.mark.parametrize(
+    ("positions", "steps", "workgroups"), [([0], 1, 1), ([255], 1, 1), ([256], 1, 2), ([255], 2, 2), ([9, 256], 1, 2)]
+)
+def test_steps_run_what_belongs_to_their_longest_context(
+    evaluate: Evaluate, positions: list[int], steps: int, workgroups: int
+) -> None:
+    """All steps of a submit run the same of a list's alternatives: the last one has the longest context."""
+    code = (
+        "replay.decode({ sequences: a[0].map((_, i) => i), positions: a[0], steps: a[1], lists: a[2], rows: false });"
+    )
+    seen = evaluate(START.replace("CODE", code), positions, steps, ["by context"])
+    assert heights(seen) == [workgroups] * steps
+
+
+def test_where_the_context_is_not_known_what_belongs_to_any_runs(evaluate: Evaluate) -> None:
+    code = 'replay.forward({ seq: 0, position: 3 }, ["by context"]);'
+    assert heights(evaluate(START.replace("CODE", code))) == [2]
 
 
 @pytest.mark.parametrize(("position", "n", "workgroups"), [(0, 1, 1), (30, 2, 1), (30, 3, 2), (64, 8, 3)])
