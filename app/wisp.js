@@ -44,7 +44,7 @@ export { WispError };
  *   adapters and control vectors; `scale`: of requests without `lora`, default 1; `layers`: of a control vector
  * @property {Model} [draft] a small model of the same vocabulary that drafts tokens for the model, which verifies them
  * @property {boolean} [mtp] draft by the model's own layer for multi-token prediction, if the file has one, where that
- *   pays; default: on a real GPU
+ *   pays; default: false
  * @property {number} [draftTokens] tokens of a draft at most before the model verifies them, 1 to 7; default: 7
  * @property {string} [name] its name in answers and requests; default: the file's name
  * @property {boolean} [default] whether it answers requests that name no model; default: true

@@ -99,7 +99,7 @@ class Engine:
         tuning = await tuned_plan(parts, adapter, device, plan, options, report)
         right, loader, name, runner = await run_loader(parts, adapter, tuning, options, report, load_package)
         # A software GPU takes too long to compile the kernels for drafts, unless they were asked for.
-        asked = options.draft is not None or options.mtp is True
+        asked = options.draft is not None or options.mtp
         speculation = options.speculation and (runner.on_gpu or name == "cpu" or asked)
         draft_tokens = options.draft.tokens if options.draft is not None else MAX_DRAFT
         self = cls(right.plan, runner, name, options.parallel, speculation, draft_tokens)

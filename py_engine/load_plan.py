@@ -51,29 +51,29 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         if family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
             batch = max(batch, options.media.tokens)
     adapters = read_adapters(parts.header, parts.adapters, options.adapters)
-    mtp = _drafts_by_mtp(parts, device, options)
     device = device or CPU
     sizes = planner.PlanOptions(
-        n_ctx, batch, options.kv_type, factors, media_width=media_width, adapters=adapters, mtp=mtp
+        n_ctx,
+        batch,
+        options.kv_type,
+        factors,
+        media_width=media_width,
+        adapters=adapters,
+        mtp=_drafts_by_mtp(parts, options),
     )
-    try:
-        plan = planner.make_plan(parts.header, device, sizes)
-    except WispError:  # perhaps of the MTP layer, without which the model runs, too
-        if not mtp or options.mtp:
-            raise
-        plan = planner.make_plan(parts.header, device, replace(sizes, mtp=False))
+    plan = planner.make_plan(parts.header, device, sizes)
     if parts.draft is not None:
         await _add_draft(plan, parts, parts.draft, device, options)
     return plan
 
 
-def _drafts_by_mtp(parts: Parts, device: Device | None, options: LoadOptions) -> bool:
+def _drafts_by_mtp(parts: Parts, options: LoadOptions) -> bool:
     """Whether the model is to draft by its own MTP layer, if it has one.
 
-    The CPU verifies two tokens in about the time of two steps, so drafts hardly pay there.
+    Only where that is asked for: a step with a draft of a small model took 1.8 plain ones on a fast GPU, and takes two
+    on the CPU (docs/benchmarks.md).
     """
-    asked = options.mtp if options.mtp is not None else device is not None and not device.software
-    return asked and options.speculation and parts.draft is None
+    return options.mtp and options.speculation and parts.draft is None
 
 
 async def _add_draft(plan: Plan, parts: Parts, header: Header, device: Device, options: LoadOptions) -> None:

@@ -42,7 +42,7 @@ class LoadOptions:
     parallel: int = PARALLEL  # requests that run side by side, MAX_SEQUENCES at most
     threads: int | None = None  # on the CPU; None: as many as the device has
     speculation: bool = True  # draft the next tokens where that pays
-    mtp: bool | None = None  # draft by the model's own MTP layer, if it has one; None: on a real GPU
+    mtp: bool = False  # draft by the model's own MTP layer, if it has one
     tune: bool | None = None  # choose kernels by measuring them, once per device and model; None: on a real GPU
     prove: bool | None = None  # run each kernel once against numpy, once per device; None: on a real GPU
     variant: dict[str, bool | int] = field(default_factory=dict)  # fields of kernels.Device to force

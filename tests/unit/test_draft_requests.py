@@ -58,7 +58,7 @@ def test_the_catalog_has_draft_models_too() -> None:
 
 
 def test_a_load_says_whether_the_model_drafts_by_its_own_layer() -> None:
-    assert [options(**fields).engine.mtp for fields in ({}, {"mtp": False}, {"mtp": True})] == [None, False, True]
+    assert [options(**fields).engine.mtp for fields in ({}, {"mtp": False}, {"mtp": True})] == [False, False, True]
     shorter = options(draftTokens=3).engine
     assert shorter.draft is not None
     assert (shorter.draft_files, shorter.draft.tokens) == (0, 3)

@@ -154,9 +154,10 @@ async def test_loads_say_whether_there_is_a_layer_that_drafts(path: Path) -> Non
     cases: list[tuple[Device | None, dict[str, Any], bool]] = [
         (None, {}, False),
         (None, {"mtp": True}, True),
-        (gpu, {}, True),
+        (gpu, {}, False),
+        (gpu, {"mtp": True}, True),
         (gpu, {"mtp": False}, False),
-        (gpu, {"speculation": False}, False),
+        (gpu, {"mtp": True, "speculation": False}, False),
         (SOFTWARE, {}, False),
         (SOFTWARE, {"mtp": True}, True),
     ]

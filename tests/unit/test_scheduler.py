@@ -12,6 +12,7 @@ import pytest
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
 from py_engine.errors import WispError
+from py_engine.generate import joining
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import (
@@ -179,6 +180,7 @@ async def test_several_requests_join_before_more_steps(
 @pytest.mark.parametrize(("step_ms", "ahead"), [(1.0, 3), (30.0, 2), (500.0, 1)])
 async def test_the_device_is_given_work_ahead(monkeypatch: pytest.MonkeyPatch, step_ms: float, ahead: int) -> None:
     """The device has a next submit, however long one takes: else it would wait for the host after each."""
+    monkeypatch.setattr(joining, "SOON_SECONDS", 0.0)
     used = engine()
     runner, queued = counts(used), []
     monkeypatch.setattr(runner, "queues", True)
