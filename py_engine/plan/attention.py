@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from py_engine.plan import tiles
 from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.encoded import Part
-from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
 from py_engine.plan.relative import RelativeBias
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
-
-WHOLE_SCALES = 4 * GROUP  # dimensions of a head's key whose scales are whole vectors of the cache
-MERGED_SPLITS = (
-    4  # that are joined in lib/merged_splits.wgsl's way, by attention_combine.wgsl or by the product after it
-)
 
 
 @dataclass(frozen=True)
@@ -227,119 +221,6 @@ def prefill(ops: OpList, call: Call) -> None:
         | (relative.bindings if relative else {}),
         n_head_kv * call.share,
         PerToken(tile["TQ"]),
-    )
-
-
-def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> bool:
-    """Whether attention_decode.wgsl normalises and rotates one token's heads itself, which saves a dispatch.
-
-    `threads`: of its workgroup. `slice_threads`: those that normalise a head.
-    """
-    options, head_dim = call.options, call.heads[2]
-    if device.software or threads < slice_threads or options.part or options.slopes or options.relative:
-        return False  # biases have bindings of their own, and a device may allow no more than eight
-    if call.cache.kind == "q8_0" and head_dim % WHOLE_SCALES:
-        return False
-    sums = threads // max(1, device.subgroup)  # of a row, in parts
-    memory = 4 * max(4 * threads, head_dim) + 4 * (head_dim + threads + sums)  # of a query head
-    return call.group * memory + 4 * threads + 8 * head_dim <= device.max_workgroup_storage
-
-
-def _merged_norm(ops: OpList, call: Call, threads: int) -> Epilogue:
-    """What attention_decode.wgsl needs to do the work of the op before it, which is removed. Nothing if it cannot.
-
-    That op is the norm and rotation of one token, whose keys and values this attention reads. Tokens of a small batch
-    may be one sequence's: then one would read keys that another workgroup of its dispatch stores.
-    """
-    before = ops.ops[-1] if ops.ops else None
-    if ops.batch > 1 or before is None or before.kernel != "norm_rope_append" or before.bindings["y"] is not call.q:
-        return Epilogue("")
-    own = before.bindings["k_cache"] == call.cache.write_bindings["k_cache"] and before.consts["kv_rows"]
-    if not (own and normalises(ops.device, call, threads, int(before.params["WG"]))):
-        return Epilogue("")
-    ops.ops.pop()
-    params = {name: value for name, value in before.params.items() if name != "WG"}
-    consts = {name: before.consts[name] for name in ("q_rows", "kv_rows", "rope_scale", "eps")}
-    bindings = {name: bound for name, bound in before.bindings.items() if name != "y"}
-    return Epilogue("norm", params | {"NORMS": 1, "SLICE": before.params["WG"]}, consts, bindings)
-
-
-def decode(ops: OpList, call: Call, staged: bool) -> None:
-    """Attention of a small batch: split the context over workgroups, then combine their partial results.
-
-    `staged`: each token's own keys and values are read as f32. One token's are not in the cache yet, so the second
-    dispatch quantizes them; those of a batch are, and are read like this only to round like one token's.
-    """
-    n_head, n_head_kv, head_dim = call.heads
-    cache, sinks = call.cache, call.options.sinks
-    positions, threads, split = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
-    norm = _merged_norm(ops, call, positions * threads)
-    staged = staged and not norm.params
-    split_params, store = {"TS": positions, "SPLIT": split}, staged and ops.batch == 1
-    parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, split, head_dim + 4))
-    share, short = tiles.short_attention(ops.device, head_dim, call.group, ops.batch)
-    if call.options.part:  # the length of its context is not known on the host
-        short = 0
-    split_params |= {"PARTS": threads}
-    if short:
-        _add_splits(ops, replace(call, share=call.share * share), staged, split_params, parts, norm, up_to=short)
-    _add_splits(ops, call, staged, split_params, parts, norm, above=short)
-    del split_params["PARTS"]
-    lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
-    cache_groups = 2 * n_head_kv * head_dim // GROUP
-    quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
-    ops.add(
-        "attention_combine",
-        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None), "MERGED": MERGED_SPLITS}
-        | call.options.window_params
-        | split_params
-        | {"FRESH": int(store)}
-        | ({"COLS": n_head_kv * head_dim} | cache.paging if store else {})
-        | ops.state_params,
-        {"n_head": n_head, "y_stride": call.y.shape[1]},
-        {"state": ops.state, "parts": parts, "y": call.y}
-        | ({"sinks": sinks} if sinks else {})
-        | (cache.staged_bindings | cache.read_bindings if store else {}),
-        n_head + quantizers,
-        1,
-        PerToken(),
-    )
-
-
-def _add_splits(
-    ops: OpList, call: Call, staged: bool, split_params: dict[str, int], parts: Buffer, norm: Epilogue, above: int = 0,
-    up_to: int = 0,
-) -> None:  # fmt: skip
-    """The partial results of each split, for contexts that are longer than `above` and at most `up_to`.
-
-    `norm`: of _merged_norm().
-    """
-    slopes, relative, kind, head_dim = call.options.slopes, call.options.relative, call.cache.kind, call.heads[2]
-    positions = split_params["TS"]
-    ops.add(
-        "attention_decode",
-        call.params
-        | split_params
-        | {"FRESH": int(staged), "ALIBI": int(slopes is not None)}
-        | ({"RELATIVE": relative.kind} if relative else {})
-        | tiles.attention_loads(ops.device, kind, head_dim, positions, split_params["PARTS"])
-        | ops.state_params
-        | dict(norm.params),
-        {"scale": call.options.scale, "n_head_kv": call.heads[1]}
-        | (dict(norm.consts) or {"q_stride": call.q.shape[1]}),
-        {"state": ops.state}
-        | (dict(norm.bindings) or {"q": call.q})
-        | call.cache.read_bindings
-        | {"parts": parts}
-        | ({"slopes": slopes} if slopes else {})
-        | (relative.bindings if relative else {})
-        | (call.cache.staged_bindings if staged else {}),
-        call.heads[1] * call.share,
-        split_params["SPLIT"],
-        PerToken(),
-        positions=0 if call.options.part else positions,
-        above=above,
-        up_to=up_to,
     )
 
 

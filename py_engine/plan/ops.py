@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from py_engine.plan import attention, low_rank, mixed, products, quants, tiles
+from py_engine.plan import attention, decode_attention, low_rank, mixed, products, quants, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
@@ -241,7 +241,7 @@ class Ops(OpList):
         if self.small_batch:
             assert self._staged in (None, cache), "staged keys and values are for the attention over their own cache"
             staged, self._staged = self._staged is not None, None
-            attention.decode(self, call, staged)
+            decode_attention.decode(self, call, staged)
         else:
             attention.prefill(self, call)
         return y

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import merged_splits, tiles
-from py_engine.plan.attention import MERGED_SPLITS
+from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
 from tests.support.kernels.bench import Bench, Setup, bench_of
