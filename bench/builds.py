@@ -25,6 +25,7 @@ from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
 
+MEASURES = ("greedy", "requests", "first", "long", "texts")
 MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
 
 
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--options-{name}", type=json.loads, default={}, help="JSON of further options of load()")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(arguments)
+    if unknown := set(options.what.split(",")) - set(MEASURES):
+        parser.error(f"--what knows {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}.")
     found = measure(options)
     print("\n".join(table(found)))
     write_figures(found, options.json)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from py_engine import planner
@@ -373,9 +374,14 @@ class Engine:
             "read_rates": self.limits.rates if self.limits else [],
             "multiply_rates": self.limits.multiply_rates if self.limits else {},
             "last": asdict(self.last),
-            "dispatches_per_token": sum(len(self.plan.lists.get(n, [])) for n in DECODE_STEP) if gpu else 0,
+            "dispatches_per_token": self._dispatches_per_token() if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
+
+    def _dispatches_per_token(self) -> int:
+        """Of a plain step at the end of the last answer; of a long context before the first one."""
+        context = self.last.prompt_tokens + self.last.completion_tokens or inf
+        return sum(op.runs_in(context) for name in DECODE_STEP for op in self.plan.lists.get(name, []))
 
     def _memory(self) -> dict[str, int]:
         """Bytes by pool. Counted once per plan, apart from the caches: it takes longer than all other figures."""

@@ -16,7 +16,7 @@ export function copyMessages(event, selection, rows) {
   if (!event.clipboardData) return;
   const copied = rows.map((row) => shownPart(row, selection) ?? recorded(row)).filter(({ text }) => text.trim());
   event.clipboardData.setData("text/plain", copied.map(({ text }) => text).join("\n\n"));
-  event.clipboardData.setData("text/html", sanitized(copied.map(({ html }) => html).join("\n")));
+  event.clipboardData.setData("text/html", copied.map(({ html }) => html).join("\n"));
   event.preventDefault();
 }
 
@@ -38,7 +38,7 @@ function shownPart({ element }, selection) {
   const html = document.createElement("div");
   html.append(part.cloneContents());
   for (const button of html.querySelectorAll("button")) button.remove();
-  return { text: textOf(part, selection), html: html.innerHTML };
+  return { text: textOf(part, selection), html: sanitized(html.innerHTML) };
 }
 
 /** A range's text with its line breaks, which only a selection tells. @param {Range} part @param {Selection} selection */

@@ -137,10 +137,10 @@ function partsOf(text, versionOf) {
   return parts;
 }
 
-/** A text as HTML for other programs, with formulas as TeX. sanitized() must follow. @param {string} text */
+/** A text as sanitized HTML for other programs, with formulas as TeX. @param {string} text */
 export function htmlOf(text) {
   try {
-    if (text.length <= MAX_LENGTH) return markdown.render(text);
+    if (text.length <= MAX_LENGTH) return sanitized(markdown.render(text));
   } catch {
     // It cannot be parsed.
   }

@@ -1,17 +1,19 @@
-"""How requests join the sequences of a device: prompt after prompt, and those that come together in one batch soon."""
+"""How requests join the sequences of a device: prompt after prompt. Those that arrive together soon share a batch."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from py_engine.generate.checking import first_mask
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.runners import Runner
 
-SOON_SECONDS = 0.05  # after a request has joined, in which others often come
-WAIT_SECONDS = 0.005  # that steps wait for the next of several requests
+SOON_SECONDS = 0.05  # how long after a request others often arrive
+WAIT_SECONDS = 0.005  # how long steps wait for the next of several requests
 
 Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
 
@@ -22,25 +24,27 @@ class Joining:
     def __init__(self, runner: Runner, sequences: list[RunningSequence]) -> None:
         self._runner, self._sequences = runner, sequences
         self._prompts = asyncio.Lock()  # prompts are read one after the other
-        self._coming = 0  # requests that are not yet among the sequences
-        self._newest = 0.0  # when one joined, in seconds of time.perf_counter()
+        self._n_joining = 0  # requests that wait for the prompts before theirs, or will join at once
+        self._changed = asyncio.Event()  # that number, or the sequences
+        self._joined_at = 0.0  # when the newest one joined, in seconds of time.perf_counter()
 
     async def join(self, sequence: RunningSequence, reuse: Reuse | None) -> bool:
         """Put a sequence among the others when the prompts before its own were submitted. False: pages are lacking."""
-        self._coming += 1
-        try:
-            joined = await self._prepare(sequence, reuse)
-        finally:
-            self._coming -= 1
-        if joined:
-            self._sequences.append(sequence)
-            self._newest = time.perf_counter()
-        return joined
-
-    async def _prepare(self, sequence: RunningSequence, reuse: Reuse | None) -> bool:
-        answer, constrained, number = sequence.answer, sequence.constrained, sequence.cache.number
         sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
         mask = await first_mask(sequence)
+        self._n_joining += 1
+        try:
+            joined = await self._prepare(sequence, reuse, mask)
+            if joined:
+                self._sequences.append(sequence)
+                self._joined_at = time.perf_counter()
+        finally:
+            self._n_joining -= 1
+            self._changed.set()
+        return joined
+
+    async def _prepare(self, sequence: RunningSequence, reuse: Reuse | None, mask: Any) -> bool:
+        answer, constrained, number = sequence.answer, sequence.constrained, sequence.cache.number
         if not sequence.prompted:
             await self._prompts.acquire()
         try:
@@ -67,14 +71,14 @@ class Joining:
             sequence.prompted = True
             self._prompts.release()
 
-    def was_just_now(self) -> bool:
+    def joined_recently(self) -> bool:
         """Whether a request has joined a short time ago."""
-        return time.perf_counter() - self._newest < SOON_SECONDS
+        return time.perf_counter() - self._joined_at < SOON_SECONDS
 
     async def wait(self) -> None:
-        """Let the next of several requests that came together join, before steps without it are submitted."""
-        begun, count = time.perf_counter(), len(self._sequences)
-        while self._coming and len(self._sequences) == count and not any(s.prompting for s in self._sequences):
-            if time.perf_counter() - begun > WAIT_SECONDS:
-                return
-            await asyncio.sleep(0)
+        """Let the next of several requests that arrived together join, before steps without it are submitted."""
+        if not self._n_joining or any(sequence.prompting for sequence in self._sequences):
+            return
+        self._changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), WAIT_SECONDS)

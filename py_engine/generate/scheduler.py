@@ -56,7 +56,7 @@ class Scheduler:
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
         self._joining = Joining(runner, self._sequences)
-        self._prompt_ms = 0.0  # of parts of prompts since the last steps
+        self._prompt_ms = 0.0  # of parts of prompts that streams have waited for since their last steps
         self._turns = 0  # submits so far
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
@@ -185,7 +185,7 @@ class Scheduler:
             if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else self._ahead_ms(units)):
                 return
             unit = self._next(units)
-            prompting = unit[0].prompting
+            prompting, streams = unit[0].prompting, any(not unit[0].prompting for unit in units)
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
@@ -215,7 +215,7 @@ class Scheduler:
                 sequence.turn = self._turns
                 sequence.submits += 1
             self._in_flight.append(submit)
-            self._prompt_ms = self._prompt_ms + submit.ms if prompting else 0.0
+            self._prompt_ms = self._prompt_ms + submit.ms if prompting and streams else 0.0
             if prompting:
                 await self._joining.wait()
 
@@ -234,7 +234,7 @@ class Scheduler:
         """How much work should be on the device."""
         if any(rejects_often(sequence) for unit in units for sequence in unit):
             return AHEAD_CHECKED_MS
-        return AHEAD_JOINED_MS if self._joining.was_just_now() else AHEAD_MS
+        return AHEAD_JOINED_MS if self._joining.joined_recently() else AHEAD_MS
 
     def _enough_ahead(self, ms: float) -> bool:
         """Whether the device has work for `ms`. One submit is too little: the device would wait for the next one."""
@@ -257,7 +257,7 @@ class Scheduler:
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
-        ms = BESIDE_PROMPT_MS if beside_prompt or self._joining.was_just_now() else SUBMIT_MS
+        ms = BESIDE_PROMPT_MS if beside_prompt or self._joining.joined_recently() else SUBMIT_MS
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values

@@ -26,11 +26,6 @@ def _of_prompt(kind: Any) -> TypeGuard[tuple[str, int]]:
     return bool(kind[0] == PROMPT)
 
 
-def _of_model_drafts(kind: Any) -> bool:
-    """Whether a kind (rows, drafting, n_model_draft) has drafts by a model."""
-    return not _of_prompt(kind) and kind[2] > 0
-
-
 class StepTimes:
     """Estimated milliseconds of a step, by the kind of submit."""
 
@@ -47,10 +42,7 @@ class StepTimes:
         than the estimate. It has to count there: after a delay the estimate may be so long that the scheduler sends
         one submit at a time. Then none is queued, and the estimate would never recover. A prompt's batch is often
         alone, so it also counts where nothing is known: too small parts of prompts are better than too large ones.
-        Steps with drafts by a model are seldom queued, as they wait for what the ones before have accepted: that is a
-        part of what they cost. An estimate that only a shorter time replaces would stay too low.
         """
-        queued = queued or _of_model_drafts(kind)
         before = self._times.get(kind)
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:  # the first one takes the place of what waited

@@ -39,7 +39,7 @@ from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
 from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.plan.traffic import decode_bytes, of_list
+from py_engine.plan.traffic import decode_bytes, of_step
 
 MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
 # Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
@@ -75,7 +75,7 @@ def add_mtp(plan: Plan, device: Device) -> None:
     The states of recurrent layers are those after a batch's last two tokens (states.py). So they are there after the
     newest token, too, if the draft is one token that is rejected.
     """
-    moved = sum(part.bytes for part in of_list(plan, MTP, device, 1, 0))
+    moved = sum(part.bytes for _, part in of_step(plan, [MTP], device, 1, 0))
     cost = moved / decode_bytes(plan, device, 0)
     plan.draft = DraftPlan(plan.n_ctx, [], cost, 1 if plan.recurrent else MAX_DRAFT, own=True)
     plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}

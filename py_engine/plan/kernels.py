@@ -283,7 +283,8 @@ def _copied(path: str, end: str, values: dict[str, int | float | str], used: set
     _expand(path, values | own, declared, included)
     used |= {name + end if name in own else name for name in declared}
     text = "\n".join(included)
-    names = "|".join(DECLARED.findall(text))
+    if not (names := "|".join(DECLARED.findall(text))):
+        raise ValueError(f"{path} declares nothing that could be included once more")
     return re.sub(rf"\b(?:{names})\b", rf"\g<0>{end}", text).splitlines()
 
 

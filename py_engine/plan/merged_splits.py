@@ -6,6 +6,7 @@ the splits. They give a token the same bits, as lib/merged_splits.wgsl joins few
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from py_engine.plan.kernels import Device
@@ -22,12 +23,19 @@ def merge(ops: list[Op], device: Device) -> None:
         return
     for i in range(len(ops) - 2, -1, -1):
         combine, product = ops[i : i + 2]
-        if _joins(combine, product):
-            ops[i : i + 2] = _three(combine, product)
+        if _joins(combine, product) and _reads_alone(combine, ops[i + 2 :]):
+            ops[i : i + 2] = _alternatives(combine, product)
+
+
+def _reads_alone(combine: Op, later: Iterable[Op]) -> bool:
+    """Whether no later op binds what `combine` has joined, before another one writes the same buffer."""
+    joined = combine.bindings["y"]
+    first = next((op for op in later if joined in op.bindings.values()), None)
+    return first is None or (first.kernel == KERNEL and first.bindings["y"] == joined)
 
 
 def _joins(combine: Op, product: Op) -> bool:
-    """Whether a product of bytes reads what a dispatch before it does nothing but join."""
+    """Whether a product of bytes can join the splits in place of the dispatch before it."""
     if combine.kernel != KERNEL or combine.params["FRESH"] or combine.params.get("PART"):
         return False
     plain = product.kernel == "matvec" and product.params["DOT8"] and not product.params.get("BESIDE")
@@ -35,7 +43,7 @@ def _joins(combine: Op, product: Op) -> bool:
     return bool(whole and product.bindings["x"] == combine.bindings["y"] and int(product.params["COLS"]) % GROUP == 0)
 
 
-def _three(combine: Op, product: Op) -> list[Op]:
+def _alternatives(combine: Op, product: Op) -> list[Op]:
     """For contexts of more splits than MERGED: both as they are; for others the product with the splits."""
     limit = int(combine.params["MERGED"]) * int(combine.params["TS"])
     bindings = {name: bound for name, bound in product.bindings.items() if name != "x"}

@@ -149,8 +149,8 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
         return n * row
     if b.pool == "kv":
         return (min(_visible(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
-    if name == "parts":  # (heads, splits, ...): the splits that have positions
-        return b.nbytes * _used_splits(op, position) // b.shape[1]
+    if name == "parts":  # (tokens, heads, splits, ...): the splits that have positions
+        return b.nbytes // b.shape[0] * n * _used_splits(op, position) // b.shape[2]
     if name == "y" and op.kernel in PRODUCTS and not op.params.get("EXPERTS"):  # some of its columns
         rows = int(op.consts.get("q_rows", _rows(op)))
         return b.nbytes // prod(b.shape) * n * (rows // 2 if op.params["EPILOGUE"] == "gated" else rows)

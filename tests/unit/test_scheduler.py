@@ -163,12 +163,13 @@ def submitted(monkeypatch: pytest.MonkeyPatch, used: Engine) -> list[str]:
     return order
 
 
-@pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (20.0, 2), (100.0, 1)])
+@pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (20.0, 3), (100.0, 2)])
 async def test_several_requests_join_before_more_steps(
     monkeypatch: pytest.MonkeyPatch, prompt_ms: float, first: int
 ) -> None:
-    """As many of their prompts follow each other as take 42 ms: streams wait no longer for a token."""
+    """After the first prompt, as many follow each other as take 42 ms: its stream waits no longer for a token."""
     used = engine(parallel=4)
+    monkeypatch.setattr(joining, "WAIT_SECONDS", 10.0)  # on a busy machine
     monkeypatch.setattr(counts(used), "prompt_ms", lambda n: prompt_ms)
     order = submitted(monkeypatch, used)
     prompts = [*PROMPTS[:3], *PROMPTS[4:5]]  # each is one part

@@ -156,15 +156,6 @@ def test_where_the_smallest_batch_takes_long_a_larger_one_takes_more_time() -> N
     assert times.prompt_tokens_in(60, 64, 2048) == 320
 
 
-def test_steps_with_drafts_by_a_model_count_whether_they_were_queued_or_not() -> None:
-    """One that came together with the result before looked short: the estimate stayed at that."""
-    times, kind = StepTimes(), (1, True, 1)
-    times.add(kind, 0.1, queued=True)
-    for _ in range(20):
-        times.add(kind, 1.8, queued=False)
-    assert times.ms(kind) == pytest.approx(1.8, rel=0.01)
-
-
 def test_long_batches_are_whole_tiles() -> None:
     times = StepTimes()
     for n, ms in ((512, 49), (1024, 90), (2048, 170)):

@@ -6,7 +6,7 @@
 #param A_LANES
 #param H_STRIDE // floats between tokens of h
 #param SG
-#include "quants/${A_QUANT}.wgsl" with w_qs=lora_a w_group=lora_a_group
+#include "quants/${A_QUANT}.wgsl" with w_qs=lora_a w_group=lora_a_group w_floats=lora_a_floats w_strided=lora_a_strided
 @bind var<storage, read_write> h: array<f32>; // (n, H_STRIDE)
 
 #if SG

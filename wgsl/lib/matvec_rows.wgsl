@@ -72,8 +72,11 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   }
 #endif
 #if EPILOGUE == "add"
-  let own = y0 + min(base + t, rows - 1u);
-  let before = y[own]; // early: the load overlaps with the product
+  let own = y0 + base + t;
+  var before = 0.0;
+  if (t < RT && base + t < rows) { // early: the load overlaps with the product
+    before = y[own];
+  }
 #endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((y_row + base + 4u * t) / 4u, 0u); // early: the loads overlap with the product
