@@ -374,14 +374,9 @@ class Engine:
             "read_rates": self.limits.rates if self.limits else [],
             "multiply_rates": self.limits.multiply_rates if self.limits else {},
             "last": asdict(self.last),
-            "dispatches_per_token": self._dispatches_per_token() if gpu else 0,
+            "dispatches_per_token": self.plan.dispatches(DECODE_STEP, self.last.context or inf) if gpu else 0,
             "submits_per_token": self.last.submits / steps,
         }
-
-    def _dispatches_per_token(self) -> int:
-        """Of a plain step at the end of the last answer; of a long context before the first one."""
-        context = self.last.prompt_tokens + self.last.completion_tokens or inf
-        return sum(op.runs_in(context) for name in DECODE_STEP for op in self.plan.lists.get(name, []))
 
     def _memory(self) -> dict[str, int]:
         """Bytes by pool. Counted once per plan, apart from the caches: it takes longer than all other figures."""

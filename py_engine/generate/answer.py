@@ -25,6 +25,11 @@ class GenerationStats:
     wait_ms: float = 0.0  # spent waiting for the GPU; near 0: the host is the bottleneck
     seed: int | None = None  # that its tokens are sampled with
 
+    @property
+    def context(self) -> int:
+        """Tokens of the prompt and the answer."""
+        return self.prompt_tokens + self.completion_tokens
+
 
 @dataclass(frozen=True)
 class AnswerLimits:

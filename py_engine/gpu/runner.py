@@ -225,8 +225,7 @@ class GpuRunner:
         submit = self._in_flight[0]
         result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
         self._in_flight.popleft()
-        # Steps with drafts by a model wait for what the ones before have accepted: that is a part of what they cost.
-        queued = bool(result.queued) or submit.n_model_draft > 0
+        queued = bool(result.queued) or submit.n_model_draft > 0  # to wait for acceptance is a part of a draft's cost
         self._times.add(submit.kind, float(result.ms) / submit.steps, queued)
         return submit.batches(result, self.plan.n_vocab)
 

@@ -11,7 +11,7 @@ from math import exp, log1p
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.plan.ops import Xielu
+from py_engine.plan.activations import Xielu
 
 NEOX = True
 

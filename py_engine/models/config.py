@@ -20,9 +20,9 @@ from py_engine.models.common import (
     vocabulary,
 )
 from py_engine.models.recurrent import StateSpace
+from py_engine.plan.activations import Xielu
 from py_engine.plan.attention import Temperature
 from py_engine.plan.latent import LatentShape
-from py_engine.plan.ops import Xielu
 from py_engine.plan.rope import RopeSpec
 from py_engine.plan.shared import MAX_EXPERT_GROUPS
 from py_engine.plan.states import StateShape

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Xielu:
+    """The activation xIELU (Huang and Schlag 2024) of a layer.
+
+    beta x + alpha_p x^2 for positive x, else beta x + alpha_n (exp(min(x, eps)) - 1 - x).
+    """
+
+    alpha_n: float
+    alpha_p: float
+    beta: float
+    eps: float
+
 
 def activation_params(name: str) -> dict[str, str | float]:
     """The #params of an activation. "silu<7": SiLU, at most 7, and what it gates within -7 to 7."""

@@ -2,7 +2,7 @@
 
 A model's layer is a sequence of calls: embed, qkv, attention, linear, gated, head. `Ops` lowers them by batch size:
 
-    batch 1                one token, with fused kernels: six dispatches a layer (the DECODE list)
+    batch 1                one token, with fused kernels: five to eight dispatches a layer (the DECODE list)
     state_per_token        up to MAX_SMALL_BATCH tokens of one or several sequences, with fused kernels
     otherwise              many tokens, with tiled kernels (the PREFILL list)
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from py_engine.plan import attention, decode_attention, low_rank, mixed, products, quants, tiles
-from py_engine.plan.activations import activation_params
+from py_engine.plan.activations import Xielu, activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
@@ -48,19 +48,6 @@ class Projection:
     def rows(self) -> int:
         """Rows of the whole stack."""
         return sum(w.rows for w in self.stack)
-
-
-@dataclass(frozen=True)
-class Xielu:
-    """The activation xIELU (Huang and Schlag 2024) of a layer.
-
-    beta x + alpha_p x^2 for positive x, else beta x + alpha_n (exp(min(x, eps)) - 1 - x).
-    """
-
-    alpha_n: float
-    alpha_p: float
-    beta: float
-    eps: float
 
 
 class Ops(OpList):
@@ -196,16 +183,16 @@ class Ops(OpList):
     def _fused_qkv(
         self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope
     ) -> Buffer | None:
-        """qkv() in one dispatch, but for the rounding of x; None if that is not possible."""
-        one, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
-        apart = not mixed.threads(self, stack) or any(low_rank.adapted(self, w) or w.rows % head_dim for w in stack)
-        if not one and apart:
+        """The rotated queries, by one dispatch that also fills the cache; None if the matrices do not allow it."""
+        is_single, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
+        whole = not any(low_rank.adapted(self, weight) or weight.rows % head_dim for weight in stack)
+        if not is_single and not (whole and mixed.threads(self, stack)):
             return None
         q = self.rows("q", max(1, heads[0]) * head_dim)
         parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
-        if one:
+        if is_single:
             products.matvec(self, *parts)
-        return q if one or mixed.append(self, parts) else None
+        return q if is_single or mixed.append(self, parts) else None
 
     def split_qkv(
         self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float,

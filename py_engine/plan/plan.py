@@ -7,6 +7,7 @@ with numpy. Nothing here knows about either.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -287,6 +288,10 @@ class Plan:
         """Record that a group's caches have so many pages."""
         self.buffers |= {b.name: b for b in self.with_pages(group, pages)}
         group.pages = pages
+
+    def dispatches(self, names: Iterable[str], context: float) -> int:
+        """Dispatches of lists in contexts of so many positions."""
+        return sum(op.runs_in(context) for name in names for op in self.lists.get(name, []))
 
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""

@@ -5,9 +5,10 @@ import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import attention, rows
+from py_engine.plan.activations import Xielu
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.op_list import pad
-from py_engine.plan.ops import Ops, Projection, Xielu
+from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
 from tests.support.kernels.bench import Bench, Setup
