@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from py_engine.cpu.attention import cache_views
-from py_engine.plan import attention, tiles
+from py_engine.plan import decode_attention, tiles
 from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops
 from py_engine.plan.pages import shift_index
@@ -104,7 +104,7 @@ def test_heads_get_what_two_dispatches_compute(bench: Bench, case: Case, monkeyp
     for b in (cache.k, cache.v):  # a value between two f16 or two bytes may round either way
         got, want = (case.stored(data[b.name], row, ops.plan.page) for data in (gpu, host))
         check(bench, got, want, max(limit, 1e-6))
-    monkeypatch.setattr(attention, "normalises", lambda *_: False)
+    monkeypatch.setattr(decode_attention, "normalises", lambda *_: False)
     ops, cache, y = case.build(bench)
     assert [op.kernel for op in ops.ops] == ["norm_rope_append", "attention_decode", "attention_combine"]
     two, _ = bench.run(ops)
