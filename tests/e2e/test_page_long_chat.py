@@ -251,8 +251,10 @@ def test_select_all_copies_the_whole_chat(page: Page) -> None:
 
 
 def test_a_selection_of_drawn_messages_is_copied_as_it_is_shown(page: Page) -> None:
-    page.click("#to-end")
-    page.evaluate("() => getSelection().selectAllChildren([...document.querySelectorAll('#thread .body')].at(-1))")
+    newest = "[...document.querySelectorAll('#thread .body')].at(-1)"
+    scroll_to(page, "scroller.scrollHeight")
+    wait_for(lambda: f"Answer {TURNS - 1}, in bold" in page.evaluate(f"{newest}?.textContent ?? ''"))
+    page.evaluate(f"() => getSelection().selectAllChildren({newest})")
     assert copied(page)[0].startswith(f"Answer {TURNS - 1}, in bold")
     page.evaluate("() => getSelection().removeAllRanges()")
 
