@@ -39,7 +39,7 @@ export class Lists {
 
   /** Encodes a list for a batch of n tokens. @param {GPUComputePassEncoder} pass @param {string} list @param {number} n */
   encode(pass, list, n) {
-    this.dispatch(pass, this.lists.get(list) ?? [], n);
+    this.dispatchAll(pass, this.lists.get(list) ?? [], n);
   }
 
   /** The commands of lists that run one after the other. @param {string[]} lists */
@@ -54,7 +54,7 @@ export class Lists {
    */
   run(encoder, commands, n, end) {
     const pass = encoder.beginComputePass();
-    this.dispatch(pass, commands, n, end);
+    this.dispatchAll(pass, commands, n, end);
     pass.end();
   }
 
@@ -62,7 +62,7 @@ export class Lists {
    * Encodes commands for a batch of n tokens. `end`: the position after the last one; Infinity if it is not known.
    * @param {GPUComputePassEncoder} pass @param {Command[]} commands @param {number} n @param {number} [end]
    */
-  dispatch(pass, commands, n, end = Infinity) {
+  dispatchAll(pass, commands, n, end = Infinity) {
     for (const command of commands) {
       if (!runs(command, end)) continue;
       dispatch(pass, command, n, end);
@@ -140,7 +140,7 @@ export class Lists {
     this.submit((encoder) => {
       const timestampWrites = { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
       const pass = encoder.beginComputePass({ timestampWrites });
-      for (let i = 0; i < repeats; i++) this.dispatch(pass, commands, n, end);
+      for (let i = 0; i < repeats; i++) this.dispatchAll(pass, commands, n, end);
       pass.end();
       encoder.resolveQuerySet(queries, 0, 2, times, 0);
     });
@@ -156,7 +156,7 @@ export class Lists {
     const begun = performance.now();
     this.submit((encoder) => {
       const pass = encoder.beginComputePass();
-      for (let i = 0; i < repeats; i++) this.dispatch(pass, commands, n, end);
+      for (let i = 0; i < repeats; i++) this.dispatchAll(pass, commands, n, end);
       pass.end();
     });
     await this.device.queue.onSubmittedWorkDone();

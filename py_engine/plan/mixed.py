@@ -19,7 +19,6 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Op, Weight, planes_of
 from py_engine.plan.products import Product
 
-ENABLED = True  # False: each matrix has a dispatch of its own
 # #params that differ between two matrices of a dispatch
 OWN = ("QUANT", "GROUPS_PER_THREAD", "TK", "TR", "R", "AHEAD", "STAGED", "TOKENS")
 QUAD = 4  # rows that RoPE combines
@@ -28,7 +27,7 @@ QUAD = 4  # rows that RoPE combines
 def threads(ops: OpList, stack: Sequence[Weight]) -> int:
     """Threads of a workgroup of matvec.wgsl in all products of a stack that may be one dispatch; 0 if it may not."""
     device = ops.device
-    if not ENABLED or device.software or not ops.small_batch or len(stack) != 2:
+    if device.software or not ops.small_batch or len(stack) != 2:
         return 0
     if not all(tiles.dot8(device, w) and len(w.split(device.max_binding)) == 1 for w in stack):
         return 0

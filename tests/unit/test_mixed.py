@@ -45,7 +45,7 @@ def test_values_of_another_type_need_no_dispatch(
 ) -> None:
     """`saved`: dispatches of a list, of all layers that mix types."""
     plan = plan_of(name)
-    monkeypatch.setattr(mixed, "ENABLED", False)
+    monkeypatch.setattr(mixed, "threads", lambda *_: 0)
     without = plan_of(name)
     for part, count in saved.items():
         assert len(without.lists[part]) - len(plan.lists[part]) == count
@@ -73,7 +73,7 @@ def test_ten_storage_buffers_leave_rope_to_its_own_dispatch(monkeypatch: pytest.
     """The caches and the angles take three, two matrices four, and the rest four."""
     plan = plan_of("llama-3.2-1b", replace(GPU, max_storage_buffers=10))
     assert {op.params["EPILOGUE"] for op in of_two_matrices(plan)} == {"store"}
-    monkeypatch.setattr(mixed, "ENABLED", False)
+    monkeypatch.setattr(mixed, "threads", lambda *_: 0)
     assert len(plan_of("llama-3.2-1b").lists[DECODE]) - len(plan.lists[DECODE]) == 8
 
 

@@ -12,14 +12,7 @@ fn w_floats(at: u32, step: u32) -> array<vec4f, 8> {
   }
   return out;
 }
-
-fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
-  return w_floats((row * W_GROUPS + g) * 4u, 1u);
-}
-
-fn w_strided(row: u32, g: u32) -> array<vec4f, 8> { // see lib/strided.wgsl
-  return w_floats(row * W_GROUPS * 4u + g, W_GROUPS);
-}
+#include "quants/floats.wgsl" with LOADS=4u
 #if HALVES
 
 fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {

@@ -78,8 +78,19 @@ export async function usageOf(history, { wisp, loaded, context, settings, passag
     return { used: prompt + tokens, dropped: last.dropped ?? 0 };
   const turns = answered(history);
   const parts = { system: settings.system, senses: sensesOf(loaded), resultMost: resultLimit(context) };
-  const count = (/** @type {number} */ dropped) =>
-    countOf(wisp, { model: loaded.stats.model, messages: promptMessages(turns, dropped, parts) }, history);
+  /** @type {Map<number, Promise<number>>} */
+  const counted = new Map(); // by dropped turns
+  const count = (/** @type {number} */ dropped) => {
+    const known = counted.get(dropped);
+    if (known) return known;
+    const found = countOf(
+      wisp,
+      { model: loaded.stats.model, messages: promptMessages(turns, dropped, parts) },
+      history,
+    );
+    counted.set(dropped, found);
+    return found;
+  };
   if (!turns.length) return { used: 0, dropped: 0 };
   const dropped = await dropTurns(turns, context, limitsOf(context, settings.max_tokens, passages), count);
   return { used: await count(dropped), dropped };

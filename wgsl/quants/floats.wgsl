@@ -1,0 +1,9 @@
+// Groups of float weights, which take LOADS loads each.
+
+fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
+  return w_floats((row * W_GROUPS + g) * LOADS, 1u);
+}
+
+fn w_strided(row: u32, g: u32) -> array<vec4f, 8> { // see lib/strided.wgsl
+  return w_floats(row * W_GROUPS * LOADS + g, W_GROUPS);
+}
