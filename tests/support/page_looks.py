@@ -8,6 +8,10 @@ from tools.paths import NODE_MODULES, ROOT
 
 FAULTS = (ROOT / "tests" / "support" / "page_faults.js").read_text(encoding="utf-8")
 AXE = NODE_MODULES / "axe-core" / "axe.min.js"
+# A change of theme or of a state fades from one colour to the next: colours on the way are nobody's choice.
+SETTLED = """() => Promise.all(document.getAnimations()
+    .filter((animation) => animation instanceof CSSTransition)
+    .map(({ finished }) => finished.catch(() => {})))"""
 # All rules, in the page as it is now. Frames are previews of what a model wrote.
 RUN = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ["violations"], iframes: false });
@@ -20,4 +24,5 @@ def faults(page: Page) -> list[Any]:
     """Elements that overflow the window, buttons that are too small, and axe-core's violations."""
     if not page.evaluate("'axe' in globalThis"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
+    page.evaluate(SETTLED)
     return [*page.evaluate(FAULTS), *page.evaluate(RUN)]
