@@ -31,9 +31,9 @@ from py_engine.generate.sequences import Sequences
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
-from py_engine.plan.lists import MEDIA
+from py_engine.plan.lists import ALL_LOGITS, MEDIA
 from py_engine.plan.sampling import Batch
-from py_engine.runners import Counts, Runner
+from py_engine.runners import Counts, Rounding, Runner
 
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 Result = TypeVar("Result")
@@ -293,6 +293,8 @@ class Generation:
         has the engine to itself.
         """
         media = media or PromptMedia()
+        # What comes before the wanted tokens is as exact as they are.
+        rounding = Rounding.FLOATS if ALL_LOGITS in lists else Rounding.SAME
         await media.encode(ids, 0)
         async with self.sequences.acquire() as sequence:
             self.set_scales(sequence, self.scales, ids)
@@ -308,7 +310,7 @@ class Generation:
                 given, shift = media.batch(ids, at, count)
                 sequence.reserve(at + count)
                 run = lists if wanted else lists[:1] if given is None else [MEDIA]
-                self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift)
+                self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift, rounding=rounding)
                 if self.plan.causal:
                     sequence.append(batch)
                     sequence.advance(at + count, exact=True)

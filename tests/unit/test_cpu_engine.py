@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from py_engine.engine import Engine
-from py_engine.generate.media import PromptMedia
+from py_engine.generate.media import Media, PromptMedia, media_ids
 from py_engine.plan.lists import DECODE, EMBED, PREFILL_END
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
@@ -242,6 +242,17 @@ async def test_prompts_with_pictures(model: str, name: str) -> None:
     assert kl <= 1e-5
     ids = await collect(engine, wanted.ids, Sampling(temperature=0), 16, media=media)
     same_ids(wanted.greedy, ids, wanted.margin, 5e-3)
+
+
+async def test_what_follows_a_picture_is_evaluated_as_exactly_as_text() -> None:
+    """Also what comes before the picture's end, whose logits are not wanted. The picture here: rows of tokens."""
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    ids = golden(path)[0]["prompt"].tolist()
+    engine = await wasm_engines.load(path, 256, media_width=256)
+    rows, shape = await engine.token_rows(ids[4:12])
+    picture = Media(media_ids("rows", 8), rows.reshape(shape), None, False)
+    logits, _ = await engine.evaluate([*ids[:4], *picture.ids, *ids[12:]], PromptMedia([picture]))
+    np.testing.assert_allclose(logits, (await engine.evaluate(ids))[0][12:], atol=1e-4)
 
 
 async def test_embedding_rows_of_a_decoder() -> None:

@@ -173,6 +173,7 @@ def large(kind: int, element: bytes, count: int) -> bytes:
     return gguf([ARCH, string("k") + struct.pack("<IIQ", ARRAY, kind, count) + element * count], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "element"),
     [(U32, b"\1\2\3\4"), (F32, b"\0\0\1\77"), (U8, b"\7"), (STRING, string("ab")), (STRING, string("é𝒳" * 9))],

@@ -68,6 +68,7 @@ def engine(path: Path, *, mtp: bool, n_ctx: int = 256, most: int = MAX_DRAFT, pa
     return Engine(cpu.plan, runner, "cpu", parallel, speculation=mtp, draft_tokens=most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
 async def test_the_text_is_the_one_without_drafts(path: Path, sampling: Sampling) -> None:
     used = engine(path, mtp=True)
@@ -76,6 +77,7 @@ async def test_the_text_is_the_one_without_drafts(path: Path, sampling: Sampling
     assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [*mtp_models.BASES, "latent/deepseek2"])
 async def test_the_cpu_engine_drafts_the_same(base: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
@@ -120,6 +122,7 @@ async def test_the_next_turn_goes_on_where_a_draft_ended_the_answer(path: Path, 
     assert cut or used._generation.totals.cached_tokens >= len(follow_up) - 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 async def test_several_requests_draft_side_by_side(path: Path, count: int) -> None:
     """Each has the text that it has alone, whatever the others sample, and its own end."""
@@ -134,6 +137,7 @@ async def test_several_requests_draft_side_by_side(path: Path, count: int) -> No
     assert runner.verified > 15
 
 
+@pytest.mark.slow
 async def test_more_requests_than_a_batch_has_rows_for_do_without(path: Path) -> None:
     used, plain = engine(path, mtp=True, parallel=5), engine(path, mtp=False)
     want = [await collect(plain, ids, WARM, 20) for ids in PROMPTS[:5]]

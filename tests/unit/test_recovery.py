@@ -96,6 +96,7 @@ async def ask(used: Engine, i: int) -> list[int]:
     return await collect(used, [*PROMPT, i], sampling, 24, constraint=constraint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 2, 9])
 async def test_the_answer_is_the_same(calls: int) -> None:
     for i in range(len(KINDS)):
