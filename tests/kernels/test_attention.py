@@ -178,6 +178,19 @@ def test_attention_in_chunks(bench: Bench, heads: tuple[int, int, int], n: int, 
         assert np.abs(host[y.name][:batch, : n_head * dim]).max() < 100
 
 
+@in_turn("kv_type, batch", [("f16", 1), ("f32", 3), ("f16", 17)], BOTH_ADAPTERS)
+def test_attention_at_the_end_of_a_long_context(bench: Bench, kv_type: str, batch: int) -> None:
+    """131,072 positions, which a query sees all. Sums of so many weights lose up to 1e-4 in float32."""
+    heads, n_ctx = (2, 1, 8), 1 << 17
+    ops = bench.begin(Setup(batch=batch, n=batch, pos=n_ctx - batch, n_ctx=n_ctx))
+    q = ops.rows("q", 16)
+    bench.fill(q)
+    cache = bench.cache(8, kv_type)
+    y = ops.attention(q, cache, heads, AttentionOptions(1.0))  # a scale at which few positions have most of the weight
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:batch, :16], host[y.name][:batch, :16], max(tolerance(bench), 1e-7))
+
+
 PLACES = ((7, 3), (30, 0), (8, 3), (0, 5), (62, 3))  # (position, sequence)
 
 

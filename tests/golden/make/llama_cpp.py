@@ -68,13 +68,20 @@ class Model(Vocabulary):
     """A model and its context, set for accuracy: CPU, float32 cache, no flash attention, no repacked weights."""
 
     def __init__(
-        self, library: Library, path: Path, n_ctx: int = 256, pooling: str | None = None, cache: int = GGML_F32
+        self,
+        library: Library,
+        path: Path,
+        n_ctx: int = 256,
+        pooling: str | None = None,
+        cache: int = GGML_F32,
+        batch: int | None = None,
     ) -> None:
+        """`batch`: tokens that it computes at once at most; the whole context if None."""
         super().__init__(library, path, vocab_only=False)
         threads = 2
         parameters = self.api.llama_context_default_params()
         parameters.n_ctx = n_ctx
-        parameters.n_batch = parameters.n_ubatch = max(n_ctx, 256)
+        parameters.n_batch = parameters.n_ubatch = batch or max(n_ctx, 256)
         parameters.n_outputs_max = parameters.n_outputs_max_per_seq = parameters.n_batch  # logits of every position
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.flash_attn_type = 0
