@@ -118,9 +118,16 @@ class StepTimes:
         return found
 
     def prompt_token_ms(self) -> float:
-        """Milliseconds of a token in the longest batches measured; 0: none was."""
+        """Milliseconds of a token in the longest batches measured, when nothing else delayed them; 0: none was.
+
+        The shortest time: prefixes are stored if to compute them takes longer. Where storing delayed the prompts that
+        are measured, an estimate would find prefixes of any GPU worth storing.
+        """
         batches = self._batches()
-        return batches[-1][1] / batches[-1][0] if batches else 0.0
+        if not batches:
+            return 0.0
+        n, ms = batches[-1]
+        return min(ms / n, self.shortest(prompt_kind(n)))
 
     def prompt_ms(self, n: int) -> float:
         """Estimated milliseconds of a batch of n tokens; 0: none was measured."""

@@ -115,6 +115,13 @@ def test_short_prompts_say_little_about_long_ones() -> None:
     assert times.prompt_token_ms() == 0.125
 
 
+def test_a_prompt_that_something_delays_costs_no_more_to_compute() -> None:
+    """Or storing prefixes, which delays prompts, would seem to pay because of the delay."""
+    delayed = prompts((512, 64), (512, 640), (512, 640), queued=True)
+    assert delayed.prompt_ms(512) > 200
+    assert delayed.prompt_token_ms() < 0.14
+
+
 def test_a_batch_that_waited_for_a_compilation_is_no_longer_than_a_larger_one() -> None:
     assert prompts((16, 700), (512, 64)).prompt_ms(16) == 64
 
