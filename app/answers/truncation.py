@@ -26,15 +26,15 @@ def fewest_turns(messages: Messages, capacity: int, tokens: Callable[[int], int]
     never rendered as a whole, and then by bisection.
     """
     most = max(0, sum(m["role"] == "user" for m in messages) - 1)
-    too_few, enough = min(most, turns_before(messages, capacity)), most
+    short, enough = min(most, turns_before(messages, capacity)), most
     step = 1
-    while tokens(too_few) <= capacity:  # there is room for more turns than were guessed
-        if not too_few:
+    while tokens(short) <= capacity:  # more turns fit than were guessed
+        if not short:
             return 0
-        enough, too_few = too_few, max(0, too_few - step)
+        enough, short = short, max(0, short - step)
         step *= 2
-    unknown = range(too_few + 1, enough)
-    return min(most, too_few + 1 + bisect_left(unknown, True, key=lambda turns: tokens(turns) <= capacity))
+    unknown = range(short + 1, enough)
+    return min(most, short + 1 + bisect_left(unknown, True, key=lambda turns: tokens(turns) <= capacity))
 
 
 def estimate(messages: Messages, tokens: Callable[[str], int]) -> int:
@@ -46,12 +46,12 @@ def estimate(messages: Messages, tokens: Callable[[str], int]) -> int:
 
 def turns_before(messages: Messages, capacity: int) -> int:
     """The number of turns that are older than the newest messages with more characters than `capacity` tokens have."""
-    room = CHARACTERS * capacity
+    left = CHARACTERS * capacity
     older = sum(m["role"] == "user" for m in messages)
     for message in reversed(messages):
-        if room <= 0:
+        if left <= 0:
             break
-        room -= len(_said(message)) + CHARACTERS * AROUND
+        left -= len(_said(message)) + CHARACTERS * AROUND
         older -= message["role"] == "user"
     return older
 

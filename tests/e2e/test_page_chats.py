@@ -179,6 +179,7 @@ def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     seek(page, "zeppelin")
     expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
     page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#chat-found")).to_have_text("1 chat")  # nobody searched again
     seek(page, "airships")
     expect(page.locator("#chat-found")).to_have_text("1 chat")
     page.fill("#chat-search", "")

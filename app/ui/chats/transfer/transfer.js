@@ -4,6 +4,7 @@ import { byId, h } from "../../dom.js";
 import { announce, dismiss, notify } from "../../notices.js";
 import * as database from "../database.js";
 import { openMenu } from "../menu.js";
+import { conversationsOf, isArchive } from "./archive.js";
 import { chatsOf } from "./read.js";
 import { fileName, FRAME, WRITE } from "./write.js";
 
@@ -78,7 +79,8 @@ async function save(infos, name, form) {
 async function importFile(file) {
   notify({ key: "transfer", text: t("Reading {name} …", { name: file.name }) });
   try {
-    const chats = chatsOf(await file.text());
+    const texts = (await isArchive(file)) ? await conversationsOf(file) : [await file.text()];
+    const chats = texts.flatMap(chatsOf);
     const there = new Map((await database.listChats()).map((info) => [info.id, info]));
     const isThere = (/** @type {database.ChatInfo} */ { id, updated }) => there.get(id)?.updated === updated;
     const added = chats
