@@ -28,7 +28,7 @@ def fewest_turns(messages: Messages, capacity: int, tokens: Callable[[int], int]
     most = max(0, sum(m["role"] == "user" for m in messages) - 1)
     short, enough = min(most, turns_before(messages, capacity)), most
     step = 1
-    while tokens(short) <= capacity:  # more turns fit than were guessed
+    while tokens(short) <= capacity:  # a longer prompt would fit
         if not short:
             return 0
         enough, short = short, max(0, short - step)
