@@ -103,4 +103,4 @@ def test_the_turns_that_are_older_than_so_many_characters(js: Evaluate) -> None:
     older = [js("m.olderTurns(a[0], a[1])", chat, n) for n in (0, 1, 25, 26, 79, 80, 106, 131, 132, 999)]
     assert older == [3, 3, 3, 2, 2, 1, 1, 1, 0, 0]  # each message has 24 more than its text
     chat[-1] |= {"steps": [step]}  # what tools return is of the prompt, too
-    assert js("m.olderTurns(a[0], 40)", chat) == 3
+    assert js("m.olderTurns(a[0], 64)", chat) == 3
