@@ -59,7 +59,7 @@ export class Thread {
     this.#window = new RowWindow(this.#scroller, this.#list, () => this.#follow());
     new ResizeObserver(() => this.#follow()).observe(this.#list);
     const resized = new ResizeObserver(() => this.#follow());
-    for (const element of [this.#scroller, byId("over")]) resized.observe(element);
+    for (const element of [this.#scroller, byId("overlay")]) resized.observe(element);
     this.#toEnd.onclick = () => this.toEnd();
     document.addEventListener("copy", (event) => this.#copy(event));
   }
