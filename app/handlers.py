@@ -93,7 +93,7 @@ class Worker:
     def _tell_downloads(self, downloads: list[dict[str, Any]]) -> None:
         """Tell every client the download queue."""
         for client in self._clients:
-            client.post({"kind": "downloadQueue", "downloads": downloads})
+            client.post({"kind": "downloadQueue", "downloads": downloads, "limit": self._downloads.limit})
 
     def _log_to_all(self, level: str, text: str) -> None:
         """Log to every client what concerns all, such as a request that leaves this machine."""

@@ -20,7 +20,7 @@ PRICE, REQUEST_PRICE = 0.08, 0.75
 LIMIT = 10_000_000  # bytes of a first visit of a release
 ASKED_AGAIN = ("index.html", "wisp.js")  # the page loads them, then its service worker asks whether they are current
 OWN_BUNDLES = (
-    "py|page|style|worker|downloads|compute|cpu-\\w+|bench|bench-style|chat-search|monitor|monitor-style|quality|"
+    "py|page|style|worker|downloads|compute|cpu-\\w+|bench|bench-style|chat-search|chat-import|monitor|monitor-style|quality|"
     "quality-style|signed-in"
 )
 OWN_CODE = re.compile(rf"^(wisp\.js|sw\.js|[\w-]+\.html|manifest\..*|assets/({OWN_BUNDLES})-[0-9a-f]{{12}}\.\w+)$")

@@ -34,6 +34,7 @@ PAGES = {
     "bench": "bench/page.js",
     "bench-style": "bench/bench.css",
     "chat-search": "app/ui/chats/search/worker.js",
+    "chat-import": "app/ui/chats/transfer/import_worker.js",
     "pdf": "app/retrieval/pdf.js",
     "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
     "math": "node_modules/katex/dist/katex.mjs",

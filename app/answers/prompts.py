@@ -1,15 +1,16 @@
 """The token ids of a request's prompt, truncated where the request allows it."""
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from app.answers import pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
+from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
@@ -17,7 +18,6 @@ from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
 from py_engine.text.tokenizer import remove_breaks
 
-Messages = list[dict[str, Any]]
 SHORTEN = 'Shorten the conversation, set truncation: "auto", or load the model with a longer context.'
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
@@ -41,25 +41,27 @@ def of_chat(
     model = media.model
     render = _renderer(model, request, tools, at)
 
+    @cache
     def without(turns: int) -> tuple[list[int], str, PromptMedia]:
         text = render(without_oldest_turns(conversation, turns)) + request.continued
         ids, given = media.encode(text)
         return ids, remove_breaks(media.without_markers(text)), given
 
-    ids, text, given = without(0)
-    capacity = _prompt_capacity(model, request)
     if not request.truncate:
+        ids, text, given = without(0)
         _check_fits(model, ids, "messages")
         return Prompt(ids, text, media=given)
-    whole, dropped = len(ids), 0
-    if whole > capacity:  # by bisection: rendering and encoding a long conversation takes long
-        turns = range(1, sum(m["role"] == "user" for m in conversation))
-        dropped = min(1 + bisect_left(turns, True, key=lambda n: len(without(n)[0]) <= capacity), len(turns))
-        ids, text, given = without(dropped)
+    capacity = _prompt_capacity(model, request)
+    dropped = fewest_turns(conversation, capacity, lambda turns: len(without(turns)[0]))
+    ids, text, given = without(dropped)
     _check_fits(model, ids, "messages")
     remaining = without_oldest_turns(conversation, dropped)
     keep = _system_tokens(model, remaining, ids, lambda m: render(m, False))
-    return Prompt(ids, text, keep, whole - len(ids), given)
+    if turns_before(conversation, capacity):  # counting all of a long chat would take longer than the rest
+        whole = estimate(conversation, lambda text: len(model.tokenizer.encode(text)))
+    else:
+        whole = len(without(0)[0])
+    return Prompt(ids, text, keep, max(0, whole - len(ids)), given)
 
 
 def tokens_of_chat(media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> int:
@@ -140,15 +142,6 @@ def of_pieces(model: Loaded, prompt: PromptPieces) -> Prompt:
     ids, given = pieces.encode(model, prompt)
     _check_fits(model, ids, "prompt")
     return Prompt(ids, media=given)
-
-
-def without_oldest_turns(messages: Messages, turns: int) -> Messages:
-    """Drop the first user messages and their answers. System messages stay."""
-    if not turns:
-        return messages
-    starts = [i for i, m in enumerate(messages) if m["role"] == "user"]
-    dropped = range(starts[0], starts[turns])
-    return [m for i, m in enumerate(messages) if i not in dropped or m["role"] in ("system", "developer")]
 
 
 def _prompt_capacity(model: Loaded, request: Request) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 from py_engine.errors import NOT_FOUND, WispError
 
 _ADDRESS = re.compile(r"(https?|blob|data|file):", re.IGNORECASE)
+_PART = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?=\.gguf(?:[?#]|$))", re.IGNORECASE)
+_MOST_PARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Catalog:
                 NOT_FOUND,
                 "model",
             )
-        return Choice(name or _name(model), (_address(model),))
+        return Choice(name or _name(model), _whole_set(_address(model)))
 
     def projector(self, projector: Any, model: Any) -> tuple[Any, ...]:
         """The parts of the projector that a load asks for; of a model of the catalog, its own; () if there is none."""
@@ -117,6 +119,15 @@ def _address(part: Any, param: str = "model") -> Any:
             param=param,
         )
     return part
+
+
+def _whole_set(part: Any) -> tuple[Any, ...]:
+    """All files of a split model, whichever of them an address names: `model-00001-of-00003.gguf`."""
+    found = _PART.search(part) if isinstance(part, str) else None
+    if found is None or not 1 < int(found[1]) <= _MOST_PARTS:
+        return (part,)
+    before, after = part[: found.start()], part[found.end() :]
+    return tuple(f"{before}-{number:05d}-of-{found[1]}{after}" for number in range(1, int(found[1]) + 1))
 
 
 def _name(part: Any) -> str:

@@ -78,7 +78,7 @@ class Downloads:
         """`choose(fields)`: the options of a load request."""
         self._platform, self._choose, self._tell = platform, choose, tell
         self._items: dict[str, Download] = {}  # in order
-        self._limit = LIMIT
+        self.limit = LIMIT
         self._restoring: asyncio.Task[None] | None = None
 
     # -- requests
@@ -94,6 +94,7 @@ class Downloads:
             "downloads.remove": lambda fields: self.remove(fields.get("download")),
             "downloads.move": lambda fields: self.move(fields.get("download"), fields.get("index")),
             "downloads.limit": lambda fields: self.set_limit(fields.get("limit")),
+            "downloads.getLimit": lambda fields: self.get_limit(),
         }
 
     async def queue(self) -> list[dict[str, Any]]:
@@ -145,12 +146,17 @@ class Downloads:
         self._items = {other.id: other for other in order}
         await self._changed()
 
+    async def get_limit(self) -> int:
+        """How many downloads run at once, as this visit or an earlier one has set it."""
+        await self._restored()
+        return self.limit
+
     async def set_limit(self, limit: Any) -> None:
         """Set how many downloads run at once."""
         await self._restored()
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
             raise WispError(f"limit must be between 1 and {MOST}.", "invalid_value", param="limit")
-        self._limit = limit
+        self.limit = limit
         await self._changed()
 
     @contextmanager
@@ -182,7 +188,7 @@ class Downloads:
         """Start queued downloads, in order, up to the limit."""
         running = [item for item in self._items.values() if item.task is not None and not item.task.done()]
         slow = any(0 < item.speed < SLOW for item in running)
-        free = (1 if slow else self._limit) - len(running)
+        free = (1 if slow else self.limit) - len(running)
         for item in list(self._items.values()):
             if free > 0 and item.state == QUEUED and item not in running:
                 item.state, item.error = RUNNING, None
@@ -241,7 +247,7 @@ class Downloads:
             if item.state != DONE
         ]  # fmt: skip
         try:
-            await self._platform.write_text(NAME, json.dumps({"limit": self._limit, "items": items}))
+            await self._platform.write_text(NAME, json.dumps({"limit": self.limit, "items": items}))
         except ConnectionError:  # no storage: the queue lives as long as the engine
             return
 
@@ -255,7 +261,7 @@ class Downloads:
             stored = json_input.stored(await self._platform.read_text(NAME))
         except ConnectionError:
             return
-        self._limit = min(MOST, max(1, whole(stored.get("limit")) or LIMIT))
+        self.limit = min(MOST, max(1, whole(stored.get("limit")) or LIMIT))
         items = stored.get("items")
         for entry in items if isinstance(items, list) else ():
             if not isinstance(entry, dict) or not isinstance(entry.get("request"), dict):

@@ -72,7 +72,7 @@ export class Connection {
   onProgress = new Set();
   /** @type {Set<OnLog>} */
   onLog = new Set();
-  /** @type {Set<(downloads: import("./types.d.ts").QueuedDownload[]) => void>} called when the download queue changes */
+  /** @type {Set<(downloads: import("./types.d.ts").QueuedDownload[], limit: number) => void>} called when the download queue changes */
   onQueue = new Set();
   /** @type {Set<(update: { model: string, url: string }) => void>} called when a model's host has a newer version */
   onUpdate = new Set();
@@ -274,7 +274,7 @@ export class Connection {
     if (kind === "readPdf") return this.onPdf(message);
     if (kind === "compute") return this.onCompute();
     if (kind === "modelUpdate") return this.onUpdate.forEach((listener) => listener(message));
-    if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads));
+    if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads, message.limit));
     if (kind === "loads") return void (this.loads = message.loads);
     if (kind === "log") return this.onLog.forEach((listener) => listener(message.level, message.text));
     const pending = this.#pending.get(message.id);

@@ -49,14 +49,19 @@ export class DownloadQueue {
     return this.#connection.call("downloads.move", { download, index });
   }
 
+  /** How many run at once, also as an earlier visit has set it. @returns {Promise<number>} */
+  getLimit() {
+    return this.#connection.call("downloads.getLimit");
+  }
+
   /** Sets how many run at once, 1 to 6; default: 2. @param {number} limit @returns {Promise<void>} */
   setLimit(limit) {
     return this.#connection.call("downloads.limit", { limit });
   }
 
   /**
-   * Calls `listener` with the queue when it changes, about ten times a second while something arrives.
-   * @param {(downloads: QueuedDownload[]) => void} listener @returns {() => void} ends it
+   * Calls `listener` with the queue and its limit when they change, about ten times a second while something arrives.
+   * @param {(downloads: QueuedDownload[], limit: number) => void} listener @returns {() => void} ends it
    */
   onChange(listener) {
     this.#connection.onQueue.add(listener);

@@ -33,7 +33,7 @@ export function startDownloads({ wisp, choose, openFile }) {
     (watching ??= wisp().then(async ({ downloads, models }) => {
       models.onUpdate(({ model, url }) => offer(models, model, url));
       downloads.onChange(show);
-      show(await downloads.list());
+      show(await downloads.list(), await downloads.getLimit());
       return downloads;
     }));
   const run = (/** @type {(downloads: import("../wisp.js").Wisp["downloads"]) => Promise<unknown>} */ action) =>
@@ -60,9 +60,10 @@ export function startDownloads({ wisp, choose, openFile }) {
     notify({ key, text: t("There is a newer version of {name}.", { name: model }), actions });
   }
 
-  /** @param {QueuedDownload[]} downloads */
-  function show(downloads) {
+  /** @param {QueuedDownload[]} downloads @param {number} atOnce set here, in another tab or on an earlier visit */
+  function show(downloads, atOnce) {
     byId("downloads").hidden = downloads.length === 0;
+    limit.value = `${atOnce}`;
     for (const [id, { item }] of items)
       if (!downloads.some((download) => download.id === id)) {
         item.remove();

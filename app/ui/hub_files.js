@@ -166,7 +166,7 @@ export class Repository {
       h(
         "div",
         {},
-        h("strong", {}, label, " ", h("span", { class: "hub-size" }, head)),
+        h("strong", {}, h("bdi", {}, label), " ", h("bdi", { class: "hub-size" }, head)),
         chosen ? h("span", { class: "badge" }, t("Best for this device")) : null,
         h("small", { class: fit?.verdict ?? "" }, fit ? textOf(fit) : t("Checking whether it fits …")),
       ),

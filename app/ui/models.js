@@ -1,6 +1,6 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
 import { joined, t } from "../language/phrase.js";
-import { isAddress, nameOf } from "./address.js";
+import { fileOf, isAddress, nameOf } from "./address.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";
@@ -55,7 +55,7 @@ export function startModels({ choose, list, opened, others }) {
     const address = field.value.trim();
     field.setAttribute("aria-invalid", String(!isAddress(address)));
     if (!isAddress(address)) return field.focus();
-    const url = new URL(address, document.baseURI).href;
+    const url = fileOf(new URL(address, document.baseURI).href);
     take({ model: url, name: nameOf(url), keep: url });
   });
   startDrop((files) => takeFiles(others(files)));

@@ -21,6 +21,7 @@ const shown = new Map();
 
 /** @param {Notice} notice */
 export function notify({ key, text, more, kind = "info", actions = [], seconds, onDismiss }) {
+  const held = [...(shown.get(key)?.querySelectorAll("button") ?? [])].findIndex((button) => button.matches(":focus"));
   dismiss(key);
   const buttons = actions.map(({ label, run }) => {
     const click = () => {
@@ -50,6 +51,7 @@ export function notify({ key, text, more, kind = "info", actions = [], seconds, 
   );
   shown.set(key, element);
   byId("notices").append(element);
+  element.querySelectorAll("button")[held]?.focus(); // such as Cancel, of a progress that goes on
   if (seconds) setTimeout(() => shown.get(key) === element && dismiss(key), seconds * 1000);
 }
 

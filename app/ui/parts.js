@@ -6,6 +6,12 @@ export function partUrl(name) {
   return path ? new URL(path, document.baseURI).href : null;
 }
 
+/** The addresses of all parts that are files. */
+export const partUrls = () =>
+  Object.keys(document.getElementById("parts")?.dataset ?? {})
+    .map((name) => partUrl(name) ?? "")
+    .filter((url) => /[^/]$/.test(url));
+
 /** @param {string} name of a module @returns {Promise<any>} */
 export async function importPart(name) {
   const url = partUrl(name);

@@ -1,7 +1,9 @@
 /** Registers the service worker. When a newer version has been fetched, a notice offers to reload. */
 import { t } from "../language/phrase.js";
+import { whenIdle } from "./dom.js";
 import { languageUrl } from "./language.js";
 import { notify } from "./notices.js";
+import { partUrls } from "./parts.js";
 
 const ISOLATING = "wisp.isolating"; // in the session: the page has been reloaded for it
 
@@ -17,6 +19,14 @@ async function isolate() {
   location.reload();
 }
 
+/**
+ * Has the service worker cache every part of the page, also those that are large or seldom used, such as the languages:
+ * whoever installs the page expects all of it without a network.
+ */
+async function cacheAll() {
+  for (const url of partUrls()) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
+}
+
 export async function startPwa() {
   if (!("serviceWorker" in navigator)) return;
   const { serviceWorker } = navigator;
@@ -28,6 +38,8 @@ export async function startPwa() {
   } catch {
     return; // not allowed in this browser: the page works, but not offline
   }
+  addEventListener("appinstalled", cacheAll);
+  if (hadOne && matchMedia("(display-mode: standalone)").matches) whenIdle(cacheAll); // after a new version, too
   let reloading = false;
   const offer = (/** @type {ServiceWorker} */ waiting) => {
     const run = () => {

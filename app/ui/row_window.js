@@ -1,8 +1,8 @@
 /**
  * A list whose rows have heights that are known only once they are drawn, such as a chat of thousands of messages. Only
  * rows near the view have elements in the document. A gap as high as the other rows stands in their place. What is in
- * view does not move when rows above it turn out to be higher or lower than was estimated. Where the browser does not see
- * to that (no overflow-anchor), it does when rows are drawn, but not when one of them grows later.
+ * view does not move when rows above it turn out to be higher or lower than was estimated, or grow later. Where the
+ * browser does not see to that (no overflow-anchor, as in Safari), the row window does.
  *
  * Some rows stay in the document wherever the view is: what has the focus, what is selected, a frame, a sound that plays.
  * A row that the reader may have changed (an opened part, a text that is edited) keeps its element outside the document.
@@ -245,10 +245,17 @@ export class RowWindow {
   /** @param {ResizeObserverEntry[]} entries */
   #measured(entries) {
     const rows = new Map([...this.#drawn].map((row) => [row.element, row]));
+    const { top } = this.#scroller.getBoundingClientRect();
+    let above = 0; // px that rows above the view have grown by
     for (const { target, borderBoxSize } of entries) {
       const row = rows.get(/** @type {HTMLElement} */ (target));
-      if (row) this.#setHeight(row, borderBoxSize[0].blockSize);
+      if (!row) continue;
+      const height = borderBoxSize[0].blockSize;
+      const grown = height && height - row.height;
+      if (!ANCHORS && target.getBoundingClientRect().bottom - grown - above <= top) above += grown;
+      this.#setHeight(row, height);
     }
+    if (above) this.#scroller.scrollTop += above;
     if (this.#isStale) this.#drawSoon(); // not now: rows that are observed in here would be reported as a loop
   }
 

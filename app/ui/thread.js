@@ -58,7 +58,8 @@ export class Thread {
     this.#scroller.addEventListener("scroll", () => this.#look(), { passive: true }); // before rows are drawn
     this.#window = new RowWindow(this.#scroller, this.#list, () => this.#follow());
     new ResizeObserver(() => this.#follow()).observe(this.#list);
-    new ResizeObserver(() => this.#follow()).observe(this.#scroller);
+    const resized = new ResizeObserver(() => this.#follow());
+    for (const element of [this.#scroller, byId("overlay")]) resized.observe(element);
     this.#toEnd.onclick = () => this.toEnd();
     document.addEventListener("copy", (event) => this.#copy(event));
   }
@@ -183,6 +184,7 @@ export class Thread {
   }
 
   #follow() {
+    if (!this.#rows.length) return; // the start page is shown from its beginning
     if (this.#pinned) this.#scroller.scrollTop = this.#scroller.scrollHeight;
     else this.#look();
   }

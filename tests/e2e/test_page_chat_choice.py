@@ -18,14 +18,13 @@ CHOOSE_AND_ASK = """([names, text]) => {
     document.querySelector("#prompt").value = text;
     document.querySelector("#composer").requestSubmit();
 }"""
-# The second read of the list of chats follows an import. It ends with `goOn()`; `listed` is true once it has begun.
+# The page's next read of its list follows an import. It ends with `goOn()`; `listed` is true once it has begun.
 HOLD_LIST = """() => {
     const { getAll } = IDBObjectStore.prototype;
     const allowed = new Promise((resolve) => (globalThis.goOn = resolve));
-    let reads = 2;
     IDBObjectStore.prototype.getAll = function (...given) {
         const request = getAll.apply(this, given);
-        if (this.name !== "chats" || --reads) return request;
+        if (this.name !== "chats") return request;
         IDBObjectStore.prototype.getAll = getAll;
         globalThis.listed = true;
         const listen = request.addEventListener;

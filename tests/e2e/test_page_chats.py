@@ -179,6 +179,7 @@ def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     seek(page, "zeppelin")
     expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
     page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#chat-found")).to_have_text("1 chat")  # nobody searched again
     seek(page, "airships")
     expect(page.locator("#chat-found")).to_have_text("1 chat")
     page.fill("#chat-search", "")
@@ -280,6 +281,28 @@ def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
     assert "## You\n\nHallo" in Path(download.value.path()).read_text(encoding="utf-8")
     page.get_by_role("searchbox").fill("")
     page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+
+
+def test_an_import_shows_how_far_it_is_and_is_cancelled_by_keyboard(talk: Page) -> None:
+    """All or nothing is stored, and the page stays quick meanwhile."""
+    page = talk
+    text = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Ahoy " * 40]}}}
+    tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
+    chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(4000)]
+    file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
+    notice = page.locator("#notices [data-key=transfer]")
+    before = page.locator("#chat-rows > .chat").count()
+    page.set_input_files("#import-input", file)
+    notice.get_by_role("button", name="Cancel").focus()
+    expect(notice).to_contain_text(" of 4,000")
+    expect(notice.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(notice).to_have_count(0)
+    seek(page, "ahoy")
+    expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
+    page.fill("#chat-search", "")
+    expect(page.locator("#chat-rows > .chat")).to_have_count(before)
+    expect(page.locator("#notices", has_text="imported")).to_have_count(0)
 
 
 def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:

@@ -70,6 +70,21 @@ def page(opened: Page, hub: FakeHub) -> Page:
     return opened
 
 
+@pytest.fixture
+def in_language(page: Page) -> Iterator[Callable[[str], None]]:
+    """Choose the page's language until the test ends."""
+
+    def choose(code: str) -> None:
+        page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
+        page.click("#settings-button")
+        page.select_option("#language", code)
+        expect(page.locator("html")).to_have_attribute("lang", code)
+        page.keyboard.press("Escape")
+
+    yield choose
+    choose("en")
+
+
 def search(page: Page) -> None:
     """Open the search."""
     page.click("#model-button")
@@ -109,7 +124,7 @@ def test_the_pages_models_are_listed_once_and_every_curated_model_has_a_licence(
             ({ ...model, kind: String(kind), about: String(about) }))"""
     )
     assert 12 <= len(curated) <= 16
-    assert {model["kind"] for model in curated} == {"Chat", "Reasoning", "Code", "Embedding"}
+    assert {model["kind"] for model in curated} == {"Chat", "Reasoning", "Code", "Vision", "Embedding"}
     assert len({model["repository"] for model in curated}) == len(curated)
     assert all(model["license"] and model["about"] and model["parameters"] for model in curated)
     expect(page.locator("#curated-list button")).to_have_count(len(curated))
@@ -221,13 +236,16 @@ def test_an_address_typed_before_the_settings_are_read_stays(page: Page) -> None
     assert typed == "https://mirror.example"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    ("width", "scheme", "language"),
+    [(390, "light", "ar"), (390, "dark", "de"), (1280, "light", "en"), (1280, "dark", "ar")],
+)
 def test_nothing_overflows_and_everything_has_a_name(
-    page: Page, tmp_path: Path, size: tuple[int, int], scheme: Any
+    page: Page, tmp_path: Path, width: int, scheme: Any, language: str, in_language: Callable[[str], None]
 ) -> None:
-    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.set_viewport_size({"width": width, "height": 800})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    in_language(language)
 
     def check(what: str) -> None:
         page.screenshot(path=tmp_path / f"{what}.png")

@@ -220,6 +220,22 @@ def test_everything_works_offline_after_the_first_visit(fresh_context: BrowserCo
     context.set_offline(False)
 
 
+def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: BrowserContext, server: Server) -> None:
+    page = open_page(fresh_context, server.url)
+    wait_installed(page)
+    page.evaluate("dispatchEvent(new Event('appinstalled'))")
+    parts = page.evaluate("Object.values(document.getElementById('parts').dataset)")
+    assert sum("languages/" in path for path in parts) == 6
+    paths = json.dumps([path for path in parts if not path.endswith("/")])
+    wait_until(page, f"(await Promise.all({paths}.map((path) => caches.match(path)))).every(Boolean)")
+    fresh_context.set_offline(True)
+    page.click("#settings-button")
+    page.select_option("#language", "ja")  # which was never used
+    expect(page.locator("html")).to_have_attribute("lang", "ja")
+    expect(page.locator("#notices .error")).to_have_count(0)
+    fresh_context.set_offline(False)
+
+
 def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:
     shutil.copytree(dist, tmp_path / "site")
     server = Server(tmp_path / "site", 0).start()

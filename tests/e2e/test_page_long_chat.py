@@ -127,6 +127,36 @@ def test_what_is_in_view_stays_while_messages_above_it_are_drawn(page: Page) -> 
     assert abs(shown.evaluate(TOP) - place - 200) <= 1
 
 
+# As Safari: nothing keeps what is in view in place.
+WITHOUT_ANCHORS = """{
+    const { supports } = CSS;
+    CSS.supports = (...given) => given[0] !== "overflow-anchor" && supports.apply(CSS, given);
+    document.addEventListener("DOMContentLoaded", () => {
+        document.getElementById("scroller").style.overflowAnchor = "none";
+    });
+}"""
+
+
+def test_what_is_in_view_stays_without_the_browser_s_help(page: Page, server: Server) -> None:
+    other = page.context.new_page()
+    other.add_init_script(WITHOUT_ANCHORS)
+    other.goto(server.url)
+    expect(last(other)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
+    scroll_to(other, "scroller.scrollHeight / 3")
+    shown = other.locator("#thread > .message").first.evaluate_handle(
+        "(item) => [...item.parentNode.children].find((other) => other.getBoundingClientRect().top > 100)"
+    )
+    place = shown.evaluate(TOP)
+    other.evaluate("() => { document.querySelector('#scroller').scrollTop -= 200; }")
+    other.wait_for_timeout(300)  # the messages near the view are drawn in further frames
+    assert abs(shown.evaluate(TOP) - place - 200) <= 1
+    for height in ("1400px", "1000px", ""):  # a message above grows, as when its picture comes, and shrinks
+        other.locator("#thread > .message").first.evaluate("(item, size) => (item.style.minHeight = size)", height)
+        other.wait_for_timeout(300)
+        assert abs(shown.evaluate(TOP) - place - 200) <= 1, height
+    other.close()
+
+
 def test_the_first_message_is_drawn_when_one_scrolls_there(page: Page) -> None:
     scroll_to(page, "0")
     expect(message(page, 2).locator("strong")).to_have_text("in bold")

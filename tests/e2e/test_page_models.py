@@ -136,6 +136,9 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     load("not an address")
     expect(talk.locator("#url-input")).to_have_attribute("aria-invalid", "true")
     talk.keyboard.press("Escape")
+    load("/repo/tests/golden/split/llama.split.F16-00002-of-00003.gguf")  # any file of a set stands for all
+    expect(talk.locator("#model-name")).to_have_text("llama.split.F16", timeout=90_000)
+    wait_ready(talk)
     load("/repo/static/models/wisp-mini-q8_0.gguf")
     expect(talk.locator("#notices .error")).to_have_count(0)
     expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)

@@ -1,9 +1,12 @@
 """Addresses of model files."""
 
+from pathlib import Path
+
 import pytest
 
 from py_engine.errors import WispError
 from py_engine.files.addresses import host_of, name_of, shown_name
+from tests.support.js_modules import evaluator
 
 BAD = ["http://[/", "http://[::1/x.gguf", "http://a\u2100b/x.gguf", "https://]x[/y"]
 
@@ -21,3 +24,12 @@ def test_the_name_is_the_last_part_of_the_path() -> None:
     assert name_of("https://x.org/a/b%20c.gguf?download=1") == "b c.gguf"
     assert name_of("https://x.org/") == "https://x.org/"
     assert host_of("http://127.0.0.1:8000/m.gguf") == "127.0.0.1:8000"
+
+
+def test_the_page_takes_the_address_of_a_files_page_on_the_hub(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/ui/address.js"])
+    page = "https://huggingface.co/maker/model-GGUF/blob/main/sub/m-Q4_0.gguf?x=1"
+    assert evaluate("m.fileOf(a[0])", page) == page.replace("/blob/", "/resolve/")
+    for other in ("https://host/maker/model/blob/main/m.gguf", page.replace("/blob/", "/resolve/")):
+        assert evaluate("m.fileOf(a[0])", other) == other
+    assert evaluate("m.nameOf(a[0])", "https://host/a%20b-00002-of-00003.gguf?x=1") == "a b"

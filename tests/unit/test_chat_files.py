@@ -1,6 +1,9 @@
 """Files of chats: Wisp's own without a loss, ChatGPT's and Open WebUI's, and damaged ones."""
 
+import base64
+import io
 import json
+import zipfile
 from typing import Any
 
 import pytest
@@ -28,7 +31,7 @@ CHAT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def js(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
-    files = ("read", "write")
+    files = ("read", "write", "archive")
     return evaluator(tmp_path_factory.mktemp("js"), [f"app/ui/chats/transfer/{name}.js" for name in files])
 
 
@@ -149,6 +152,59 @@ def test_a_long_chat_is_read(js: Evaluate) -> None:
     assert chat["info"]["title"] == "Untitled"
 
 
+def in_archive(js: Evaluate, data: bytes) -> Any:
+    """The texts of a ZIP archive's conversations, or the message of the error."""
+    code = """(async () => {
+        const file = new Blob([Uint8Array.fromBase64?.(a[0]) ?? Buffer.from(a[0], "base64")]);
+        if (!(await m.isArchive(file))) return "no archive";
+        try { return await m.conversationsOf(file) } catch (error) { return error.message }
+    })()"""
+    return js(code, base64.b64encode(data).decode())
+
+
+def archive(files: dict[str, str], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+        packed.comment = comment
+    return out.getvalue()
+
+
+def test_an_archive_s_conversations_are_read(js: Evaluate) -> None:
+    texts = [
+        json.dumps([{"title": "Tee \U0001f375", "n": n, "mapping": {}}] * 3000, ensure_ascii=False) for n in (1, 2)
+    ]
+    files = {
+        "chat.html": "<p>",
+        "x/conversations-002.json": texts[1],
+        "file-1.png": "?",
+        "x/conversations-001.json": texts[0],
+    }
+    for method, comment in ((zipfile.ZIP_DEFLATED, b""), (zipfile.ZIP_STORED, b"of a program" * 99)):
+        assert in_archive(js, archive(files, method, comment)) == texts
+    assert "no conversations.json" in in_archive(js, archive({"a.json": "[]"}))
+    assert in_archive(js, b"[]") == "no archive"
+
+
+def test_a_damaged_archive_is_refused(js: Evaluate) -> None:
+    text = json.dumps([f"text {n}" for n in range(500)])
+    whole = archive({"conversations.json": text})
+    assert in_archive(js, whole) == [text]
+    sizes = whole.replace(len(text).to_bytes(4, "little"), b"\x01\0\0\0")  # it says that its text has one byte
+    assert sizes != whole
+    cut = [whole[:n] for n in range(4, len(whole), 97)]
+    for bad in (
+        *cut,
+        sizes,
+        whole[:60] + b"\xff" * 20 + whole[80:],
+        archive({"conversations.json": "[]"}, zipfile.ZIP_LZMA),
+    ):
+        error = in_archive(js, bad)
+        assert isinstance(error, str), error
+        assert error
+
+
 def changed(path: str, value: Any) -> Any:
     """The own file with one value changed."""
     file = json.loads(json.dumps(own(CHAT)))
@@ -164,7 +220,6 @@ def changed(path: str, value: Any) -> Any:
     ("file", "what"),
     [
         ("{", "damaged"),
-        ("PK\x03\x04", "ZIP"),
         ([], "no chats"),
         ({"a": 1}, "not of ChatGPT"),
         ([{"mapping": {}}, 5], "Chat 2 of 2"),

@@ -100,7 +100,7 @@ def test_the_turns_that_are_older_than_so_many_characters(js: Evaluate) -> None:
     chat: list[dict[str, Any]] = [{"role": "assistant", "content": "Hello."}]
     for question, answer in (("one", "1"), ("two", "2"), ("three", "3")):
         chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    older = [js("m.olderTurns(a[0], a[1])", chat, n) for n in (0, 1, 2, 6, 7, 10, 11, 14, 99)]
-    assert older == [3, 3, 2, 2, 2, 1, 1, 0, 0]
+    older = [js("m.olderTurns(a[0], a[1])", chat, n) for n in (0, 1, 25, 26, 79, 80, 106, 131, 132, 999)]
+    assert older == [3, 3, 3, 2, 2, 1, 1, 1, 0, 0]  # each message has 24 more than its text
     chat[-1] |= {"steps": [step]}  # what tools return is of the prompt, too
-    assert js("m.olderTurns(a[0], 40)", chat) == 3
+    assert js("m.olderTurns(a[0], 64)", chat) == 3

@@ -151,8 +151,10 @@ async def test_the_next_visit_continues(browser: Browser) -> None:
     await visit.queue.pause(C)
     await browser.arrive(A)
     await visit.queue.move(B, 0)
+    await visit.queue.set_limit(4)
     await visit.end()
     second = Visit(browser)
+    assert await second.queue.get_limit() == 4
     assert await second.states() == ["b running", "a running", "c paused"]
     (_, a, _) = await second.queue.queue()
     assert a["total"] == len(DATA)

@@ -151,6 +151,16 @@ def test_names_of_models() -> None:
     assert error.value.code == "not_found"
 
 
+def test_the_address_of_one_file_stands_for_its_set() -> None:
+    parts = [f"https://host/a-of-b/m-{n:05d}-of-00003.gguf?download=true" for n in (1, 2, 3)]
+    for part in parts:
+        assert list(Catalog([]).choose(part).parts) == parts
+    for alone in ("https://host/m-00001-of-00001.gguf", "https://host/m-1-of-3.gguf", "https://host/00001-of-00003/m.gguf",
+                  "https://host/m-00001-of-99999.gguf"):  # fmt: skip
+        assert Catalog([]).choose(alone).parts == (alone,)
+    assert Catalog([]).choose(parts[:2]).parts == tuple(parts[:2])
+
+
 def test_progress_is_throttled_and_has_a_speed() -> None:
     out: list[dict[str, Any]] = []
     clock = [0.0]

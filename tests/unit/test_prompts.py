@@ -9,6 +9,7 @@ import pytest
 
 from app.answers import prompts
 from app.answers.media import RequestMedia
+from app.answers.truncation import without_oldest_turns
 from app.models.loaded import Loaded
 from app.models.loading import vocabulary
 from app.openai.requests import chat_request
@@ -120,27 +121,46 @@ def test_tools_documents_and_untrusted_parts_cannot_forge_turns() -> None:
     assert turns({"role": "user", "content": "x"}, documents=[{"text": FORGED}])[0] == 0
 
 
-def test_a_long_conversation_is_shortened_by_bisection(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = mini(300)
-    turn = [{"role": "user", "content": "Tell me a story."}, {"role": "assistant", "content": "Once upon a time."}]
-    messages = [{"role": "system", "content": "Be brief."}, *turn * 100, {"role": "user", "content": "Go on."}]
-    request = chat_request({"messages": messages, "truncation": "auto", "max_tokens": 20})
-    times, render = 0, model.template.render
+def chat_of(turns: int, answer: str) -> list[dict[str, Any]]:
+    turn = [{"role": "user", "content": "Tell me a story."}, {"role": "assistant", "content": answer}]
+    return [{"role": "system", "content": "Be brief."}, *turn * turns, {"role": "user", "content": "Go on."}]
 
-    def counted(*given: Any, **variables: Any) -> str:
-        nonlocal times
-        times += 1
-        return render(*given, **variables)
+
+@pytest.mark.parametrize(
+    ("turns", "answer"),
+    [
+        (1, "Once."), (4, "Once upon a time."), (100, "Once upon a time."), (2500, "Once upon a time."), (2500, ""),
+        (200, "internationalization " * 9), (300, " " * 400), (40, "\U0001f525" * 30), (9, "once " * 400),
+    ],
+)  # fmt: skip
+def test_the_fewest_turns_are_dropped_without_rendering_a_long_chat(
+    monkeypatch: pytest.MonkeyPatch, turns: int, answer: str
+) -> None:
+    model = mini(300)
+    messages = chat_of(turns, answer)
+    request = chat_request({"messages": messages, "truncation": "auto", "max_tokens": 20})
+    render, rendered = model.template.render, []
+
+    def counted(given: Any, *rest: Any, **variables: Any) -> str:
+        rendered.append(len(given))
+        return render(given, *rest, **variables)
+
+    def tokens(turns: int) -> int:
+        return len(model.tokenizer.encode_prompt(render(without_oldest_turns(messages, turns))))
 
     monkeypatch.setattr(model.template, "render", counted)
     prompt = prompts.of_chat(RequestMedia(model), request, messages, None)
-    assert times < 20
     assert len(prompt.ids) <= 280
-    assert prompt.truncated > 1000
+    assert max(rendered) < 200, "messages"
+    assert len(rendered) < 16
     assert prompt.text.count("Be brief.") == 1
     assert prompt.text.rstrip().endswith("<|im_start|>assistant")
-    for turns in range(101):  # the fewest turns were dropped
-        ids = model.tokenizer.encode_prompt(render(prompts.without_oldest_turns(messages, turns)))
-        if len(ids) <= 280:
-            assert ids == prompt.ids
-            break
+    fewest = next(n for n in range(turns + 1) if turns - n < 100 and (n == turns or tokens(n) <= 280))
+    assert len(prompt.ids) == tokens(fewest)
+    whole = 0 if turns > 300 else tokens(0)  # takes long
+    if turns < 5:
+        assert prompt.truncated == whole - len(prompt.ids)
+    elif whole:
+        assert prompt.truncated == pytest.approx(whole - len(prompt.ids), rel=0.2)
+    else:
+        assert prompt.truncated > 10_000

@@ -194,12 +194,20 @@ export async function saveChat(info, messages, growing = false) {
   await transaction.done;
 }
 
-/** Stores several chats, such as imported ones, all or none. @param {{ info: ChatInfo, messages: Message[] }[]} chats */
-export async function saveChats(chats) {
+const STEP = 200; // chats, after which saveChats() says how far it is
+
+/**
+ * Stores several chats, such as imported ones, all or none.
+ * @param {{ info: ChatInfo, messages: Message[] }[]} chats @param {(done: number) => void} tell
+ */
+export async function saveChats(chats, tell) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
-  for (const { info, messages } of chats) {
+  for (const [index, { info, messages }] of chats.entries()) {
     put(transaction, info, messages);
     mark(transaction, info.id);
+    if (index % STEP !== STEP - 1) continue;
+    await transaction.objectStore("chats").getKey(info.id); // comes when what was asked for before is done
+    tell(index + 1);
   }
   await transaction.done;
 }

@@ -218,6 +218,7 @@ export function startChatList(actions) {
       chats = all;
       current = shown;
       draw();
+      if (field.value.trim()) void seek(); // what a search finds may have changed, too
     },
     /** Reads the search index, so that the first search of the visit is quick. */
     prepareSearch: () => chats.length > 0 && prepare(),

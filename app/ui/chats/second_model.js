@@ -34,7 +34,7 @@ export class SecondModel {
     this.load = load;
     this.#button.setAttribute("aria-haspopup", "menu");
     this.#button.onclick = () => void this.#open();
-    document.getElementById("model-button")?.after(this.#button);
+    document.querySelector(".topbar .spacer")?.after(this.#button); // no name of a model moves it
     this.#show();
   }
 

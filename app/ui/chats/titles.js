@@ -53,6 +53,7 @@ export function startTitles({ chat, engine }) {
         messages: [{ role: "user", content: promptOf(messages[0], /** @type {Message} */ (answerOf(messages))) }],
         max_tokens: 24,
         temperature: 0,
+        chat_template_kwargs: { enable_thinking: false }, // thoughts would use up all tokens
         prompt_cache_retention: /** @type {const} */ ("in_memory"),
       };
       const { choices } = await wisp.chat.completions.create(request, { signal: controller.signal });

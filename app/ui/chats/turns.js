@@ -1,6 +1,8 @@
 /** The turns of a chat: a question with its answer. */
 import { saysSomething, textOfSteps } from "./steps.js";
 
+const AROUND = 24; // characters a message, for the tokens that templates write around it
+
 /** @type {(keyof import("./database.js").Draft)[]} */
 const OF_AN_ANSWER = [
   "finish",
@@ -43,7 +45,7 @@ export function olderTurns(turns, characters) {
   let older = turns.filter(({ role }) => role === "user").length;
   for (let i = turns.length - 1; i >= 0 && characters > 0; i--) {
     const { role, content, steps } = turns[i];
-    characters -= content.length + textOfSteps(steps).length;
+    characters -= content.length + textOfSteps(steps).length + AROUND;
     if (role === "user") older--;
   }
   return older;

@@ -65,6 +65,8 @@ const POOLS = /** @type {Record<string, Text>} */ ({
   weights: t("Weights"),
   kv: t("KV cache"),
   activations: t("Activations"),
+  state: t("State"),
+  projector: t("Projector"),
 });
 
 export class Panel {

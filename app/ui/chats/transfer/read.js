@@ -8,7 +8,6 @@ import { FORMAT, fromOwn } from "./own.js";
 
 /** The chats of a file's text. An Error says what is wrong. @param {string} text @returns {Stored[]} */
 export function chatsOf(text) {
-  if (text.startsWith("PK")) throw failure(t("This is a ZIP archive. Unpack it, and choose conversations.json."));
   /** @type {any} */
   let file;
   try {

@@ -4,7 +4,7 @@ import { byId, h } from "../../dom.js";
 import { announce, dismiss, notify } from "../../notices.js";
 import * as database from "../database.js";
 import { openMenu } from "../menu.js";
-import { chatsOf } from "./read.js";
+import { importFile } from "./import.js";
 import { fileName, FRAME, WRITE } from "./write.js";
 
 /** @typedef {import("./write.js").Form} Form */
@@ -27,8 +27,12 @@ export function startTransfer({ imported, presets }) {
   input.addEventListener("change", async () => {
     const files = [...(input.files ?? [])];
     input.value = "";
-    for (const file of files)
-      await importFile(file).catch((error) => failed(t("{name} was not imported.", { name: file.name }), error));
+    for (const file of files) {
+      const goOn = await importFile(file).catch((error) =>
+        failed(t("{name} was not imported.", { name: file.name }), error),
+      );
+      if (goOn === false) break;
+    }
     await imported();
   });
 }
@@ -72,28 +76,6 @@ async function save(infos, name, form) {
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
   announce(t("{name} is saved.", { name }));
-}
-
-/** Adds the chats of a file, all or none. Chats that are there already stay as they are. @param {File} file */
-async function importFile(file) {
-  notify({ key: "transfer", text: t("Reading {name} …", { name: file.name }) });
-  try {
-    const chats = chatsOf(await file.text());
-    const there = new Map((await database.listChats()).map((info) => [info.id, info]));
-    const isThere = (/** @type {database.ChatInfo} */ { id, updated }) => there.get(id)?.updated === updated;
-    const added = chats
-      .filter(({ info, messages }) => messages.length && !isThere(info))
-      .map(({ info, messages }) => ({
-        info: there.has(info.id) ? { ...info, id: crypto.randomUUID() } : info,
-        messages,
-      }));
-    await database.saveChats(added);
-    const skipped = chats.length - added.length;
-    const more = skipped ? t("{n} chats were empty or there already.", { n: skipped }) : "";
-    notify({ key: "imported", text: t("{n} chats imported.", { n: added.length }), more, seconds: 10 });
-  } finally {
-    dismiss("transfer");
-  }
 }
 
 /** @param {import("../../texts.js").Text} text @param {unknown} error */
