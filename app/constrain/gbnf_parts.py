@@ -144,7 +144,7 @@ def _shortest(part: Part, known: Mapping[str, float]) -> float:
 
 
 def check_left_corners(rules: Rules, lengths: Mapping[str, float]) -> None:
-    """Spend steps for each pair of rules of which one can begin with the other: masks take time for each pair."""
+    """Spend steps for each rule and each that it can begin with: masks take time for each such pair."""
     first = {name: _first(body, lengths) for name, body in rules.items()}
     for name in rules:
         seen, todo = {name}, [name]
