@@ -40,7 +40,6 @@ class Encoder:
         self.engine, self.towers = engine, found  # hyperparameters by modality
         self.modalities = tuple(found)
         self._one_at_a_time = asyncio.Lock()
-        self._at_once = 2 if engine.runner.queues else 1  # batches on the device
 
     @classmethod
     async def load(
@@ -94,6 +93,7 @@ class Encoder:
         """
         from py_engine.encode.arrange import batches
 
+        at_once = 2 if self.engine.runner.queues else 1  # batches on the device
         if modality not in self.towers:
             raise WispError(f"This projector does not encode {modality}.", "unsupported_parameter")
         found: list[Embeddings] = []
@@ -101,7 +101,7 @@ class Encoder:
             running = deque[tuple[list[int], asyncio.Future[Any]]]()  # the tokens of each batch's inputs, its results
             try:
                 for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], inputs):
-                    if len(running) == self._at_once:
+                    if len(running) == at_once:
                         found += await self._results(modality, *running.popleft())
                     running.append((batch.tokens, asyncio.ensure_future(self.engine.encode(modality, batch.inputs()))))
                     await asyncio.sleep(0)  # it is submitted

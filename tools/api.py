@@ -49,6 +49,7 @@ class ApiHandler(Handler):
             self._api(origin)
         elif self.command in ("GET", "HEAD"):
             self.connection.settimeout(WRITE_S)
+            self.ignore_body()
             self._answer(body=self.command == "GET")
         else:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "not_found", f"{self.command} is not allowed for {path}.")

@@ -47,7 +47,7 @@ class DeadlineReader(io.RawIOBase):
 class RequestHandler(http.server.BaseHTTPRequestHandler):
     """Read requests within a deadline. Subclasses define route() and reject()."""
 
-    protocol_version = "HTTP/1.1"
+    protocol_version = default_request_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: "BoundedServer"
 
@@ -83,6 +83,16 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Reject what is no request of HTTP/1, in the form of all errors."""
+        status = HTTPStatus(code)
+        self.reject(status, "invalid_value", f"{message or status.phrase}.")
+
+    def ignore_body(self) -> None:
+        """Close the connection after the answer if the request has a body: it is no request."""
+        unread = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
+        self.close_connection |= unread
+
     def _answer_overlong(self) -> None:
         if len(self.raw_requestline) == MAX_LINE:
             what = "The request's first line is too long."
@@ -110,7 +120,8 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
 
     def host_is_this_machine(self) -> bool:
         """Whether the Host header names this machine. Else a page may have pointed its own name here."""
-        return self.headers.get("Host", "").rpartition(":")[0] in HOSTS or self.headers.get("Host") in HOSTS
+        host, _, port = self.headers.get("Host", "").partition(":")
+        return host in HOSTS and (not port or port.isdigit())
 
     def linger(self) -> None:
         """Read a little of an unread body: if the server closed at once, the client would lose the answer."""

@@ -43,8 +43,7 @@ class Handler(RequestHandler):
     def route(self) -> None:
         """Answer for this machine's names only."""
         self.connection.settimeout(WRITE_S)
-        unread = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
-        self.close_connection |= unread  # what follows is no request
+        self.ignore_body()
         if not self.host_is_this_machine():
             self.reject(HTTPStatus.FORBIDDEN, "forbidden_host", "")
         elif self.command == "GET":

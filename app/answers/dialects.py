@@ -9,19 +9,22 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.tool_calls import CallParser, CallSyntax
+from app.constrain import effort
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import form_rule, schema_rule
 from app.openai.answers import RandomBytes
+from app.openai.fields import unsupported
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools
 from py_engine.text.chat_template import ChatTemplate
 
 Messages = list[dict[str, Any]]
+Made = TypeVar("Made")
 Rules = Callable[[str], str]  # the prompt -> the grammar of its answer
 
 HERMES = CallSyntax(
@@ -193,9 +196,19 @@ class Dialect:
 
         Schemas are checked and written here, before a template has seen them.
         """
-        tools = self._tools
-        if form is None and not tools.tools:
+        if form is None and not self._tools.tools:
             return None
+        param = "tools" if form is None or self._tools.tools else form.param
+        complete = _limited(lambda: self._rules(form), param)
+
+        def limited(prompt: str) -> str:
+            effort.begin()  # other requests have come in between
+            return _limited(lambda: complete(prompt), param)
+
+        return limited
+
+    def _rules(self, form: Format | None) -> Rules:
+        tools = self._tools
         grammar = Grammar()
         formed = form_rule(grammar, form) if form is not None else ""
         block = self._block(grammar) if tools.tools else ""
@@ -284,10 +297,8 @@ class Harmony(Dialect):
         begin, again = literal("<|channel|>analysis<|message|>"), literal("<|start|>assistant")
         return f"({begin} {until} {again})*"
 
-    def rules(self, form: Format | None) -> Rules | None:
+    def _rules(self, form: Format | None) -> Rules:
         tools = self._tools
-        if form is None and not tools.tools:
-            return None
         grammar = Grammar()
         analysis = self._analysis(grammar)
         options = []
@@ -312,6 +323,14 @@ class Harmony(Dialect):
             f"({literal('<|channel|>commentary')})? ({literal(' ')} ({literal('<|constrain|>')})? {literal('json')})?"
         )
         return f"{literal(tool.name)} {kind} {literal('<|message|>')} {arguments}"
+
+
+def _limited(write: Callable[[], Made], param: str) -> Made:
+    """What `write` returns; an error of the request where that takes too many steps."""
+    try:
+        return write()
+    except effort.TooComplex:
+        raise unsupported("The form of the answer is too complex; use fewer tools or smaller schemas.", param) from None
 
 
 def _tokens(text: str) -> list[str]:

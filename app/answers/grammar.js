@@ -75,10 +75,16 @@ class Compiled {
   }
 }
 
+// Where a grammar can read a text in many ways, each token may take longer than the one before, and nothing interrupts
+// the mask engine. An answer may use this much on average, and that much more in all.
+const USUAL_MS = 100; // for each token
+const MORE_MS = 2000;
+
 /** The state of one answer. */
 class Matcher {
   #matcher;
   #stops;
+  #owed = 0; // ms beyond what was usual
   /** @type {Int32Array | null} mask of the current state */
   #mask = null;
 
@@ -88,28 +94,58 @@ class Matcher {
     this.#stops = stops;
   }
 
+  /** Whether the answer's tokens take too long. */
+  get slow() {
+    return this.#owed > MORE_MS;
+  }
+
+  /** @template T @param {() => T} call of the mask engine @returns {T} what it returns */
+  #timed(call) {
+    const began = performance.now();
+    try {
+      return call();
+    } finally {
+      this.#owed += performance.now() - began;
+    }
+  }
+
+  /** Allow what a token usually takes. */
+  #allow() {
+    if (!this.slow) this.#owed = Math.max(0, this.#owed - USUAL_MS);
+  }
+
   /** A bit set for each token that may come next. */
   async mask() {
-    if (!this.#mask) this.#mask = await this.#matcher.getNextTokenBitmask();
+    if (!this.#mask) {
+      const began = performance.now();
+      this.#mask = await this.#matcher.getNextTokenBitmask();
+      this.#owed += performance.now() - began;
+    }
     return this.#mask;
   }
 
   /** @param {number} token @returns {boolean} whether it may come next; if so, the answer advances past it */
   accept(token) {
-    const accepted = this.#matcher.isTerminated() ? this.#stops.includes(token) : this.#matcher.acceptToken(token);
+    const ended = this.#matcher.isTerminated();
+    const accepted = ended ? this.#stops.includes(token) : this.#timed(() => this.#matcher.acceptToken(token));
     if (accepted) this.#mask = null;
+    this.#allow();
     return accepted;
   }
 
   /** @param {string} text @returns {boolean} whether the answer may continue with it */
   acceptText(text) {
     this.#mask = null;
-    return this.#matcher._acceptString(text);
+    for (const piece of text.match(/[^]{1,64}/gu) ?? []) {
+      if (this.slow || !this.#timed(() => this.#matcher._acceptString(piece))) return false;
+      this.#allow();
+    }
+    return true;
   }
 
   /** The text that must come next. */
   forced() {
-    return this.#matcher.isTerminated() ? "" : this.#matcher.findJumpForwardString();
+    return this.#matcher.isTerminated() ? "" : this.#timed(() => this.#matcher.findJumpForwardString());
   }
 
   /** Whether the answer may end here. */

@@ -144,6 +144,7 @@ class Matcher:
 
     async def mask(self) -> Any:
         """An Int32Array with a bit set for each token that may come next."""
+        self._check_time()
         return await self._matcher.mask()
 
     async def accept(self, token: int) -> None:
@@ -153,6 +154,7 @@ class Matcher:
 
     async def try_accept(self, token: int) -> bool:
         """Advance past a token if it is allowed; returns whether it was."""
+        self._check_time()
         return bool(self._matcher.accept(token))
 
     async def forced(self) -> list[int]:
@@ -162,13 +164,24 @@ class Matcher:
         written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space
         return ids if text.encode().startswith(written) else []
 
+    def _check_time(self) -> None:
+        """Raise where the mask engine takes too long for this answer's tokens."""
+        if self._matcher.slow:
+            raise WispError(
+                "The form can be read in too many ways: its tokens take longer and longer. Write the grammar so that "
+                "each text fits it in one way; avoid rules like a ::= a a, and repetitions of what may be empty.",
+                "unsupported_parameter",
+            )
+
     def finished(self) -> bool:
         """Whether only the end may follow."""
         return bool(self._matcher.finished())
 
     def begins(self, text: str) -> bool:
         """Whether the answer may begin with a text; if so, it has."""
-        return not text or bool(self._matcher.acceptText(text))
+        accepted = not text or bool(self._matcher.acceptText(text))
+        self._check_time()
+        return accepted
 
     async def judge(self, text: str) -> dict[str, bool]:
         """{accepted: the answer may begin with the text, complete: it may end there}."""

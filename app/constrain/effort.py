@@ -4,8 +4,12 @@ Automata can grow exponentially with a pattern or schema. Each step of their con
 that needs too many ends with an error within about a second. Counting, unlike a clock, gives the same answer each time.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 MAX_EFFORT = 500_000  # steps, each of a microsecond or less in CPython
 
+Made = TypeVar("Made")
 _left = MAX_EFFORT
 
 
@@ -25,3 +29,15 @@ def spend(steps: int) -> None:
     _left -= steps
     if _left < 0:
         raise TooComplex
+
+
+def attempt(steps: int, make: Callable[[], Made]) -> Made | None:
+    """What `make` makes, or None where it needs more steps than these. They are not of the request's own."""
+    global _left
+    before, _left = _left, steps
+    try:
+        return make()
+    except TooComplex:
+        return None
+    finally:
+        _left = before

@@ -1,33 +1,47 @@
 """Read grammars in GBNF (llama.cpp) or EBNF, and write them in XGrammar's EBNF.
 
 Errors found here have a line number; XGrammar's WebAssembly module would abort instead. Rewriting also makes character
-classes beyond ASCII work (ebnf.py).
+classes beyond ASCII work (ebnf.py). A grammar without recursion becomes an automaton where that is small: XGrammar
+follows all ways to read a text, and `(("a"*)*)*` has exponentially many.
 """
 
 from __future__ import annotations
 
 import re
+from math import isinf
 
+from app.constrain.automaton import Dfa
+from app.constrain.cost import CLASS, MAX_COST, RULE, WIDE
 from app.constrain.counts import count
-from app.constrain.ebnf import (
-    ANY,
-    UNICODE,
-    Grammar,
-    Ranges,
-    characters,
-    complement,
-    either,
-    intersect,
-    literal,
-    normalize,
+from app.constrain.ebnf import UNICODE, Grammar, Ranges, complement, intersect, normalize
+from app.constrain.effort import attempt
+from app.constrain.gbnf_parts import (
+    Class,
+    Either,
+    Literal,
+    Name,
+    Part,
+    Repeat,
+    Rules,
+    Sequence,
+    automaton,
+    check_left_corners,
+    names,
+    recursive,
+    shortest,
+    written,
 )
+from app.constrain.strings import automaton_rule
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+_SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 MAX_REPEATS = 100_000
 MAX_DEPTH = 50  # groups within each other
+AUTOMATON_EFFORT = 200_000  # steps
+_ANY = Class(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character but NUL
 
 
 class BadGrammar(Exception):
@@ -36,28 +50,56 @@ class BadGrammar(Exception):
 
 def add(grammar: Grammar, text: str, root: str = "root") -> str:
     """Add the rules of a grammar; return the new name of its root. Raises BadGrammar."""
-    return _Reader(grammar, text).read(root)
+    rules = _Reader(text).read(root)
+    lengths = shortest(rules)
+    for name, length in lengths.items():
+        if isinf(length):
+            raise BadGrammar(f"no text of the rule {name} ever ends; give it an alternative without itself")
+    found = None if recursive(rules) else attempt(AUTOMATON_EFFORT, lambda: automaton(rules, root))
+    if found is not None and _cost(found) < MAX_COST / 2:
+        return automaton_rule(grammar, found, False)
+    check_left_corners(rules, lengths)
+    return _as_they_are(grammar, rules, root)
+
+
+def _cost(dfa: Dfa) -> float:
+    """What cost() would say of the automaton's rules, roughly."""
+    wide = sum(any(high > 0x7F for _, high, _ in edges) for edges in dfa.edges)
+    return RULE * len(dfa.edges) + CLASS * sum(map(len, dfa.edges)) + WIDE * wide
+
+
+def _as_they_are(grammar: Grammar, rules: Rules, root: str) -> str:
+    own = {name: grammar.name(f"u_{name}") for name in rules}
+    for name, body in rules.items():
+        grammar.define(own[name], written(body, own))
+    return own[root]
 
 
 class _Reader:
-    def __init__(self, grammar: Grammar, text: str) -> None:
-        self._grammar, self._text, self._at = grammar, text, 0
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
         self._depth = 0
-        self._names: dict[str, str] = {}  # name in the text -> name in the grammar
-        self._defined: set[str] = set()
+        self._rules: dict[str, Part] = {}
         self._used: dict[str, int] = {}  # name -> where it is first used
 
-    def read(self, root: str) -> str:
+    def read(self, root: str) -> Rules:
+        """The rules that the root needs."""
         self._blanks()
         while self._at < len(self._text):
             self._rule()
             self._blanks()
         for name, at in self._used.items():
-            if name not in self._defined:
+            if name not in self._rules:
                 raise self._bad(f"the rule {name} is not defined", at)
-        if root not in self._defined:
+        if root not in self._rules:
             raise BadGrammar(f"there is no rule {root}; define it")
-        return self._names[root]
+        found, todo = {root: self._rules[root]}, [root]
+        while todo:
+            for name in names(found[todo.pop()]):
+                if name not in found:
+                    found[name] = self._rules[name]
+                    todo.append(name)
+        return found
 
     def _bad(self, what: str, at: int | None = None) -> BadGrammar:
         line = self._text.count("\n", 0, self._at if at is None else at) + 1
@@ -89,29 +131,23 @@ class _Reader:
         self._blanks()
         if not self._take("::="):
             raise self._bad(f"expected ::= after {name}")
-        if name in self._defined:
+        if name in self._rules:
             raise self._bad(f"the rule {name} is defined twice")
-        self._defined.add(name)
-        own = self._renamed(name)
-        self._grammar.define(own, self._alternatives(False))
+        self._rules[name] = Literal("")  # while its body is read
+        self._rules[name] = self._alternatives(False)
 
-    def _renamed(self, name: str) -> str:
-        if name not in self._names:
-            self._names[name] = self._grammar.name(f"u_{name}")
-        return self._names[name]
-
-    def _alternatives(self, inside: bool) -> str:
+    def _alternatives(self, inside: bool) -> Part:
         options = [self._sequence(inside)]
         while True:
             at = self._at
             self._blanks()  # "|" may be on the next line
             if not self._take("|"):
                 self._at = at if not inside else self._at
-                return either(options)
+                return options[0] if len(options) == 1 else Either(tuple(options))
             options.append(self._sequence(inside))
 
-    def _sequence(self, inside: bool) -> str:
-        parts = []
+    def _sequence(self, inside: bool) -> Part:
+        parts: list[Part] = []
         self._blanks()  # a rule may begin on the next line
         while True:
             if self._rule_begins():
@@ -127,16 +163,16 @@ class _Reader:
                 if self._rule_begins() or self._text[self._at : self._at + 1] in ("", "|", ")"):
                     self._at = at
                     break
-        return " ".join(parts) or '""'
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _rule_begins(self) -> bool:
         return re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\s*::=").match(self._text, self._at) is not None
 
-    def _element(self) -> str | None:
+    def _element(self) -> Part | None:
         if self._take('"'):
-            return literal(self._string('"'))
+            return Literal(self._string('"'))
         if self._take("'"):
-            return literal(self._string("'"))
+            return Literal(self._string("'"))
         if self._take("["):
             return self._class()
         if self._take("("):
@@ -148,9 +184,9 @@ class _Reader:
             self._blanks()
             if not self._take(")"):
                 raise self._bad("expected )")
-            return f"({inner})"
+            return inner
         if self._take("."):
-            return ANY
+            return _ANY
         at = self._at
         name = self._ident()
         if name is None:
@@ -158,13 +194,13 @@ class _Reader:
                 raise self._bad(f"{self._text[self._at]!r} is not expected here")
             return None
         self._used.setdefault(name, at)
-        return self._renamed(name)
+        return Name(name)
 
-    def _repeated(self, part: str) -> str:
+    def _repeated(self, part: Part) -> Part:
         self._blanks(False)
-        for sign in "*+?":
+        for sign, (low, high) in _SIGNS.items():
             if self._take(sign):
-                return f"({part}){sign}"
+                return Repeat(part, low, high, sign)
         found = _REPEAT.match(self._text, self._at)
         if found is None:
             return part
@@ -173,9 +209,7 @@ class _Reader:
         if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
             raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MAX_REPEATS}")
         self._at = found.end()
-        if high == 0:
-            return '""'
-        return f"({part}){{{low},{'' if high is None else high}}}"
+        return Repeat(part, low, high)
 
     def _string(self, quote: str) -> str:
         out = []
@@ -205,7 +239,7 @@ class _Reader:
             raise self._bad(f"unknown escape \\{kind}")
         return ord(kind)
 
-    def _class(self) -> str:
+    def _class(self) -> Part:
         negative = self._take("^")
         found = []
         while not self._take("]"):
@@ -221,6 +255,4 @@ class _Reader:
         ranges = intersect(complement(ranges) if negative else ranges, UNICODE)
         if not ranges:
             raise self._bad("a class without characters")
-        if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
-            return literal(chr(ranges[0][0]))
-        return characters(ranges)
+        return Class(ranges)

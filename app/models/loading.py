@@ -195,6 +195,12 @@ async def load(
         async with _opened(options.of_engine, options.sha256, open_source) as (sources, headers):
             return await load_engine(sources, headers, changed, lambda *_: None)
 
+    async def reload_projector(changed: LoadOptions) -> Any:
+        """Load the projector's engine again, where the text model now runs."""
+        assert model is not None
+        async with _opened(options.projector, (), open_source) as (sources, headers):
+            return (await load_projector(model, sources, headers, changed, lambda *_: None)).encoder.engine
+
     try:
         async with _opened(options.of_engine, options.sha256, open_source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
@@ -216,6 +222,7 @@ async def load(
                     model.adapters = Adapters(options.adapters, model.engine)
                     if options.projector:
                         model.projector = await load_projector(model, *projector, alone, on_progress)
+                        model.projector.reload_after_loss(alone, reload_projector)
             model.notices += [notice for source in sources for notice in source.notices]
             timings["load_ms"] = _since(started)
     except BaseException as error:

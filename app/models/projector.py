@@ -18,7 +18,8 @@ from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
 from py_engine.models.common import dimension, natural
-from py_engine.options import MediaOptions
+from py_engine.options import LoadOptions, MediaOptions
+from py_engine.recovery import Reload
 
 PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept
 EMBEDDING_BYTES = 256 << 20  # of embeddings that are kept
@@ -121,6 +122,10 @@ class LoadedProjector:
         for one in prepared:
             if one.rows is None:
                 one.rows = computed[one.content]
+
+    def reload_after_loss(self, options: LoadOptions, reload: Reload) -> None:
+        """Have its encoders come back when their GPU is lost. The text model's recovery tells the user."""
+        self.encoder.engine.reload_after_loss(options, reload, lambda text: None)
 
     @property
     def memory(self) -> dict[str, int]:

@@ -71,14 +71,19 @@ class Generation:
     async def again_after_loss(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """What `work` returns; it is called again whenever the GPU is lost and comes back."""
         while True:
+            runner = self.runner
             try:
                 return await work()
             except WispError as error:
-                await self.recover_from(error)
+                await self.recover_from(error, runner)
 
-    async def recover_from(self, error: WispError) -> None:
-        """Wait until the device is back. Raises the error if it was not the loss of the device."""
-        if error.code != "device_lost" or self.recover is None:
+    async def recover_from(self, error: WispError, runner: Runner) -> None:
+        """Wait until the device is back. Raises the error if it was not the loss of `runner`'s device.
+
+        It may be the loss of a projector's, which has not come back: trying again would not end.
+        """
+        another = runner is self.runner and runner.lost is None
+        if error.code != "device_lost" or self.recover is None or another:
             raise error
         await self.recover()
 
@@ -90,6 +95,7 @@ class Generation:
         canvas = self._canvas(answer)
         try:
             while True:
+                runner = self.runner
                 run = self._run(answer, keep, started) if canvas is None else self._denoise(answer, canvas, started)
                 try:
                     async with aclosing(run) as batches:
@@ -99,7 +105,7 @@ class Generation:
                 except WispError as error:
                     if answer.sampling.processor is not None:  # a caller's code that never ends loses each device
                         raise
-                    await self.recover_from(error)
+                    await self.recover_from(error, runner)
                 answer.lacks_pages = False
         finally:
             self.totals.prompt_ms += answer.stats.prefill_ms

@@ -36,13 +36,14 @@ async def pooled_rows(generation: Generation, groups: Iterable[Group], what: Poo
     """
     rest, unread = iter(groups), deque[Group]()
     while True:
+        runner = generation.runner
         try:
             async with aclosing(_rows(generation, rest, unread, what)) as results:
                 async for rows in results:
                     yield rows
             return
         except WispError as error:
-            await generation.recover_from(error)
+            await generation.recover_from(error, runner)
 
 
 async def _rows(

@@ -272,6 +272,15 @@ def test_head_has_no_body_and_numbers_are_checked(server: ApiServer) -> None:
         assert (status, code(text)) == (400, "invalid_value"), length
 
 
+@pytest.mark.parametrize("request_", [b"POST /v1/models HTTP/x", b"GET /v1/models HTTP/1.1\r\n" + b"X: a\r\n" * 200])
+def test_what_is_no_request_of_http_1_gets_an_openai_error(server: ApiServer, request_: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=HANG_S) as raw:
+        raw.sendall(request_ + b"\r\n\r\n")
+        head, _, body = raw.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
+    assert code(body) == "invalid_value"
+
+
 def test_pieces_are_pulled_one_by_one_and_passed_on_at_once(server: ApiServer) -> None:
     with tab(server) as page:
 

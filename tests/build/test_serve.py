@@ -150,12 +150,37 @@ def test_numbers_and_lines_that_are_too_long(site: Server) -> None:
     for spans in ("0-" + "9" * 5000, "9" * 5000 + "-", "-" + "9" * 5000):
         assert ask(site, "/", Range=f"bytes={spans}")[0] == 400
     assert raw(site, b"GET /" + b"a" * 70_000).startswith(b"HTTP/1.1 414 ")
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+    for more in (b"X: " + b"a" * 70_000 + b"\r\n\r\n", b"X: a\r\n" * 200 + b"\r\n"):
+        answer = raw(site, head + more)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert b"text/plain" in answer
+
+
+@pytest.mark.parametrize("line", ["GET / HTTP/9.999999999999", "GET / HTTP/x", "PRI * HTTP/2.0", "a b c d", "x"])
+def test_what_is_no_request_of_http_1_gets_an_error_in_its_form(site: Server, line: str) -> None:
+    head, _, body = raw(site, f"{line}\r\n\r\n".encode()).partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 "))
+    assert body.count(b"\n") == 1  # no page of the standard library
+
+
+def test_a_body_of_a_file_s_request_is_no_request(site: Server) -> None:
+    inner = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = raw(site, inner[:-2] + b"Content-Length: %d\r\n\r\n" % len(inner) + inner)
+    assert answer.count(b"HTTP/1.1 200 ") == 1
 
 
 def test_only_names_of_this_machine_are_answered(site: Server) -> None:
     for host in ("127.0.0.1", "localhost:8000", f"127.0.0.1:{site.server_address[1]}"):
         assert ask(site, "/", Host=host)[0] == 200
-    for host in ("example.org", "example.org:8000", "127.0.0.1.example.org", "localhost.example.org:80", "0.0.0.0"):
+    for host in (
+        "example.org",
+        "example.org:8000",
+        "127.0.0.1.example.org",
+        "localhost.example.org:80",
+        "0.0.0.0",
+        "127.0.0.1:80@x",
+    ):
         assert ask(site, "/", Host=host)[0] == 403
     assert raw(site, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403 ")
 

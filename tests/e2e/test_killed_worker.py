@@ -1,5 +1,7 @@
 """A worker that crashes is replaced: every answer under way goes on where it was, and its text is the same."""
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +22,11 @@ from tests.support.killed_workers import (
 )
 from tests.support.openai_client import open_client_page, run, settled
 from tests.support.waiting import wait_for
+from tools.paths import ROOT
 from tools.serve import Server
+
+SEES = "wisp-mini-sees-q4_0"
+PICTURES = ROOT / "tests" / "golden" / "sees"
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +149,24 @@ def test_a_model_from_a_file_is_loaded_again(browser: Browser, open_page: Callab
     kill_shared(browser)
     assert run(page, complete, body=body) == text
     run(page, "await engine.unload('mine');")
+
+
+def test_answers_about_pictures_go_on(browser: Browser, page: Page) -> None:
+    """The next worker loads the projector, too, and encodes the pictures again."""
+    run(page, "await engine.load({ model, backend: 'cpu', default: false });", model=SEES)
+    asked = []
+    for probe in json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[:2]:
+        data = base64.b64encode((PICTURES / probe["picture"]).read_bytes()).decode()
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+        content = [picture, {"type": "text", "text": probe["turns"][0][0]}]
+        more = {"model": SEES, "messages": [{"role": "user", "content": content}]}
+        asked.append(ask("", temperature=1, seed=4, n=2) | more)
+    undisturbed = answers(page, asked)
+    run(page, "start(requests);", requests=asked)
+    assert not wait_for_chunks(page, 3)
+    kill_shared(browser)
+    assert settled(page, "answers") == undisturbed
+    run(page, "await engine.unload(model);", model=SEES)
 
 
 def test_workers_killed_at_random(browser: Browser, page: Page, expected: list[Any]) -> None:

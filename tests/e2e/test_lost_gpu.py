@@ -1,5 +1,7 @@
 """A GPU that is lost comes back: every answer under way continues where it was, and the text is the same."""
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +17,8 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 MODEL = "wisp-mini-q4_0"
+SEES = "wisp-mini-sees-q4_0"
+PICTURES = ROOT / "tests" / "golden" / "sees"
 # Else Chromium refuses WebGPU for a while after the second crash of the GPU process, and ends after some more.
 ANY_CRASHES = ("--disable-domain-blocking-for-3d-apis", "--disable-gpu-process-crash-limit")
 
@@ -176,6 +180,29 @@ def test_a_draft_model_is_loaded_again(page: Page, expected: Any, lose_gpu: Call
     run(page, 'await engine.unload("drafted");')
     assert answers(page, [EMBED]) == expected[-1:]  # by the other model, which was lost, too
     wait_for_notices(page, 2)
+
+
+LOAD_WITH_PROJECTOR = """
+await engine.load({ model: "wisp-mini-sees-q4_0", default: false, backend: "webgpu", tune: false });"""
+
+
+def test_a_projector_is_loaded_again(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
+    """Pictures that were not encoded before the loss are encoded after it, for answers side by side."""
+    probes = json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[:2]
+    asked = []
+    for probe in probes:
+        data = base64.b64encode((PICTURES / probe["picture"]).read_bytes()).decode()
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+        content = [picture, {"type": "text", "text": probe["turns"][0][0]}]
+        asked.append(ask("", temperature=0) | {"model": SEES, "messages": [{"role": "user", "content": content}]})
+    run(page, LOAD_WITH_PROJECTOR)
+    undisturbed = answers(page, asked)
+    run(page, 'await engine.unload("wisp-mini-sees-q4_0");')
+    run(page, LOAD_WITH_PROJECTOR)
+    lose_gpu()
+    assert answers(page, asked) == undisturbed
+    run(page, 'await engine.unload("wisp-mini-sees-q4_0");')
+    assert answers(page, [EMBED]) == expected[-1:]
 
 
 def test_answers_continue_in_another_worker(browser: Browser, page: Page, expected: Any) -> None:

@@ -32,6 +32,13 @@ REFUSED: list[tuple[str, Any]] = [
     ),
     ("grammar", 'root ::= "a"{99999999999}'),
     ("grammar", "root ::= " + "[^a]" * 20_000),
+    # what must come next has no end, or billions of characters: the mask engine would hold all of it
+    ("grammar", 'root ::= "a" root'),
+    ("grammar", 'root ::= "b" | x\nx ::= "a" y\ny ::= x "c" | y'),
+    ("grammar", 'root ::= ("a"{100000}){100000}'),
+    ("grammar", "root ::= a0\n" + "\n".join(f"a{i} ::= a{i + 1} a{i + 1}" for i in range(30)) + '\na30 ::= "x"'),
+    # each rule begins with all that follow
+    ("grammar", "root ::= a0\n" + "\n".join(f'a{i} ::= a{i + 1} "y" | a0' for i in range(3000)) + '\na3000 ::= "x"'),
     ("json_schema", {"type": "array", "minItems": 10**9}),
     ("json_schema", {"type": "array", "maxItems": 10**9}),
     ("json_schema", {"type": "string", "maxLength": 10**9}),
@@ -86,6 +93,7 @@ ALLOWED: list[tuple[str, Any]] = [
     ("regex", ".{0,100}"),
     ("regex", r"[\w.-]{1,64}@[\w-]{1,63}(\.[\w-]{1,63}){1,3}"),
     ("grammar", 'root ::= "abc"{100000}'),
+    ("grammar", "root ::= a0\n" + "\n".join(f'a{i} ::= "x" a{i + 1}' for i in range(5000)) + '\na5000 ::= "x"'),
     ("json_schema", {"allOf": [{"contains": {"const": i}} for i in range(5)]}),
     ("regex", r"\p{Lu}\p{Ll}{1,3}"),
     ("json_schema", doubled({"type": "object", "properties": {"a": True}, "required": ["a"]})),
@@ -107,6 +115,19 @@ def test_what_explodes_is_refused(kind: str, value: Any) -> None:
 @pytest.mark.parametrize(("kind", "value"), ALLOWED, ids=range(len(ALLOWED)))
 def test_what_is_large_is_allowed(kind: str, value: Any) -> None:
     assert rules_of(Format(kind, value)).startswith("root ::=")
+
+
+AMBIGUOUS = {
+    '(((("a"*)*)*)*)*': 1,
+    '("a"? ' + '"a"? ' * 30 + ') (x | y)\nx ::= "b"\ny ::= "b" z\nz ::= ""': 34,
+    '[a-z]* ([a-y]* | "b"+)?': 1,
+}
+
+
+@pytest.mark.parametrize(("text", "rules"), AMBIGUOUS.items())
+def test_a_grammar_without_recursion_is_read_in_one_way(text: str, rules: int) -> None:
+    """Each state of an automaton has a rule, and each text leads through one chain of them."""
+    assert len(rules_of(Format("grammar", f"root ::= {text}")).split("\n")) <= rules + 1
 
 
 def test_the_cost_of_repetitions_within_each_other_multiplies() -> None:

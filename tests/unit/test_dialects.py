@@ -9,10 +9,12 @@ import pytest
 
 from app.answers.dialects import Dialect, dialect_of
 from app.answers.parsing import Parser
+from app.constrain import effort
 from app.openai.answers import Message
 from app.openai.formats import Format
 from app.openai.requests import chat_request
 from app.openai.tools import Tools
+from py_engine.errors import WispError
 from py_engine.text.chat_template import CHATML, ChatTemplate
 from tests.support.grammar_matcher import run
 
@@ -157,6 +159,26 @@ def test_answers_are_held_to_the_tools() -> None:
             wanted.append((kind, good + bad, [True] * len(good) + [False] * len(bad)))
     for (kind, texts, want), result in zip(wanted, run(jobs), strict=True):
         assert result.get("texts") == want, (kind, texts, result)
+
+
+@pytest.mark.parametrize("kind", ["hermes", "llama", "harmony"])
+@pytest.mark.parametrize("form", [None, Format("regex", "[a-z]{3,9}")])
+def test_rules_that_take_too_many_steps_are_an_error_of_the_request(
+    kind: str, form: Format | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the steps end: in a schema, between two, or when the prompt is known."""
+    found = dialect(kind)
+    codes = set()
+    for most in range(0, 100_000, 19):
+        monkeypatch.setattr(effort, "MAX_EFFORT", most)
+        try:
+            rules_of(found, form)
+        except WispError as error:
+            codes.add(error.code)
+        else:
+            break
+    assert 500 < most < 99_000
+    assert codes == {"unsupported_parameter"}
 
 
 def test_a_response_format_with_tools() -> None:

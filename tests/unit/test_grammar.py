@@ -49,7 +49,7 @@ class Engine:
     """A stand-in for grammar.js's matcher, with the parts that these tests use."""
 
     def __init__(self, jump: str = "") -> None:
-        self.jump, self.closed = jump, 0
+        self.jump, self.closed, self.slow = jump, 0, False
 
     def forced(self) -> str:
         return self.jump
@@ -81,6 +81,17 @@ async def test_a_refused_token_outside_the_mask_is_an_internal_error() -> None:
     with pytest.raises(WispError) as error:
         await matcher.accept(50)
     assert error.value.code == "internal_error"
+
+
+async def test_an_answer_whose_tokens_take_longer_and_longer_ends_with_an_error() -> None:
+    engine = Engine()
+    matcher = Matcher(engine, tokenizer(MINI))
+    assert await matcher.try_accept(5)
+    engine.slow = True
+    for call in (matcher.try_accept(5), matcher.mask(), matcher.judge("")):
+        with pytest.raises(WispError, match="longer and longer") as error:
+            await call
+        assert error.value.code == "unsupported_parameter"
 
 
 async def test_grammars_are_compiled_once_and_closed() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from py_engine import recovery
 from py_engine.engine import Engine
 from py_engine.errors import WispError
+from py_engine.generate.media import PromptMedia
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, Sampling
 from tests.support import answer_cases
@@ -171,6 +172,18 @@ async def test_a_reload_that_fails_ends_the_requests_and_the_next_one_tries_agai
     got = await asyncio.gather(*(ask(used, i) for i in range(3)), return_exceptions=True)
     assert {str(error) for error in got} == {"There is no network."}
     assert await ask(used, 0) == await ask(make(), 0)
+
+
+async def test_a_projector_that_stays_lost_ends_the_request() -> None:
+    class Lost(PromptMedia):
+        async def encode(self, ids: Sequence[int], known: int) -> None:
+            await asyncio.sleep(0)
+            raise WispError("The GPU was lost.", "device_lost")
+
+    used, told = recovering(1 << 30, [])
+    with pytest.raises(WispError, match="lost"):
+        await asyncio.wait_for(collect(used, PROMPT, GREEDY, 4, media=Lost()), 10)
+    assert told == []
 
 
 async def test_unloading_ends_a_replacement() -> None:

@@ -6,8 +6,11 @@ import { applyStyle, importPart, partUrl } from "../parts.js";
 const MAX_LENGTH = 5_000; // characters of a formula
 const MAX_EXPAND = 500; // macros of a formula
 const MAX_EXPANDED = 20_000; // characters that a formula's own macros may become
+const MAX_DEPTH = 400; // elements within each other: layout recurses, and an overflow of its stack ends the tab
 const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
 const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
+
+const MAX_OF_BLOCK = 20_000; // elements of a block's formulas: one that grows is rendered again and again
 
 /** @typedef {{ left: number }} Budget elements that the formulas of one answer may still have */
 
@@ -40,7 +43,7 @@ export function typeset(root, budget) {
   let isReplaced = false; // perhaps before KaTeX was loaded
   const all = () => {
     for (const code of formulas) {
-      if (isReplaced || budget.left <= 0) return;
+      if (isReplaced || budget.left <= 0 || taken >= MAX_OF_BLOCK) return;
       const size = typesetOne(code);
       taken += size;
       budget.left -= size;
@@ -74,8 +77,16 @@ function typesetOne(code) {
     code.title = `${error}`; // of the syntax, or nested too deep
     return 0;
   }
+  if (isDeep(formula)) return 0;
   code.replaceWith(formula);
   return formula.getElementsByTagName("*").length;
+}
+
+/** Whether a formula's elements are nested too deep. @param {Element} formula */
+function isDeep(formula) {
+  let level = [formula];
+  for (let depth = 0; level.length && depth <= MAX_DEPTH; depth++) level = level.flatMap((one) => [...one.children]);
+  return level.length > 0;
 }
 
 /** The text of an element with formulas as TeX, which KaTeX shows twice: for eyes and for screen readers. @param {Element} element */
