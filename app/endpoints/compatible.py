@@ -5,7 +5,7 @@ from typing import Any
 
 from app.answers import chat, embeddings
 from app.client import Call, Fields
-from app.compatible import anthropic, llama_server, ollama
+from app.compatible import anthropic, llama_metrics, llama_server, ollama
 from app.endpoints.handlers import DONE, Handlers, answers
 from app.models.loaded import Loaded
 from app.openai import lora
@@ -101,7 +101,7 @@ class CompatibleHandlers(Handlers):
     async def detokenize(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The text of token ids."""
         body = _object(fields.get("request"))
-        ids = body.get("tokens")
+        ids = body.get("tokens", [])
         if not isinstance(ids, list) or set(map(type, ids)) - {int}:
             raise wrong_type("tokens", "a list of token ids", ids)
         async with self.held(body, call) as model:
@@ -112,11 +112,14 @@ class CompatibleHandlers(Handlers):
     async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The prompt of a chat."""
         body = _object(await with_pdf_texts(fields.get("request"), self.platform.read_pdf))
-        request = chat_request({name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")})
+        begun = llama_server.begins_answer(body)
+        asked = {name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")}
+        request = chat_request(asked | {"continue_final_message": begun})
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            return {"prompt": model.template.render(model.template.prepare(request.messages), **variables)}
+            text = model.template.render(model.template.prepare(request.messages), **variables)
+            return {"prompt": text + request.continued}
 
     @answers("props")
     async def props(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -157,7 +160,7 @@ class CompatibleHandlers(Handlers):
         loaded = [(model, model.engine) for model in self.models.loaded.values() if model.engine is not None]
         totals = [engine.stats()["totals"] for _, engine in loaded]
         running, waiting = (sum(getattr(m.queue, name) for m, _ in loaded) for name in ("running", "waiting"))
-        return llama_server.metrics(totals, running, waiting)
+        return llama_metrics.metrics(totals, running, waiting)
 
     @answers("health")
     async def health(self, fields: Fields, call: Call) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Anthropic's, Ollama's and llama.cpp's own endpoints: what their requests become, their answers and their errors."""
+"""Anthropic's and Ollama's endpoints: what their requests become, their answers and their errors."""
 
 from typing import Any
 
 import pytest
 
-from app.compatible import anthropic, llama_server, ollama
+from app.compatible import anthropic, ollama
 from app.openai.fields import Json, parsed
 from app.openai.requests import ChatRequest
 from py_engine.errors import WispError
@@ -327,70 +327,6 @@ def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
 def test_bad_prompts_of_ollama(request_: Json, param: str) -> None:
     with pytest.raises(WispError) as error:
         ollama.generate(request_)
-    assert error.value.param == param
-
-
-# -- llama.cpp's server
-
-
-async def test_a_completion_of_llama_cpp(page: Page) -> None:
-    request: dict[str, Any] = {"prompt": "Once", "n_predict": -1, "temperature": 0.0}
-    answer = await page.call("llama.completion", request=request)
-    assert answer["content"].strip() == HELLO
-    assert (answer["stop"], answer["stop_type"], answer["tokens_evaluated"]) == (True, "eos", 1)
-    assert (await page.call("llama.completion", request=request | {"n_predict": 2}))["stop_type"] == "limit"
-    word = await page.call("llama.completion", request=request | {"stop": ["can"]})
-    assert (word["stop_type"], word["stopping_word"]) == ("word", "can")
-    chunks = await page.stream("llama.completion", **request)
-    assert "".join(chunk["content"] for chunk in chunks) == answer["content"]
-    assert [chunk["stop"] for chunk in chunks[-2:]] == [False, True]
-
-
-async def test_tokens_and_templates_of_llama_cpp(page: Page) -> None:
-    tokens = (await page.call("tokenization", request={"content": "Once upon"}))["tokens"]
-    assert (await page.call("llama.detokenize", request={"tokens": tokens}))["content"].strip() == "Once upon"
-    assert await page.code("llama.detokenize", request={"tokens": [10**6]}) == "invalid_value"
-    assert await page.code("llama.detokenize", request={"tokens": "x"}) == "invalid_type"
-    assert "Hi" in (await page.call("llama.applyTemplate", request={"messages": HI}))["prompt"]
-    assert await page.code("llama.applyTemplate", request={"messages": 1}) == "invalid_type"
-    wrong = {"messages": HI, "chat_template_kwargs": 1}
-    assert await page.code("llama.applyTemplate", request=wrong) == "invalid_type"
-    whole, start = [
-        (await page.call("llama.applyTemplate", request={"messages": HI, "add_generation_prompt": add}))["prompt"]
-        for add in (True, False)
-    ]
-    assert whole.startswith(start)
-    assert whole != start
-
-
-async def test_the_state_of_llama_cpps_server(page: Page) -> None:
-    assert await Page().code("llama.health") == "not_ready"
-    assert await page.call("llama.health") == {"status": "ok"}
-    props = await page.call("llama.props")
-    assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
-    assert await page.call("llama.slots") == [{"id": 0, "n_ctx": 200, "is_processing": False}]
-    assert "llamacpp:tokens_predicted_total 0" in await page.call("llama.metrics")
-    answer = await page.call("chat.completions", request={"messages": HI})
-    text = await page.call("llama.metrics")
-    assert f"llamacpp:tokens_predicted_total {answer['usage']['completion_tokens']}\n" in text
-    assert "llamacpp:prompt_seconds_total 0.008\n" in text
-    assert "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 0\n" in text
-
-
-@pytest.mark.parametrize(
-    ("request_", "param"),
-    [
-        ({"prompt": ["a", "b"]}, "prompt"),
-        ({"prompt": "a", "n_predict": "x"}, "n_predict"),
-        ({"prompt": "a", "n_predict": 0}, "n_predict"),
-        ({"prompt": "a", "mirostat": 1}, "mirostat"),
-        ({"prompt": "a", "n_probs": 2}, "return_tokens"),
-        ({"prompt": "a", "lora": [{"id": -1, "scale": 1}]}, "lora"),
-    ],
-)
-def test_bad_completions_of_llama_cpp(request_: Json, param: str) -> None:
-    with pytest.raises(WispError) as error:
-        llama_server.completion(request_)
     assert error.value.param == param
 
 
