@@ -61,11 +61,12 @@ def tokenized(request: TokenizeRequest, tokenizer: Tokenizer) -> dict[str, Json]
 
 def _content(given: Json) -> tuple[str | int, ...]:
     """The parts of what is to be tokenized: a text, or a list of texts and token ids."""
-    parts = given if isinstance(given, list) else [given]
-    found = tuple(part if isinstance(part, str) else whole(part) for part in parts)
-    if any(part is None or (isinstance(part, int) and part < 0) for part in found):
+    if isinstance(given, str):
+        return (given,)
+    parts = [part if isinstance(part, str) else whole(part) for part in given] if isinstance(given, list) else [None]
+    if any(part is None or (isinstance(part, int) and part < 0) for part in parts):
         raise wrong_type("content", "a string, or a list of strings and token ids", given)
-    return tuple(part for part in found if part is not None)
+    return tuple(part for part in parts if part is not None)
 
 
 def _piece(raw: bytes) -> str | list[int]:

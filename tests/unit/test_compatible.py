@@ -6,12 +6,13 @@ import pytest
 
 from app.compatible import anthropic, ollama
 from app.openai.fields import Json, parsed
-from app.openai.requests import ChatRequest
+from app.openai.requests import ChatRequest, CompletionRequest
 from py_engine.errors import WispError
 from tests.support.worker_page import HELLO, HI, Page
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION = {"name": "get_weather", "description": "The weather", "parameters": PARAMETERS}
+TIMINGS = {"prompt_ms": 1.0, "predicted_ms": 2.0}
 MESSAGE: dict[str, Any] = {"max_tokens": 60, "messages": HI}
 
 
@@ -248,12 +249,59 @@ async def test_a_request_of_ollama_without_a_prompt_loads_the_model(page: Page) 
     assert await page.code("ollama.generate", request={"model": "none"}) == "model_not_found"
 
 
+async def test_ollama_frees_the_memory_of_a_model_until_it_is_named_again(page: Page) -> None:
+    answer = await page.call("ollama.generate", request={"model": "mini", "keep_alive": 0, "stream": False})
+    assert (answer["model"], answer["response"], answer["done_reason"]) == ("mini", "", "unload")
+    assert (await page.call("ollama.ps"))["models"] == []
+    (again,) = await page.stream("ollama.chat", model="mini", messages=[], keep_alive="0s")
+    assert again["done_reason"] == "unload"
+    said = await page.call(
+        "ollama.chat", request={"model": "mini", "messages": HI, "keep_alive": "5m", "stream": False}
+    )
+    assert said["message"]["content"] == HELLO
+    assert await page.code("ollama.generate", request={"model": "none", "keep_alive": 0}) == "model_not_found"
+
+
+async def test_names_of_models_may_have_ollamas_tag(page: Page) -> None:
+    latest = {"model": "mini:latest", "stream": False}
+    for kind, body in (("chat", {"messages": HI}), ("generate", {"prompt": "Hi"}), ("show", {})):
+        assert await page.call(f"ollama.{kind}", request=latest | body), kind
+    assert await page.code("ollama.show", request={"model": "mini:8b"}) == "model_not_found"
+
+
+def test_log_probabilities_of_ollama() -> None:
+    events: list[dict[str, Any]] = []
+    request = chat_of({"messages": HI, "logprobs": True, "top_logprobs": 1}, ollama.chat)
+    assert request.sampling.logprobs == 1
+    answer = ollama.Answer("message", "mini", events.append, _identity())
+    token = {"id": 7, "token": "x", "logprob": -0.5, "bytes": [120]}
+    choice = {"delta": {"content": "x"}, "logprobs": {"content": [token | {"top_logprobs": [token]}]}}
+    answer.chunk({"choices": [choice | {"finish_reason": None}]})
+    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": TIMINGS})
+    bare = {"token": "x", "logprob": -0.5, "bytes": [120]}
+    assert answer.body["logprobs"] == events[0]["logprobs"] == [bare | {"top_logprobs": [bare]}]
+    assert "logprobs" not in events[1]
+    raw = ollama.generate({"prompt": "Hi", "raw": True, "logprobs": True}).request
+    assert (raw.sampling.logprobs, isinstance(raw, CompletionRequest) and raw.detailed) == (0, True)
+
+
+def test_options_of_ollama_that_change_nothing() -> None:
+    options = {"mirostat": 0, "mirostat_tau": 5.0, "tfs_z": 1.0, "f16_kv": True, "penalize_newline": False, "seed": -1}
+    request = chat_of({"messages": HI, "options": options | {"stop": list("abcdef")}, "shift": True}, ollama.chat)
+    assert request.sampling == chat_of({"messages": HI}, ollama.chat).sampling
+    assert (len(request.stop), request.truncate) == (6, True)
+    assert not chat_of({"messages": HI, "truncate": False}, ollama.chat).truncate
+
+
 async def test_the_models_of_ollama(page: Page) -> None:
     assert [model["name"] for model in (await page.call("ollama.tags"))["models"]] == ["mini"]
     assert [model["name"] for model in (await page.call("ollama.ps"))["models"]] == ["mini"]
     shown = await page.call("ollama.show", request={"model": "mini"})
     assert shown["model_info"]["general.architecture"] == "llama"
-    assert shown["capabilities"] == ["completion"]
+    assert shown["capabilities"] == ["completion", "tools"]
+    assert shown["details"] == (await page.call("ollama.tags"))["models"][0]["details"]
+    assert (shown["details"]["family"], shown["details"]["parameter_size"]) == ("llama", "8.92M")
+    assert shown["model_info"]["general.parameter_count"] == 8_918_272
     assert "messages" in shown["template"]
     assert (await page.call("ollama.version"))["version"] == ollama.VERSION
     assert await page.code("ollama.show", request={"model": "none"}) == "model_not_found"
@@ -288,11 +336,15 @@ def test_calls_of_ollama_have_their_arguments_as_objects() -> None:
     call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
     answer.chunk({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
     answer.chunk({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-    timings = {"prompt_ms": 1.0, "predicted_ms": 2.0}
-    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": timings})
-    assert answer.body["message"]["tool_calls"] == [
-        {"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}
-    ]
+    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": TIMINGS})
+    called = {"id": "call_1", "function": {"index": 0, "name": "get_weather", "arguments": {"city": "Rome"}}}
+    assert answer.body["message"]["tool_calls"] == [called]
+    back = {"role": "assistant", "content": "", "tool_calls": [called]}
+    said = {"role": "tool", "content": "Sunny", "tool_name": "get_weather", "tool_call_id": "call_1"}
+    request = chat_of({"messages": [*HI, back, said]}, ollama.chat)
+    (call,) = request.messages[1]["tool_calls"]
+    assert (call["id"], call["function"]) == ("call_1", {"name": "get_weather", "arguments": {"city": "Rome"}})
+    assert (request.messages[2]["name"], request.messages[2]["tool_call_id"]) == ("get_weather", "call_1")
     assert answer.body["total_duration"] == 3_000_000
 
 
@@ -305,7 +357,8 @@ def test_calls_of_ollama_have_their_arguments_as_objects() -> None:
         ({"messages": HI, "options": {"num_predict": "x"}}, "options.num_predict"),
         ({"messages": HI, "think": "much"}, "think"),
         ({"messages": HI, "format": "xml"}, "format"),
-        ({"messages": HI, "logprobs": True}, "logprobs"),
+        ({"messages": HI, "top_logprobs": 2}, "top_logprobs"),
+        ({"messages": HI, "options": {"nothing": 1}}, "options.nothing"),
         ({"messages": [{"role": "user", "content": "x", "images": "eA=="}]}, "messages[0].images"),
         ({"messages": HI, "prompt": "x"}, "prompt"),
     ],
