@@ -187,7 +187,7 @@ class Run:
         sampling = self._sampling
         if index and sampling.seed is not None:  # choices of one request must differ, reproducibly
             sampling = replace(sampling, seed=sampling.seed + index)
-        output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
+        output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "", len(prompt.ids))
         recorded = self.journal.choices.get(index, Recorded())
         begun = Begun(recorded.ids, recorded.seed, self.journal.branched) if recorded.batches else None
         self.model.check_ids(recorded.ids, "resume")
@@ -276,16 +276,16 @@ class Output:
         self._run, self.index, self.stream = run, index, stream
         self._parser = run.parser(index)
         self.message = Message()
-        self._detailed = isinstance(run.request, CompletionRequest) and run.request.detailed
+        self._detailed = run.request.detailed
         self.logprobs = Logprobs(run.answer.chat or self._detailed, run.model.tokenizer.piece)
         self.reasoning_tokens = 0
         self._new_ids: list[int] = []  # of no chunk yet; detailed answers only
         self._ids: list[int] = []  # for the stopping rule
         self._text = ""
 
-    def open(self, echo: str) -> None:
+    def open(self, echo: str, prompt_tokens: int) -> None:
         """Emit the chunk that precedes all tokens."""
-        self._run.emit(self._run.answer.opening(self.index))
+        self._run.emit(self._run.answer.opening(self.index, prompt_tokens if self._detailed else None))
         if echo:
             self._send([{"content": echo}])
 

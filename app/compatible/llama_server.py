@@ -113,6 +113,7 @@ class Completion:
         self._probed = request.sampling.logprobs >= 0
         self._texts = [""] * len(request.prompts)
         self._tokens: list[list[int]] = [[] for _ in request.prompts]
+        self._evaluated = [0] * len(request.prompts)
         self._probabilities: list[list[Json]] = [[] for _ in request.prompts]
         self._whole: list[Json] = [None] * len(request.prompts)
 
@@ -125,6 +126,7 @@ class Completion:
         """Add the next chunk."""
         for choice in chunk["choices"]:
             i, text, ids = choice["index"], choice["text"], choice.get("token_ids") or []
+            self._evaluated[i] = chunk.get("prompt_tokens", self._evaluated[i])
             self._texts[i] += text
             self._tokens[i] += ids
             found = (choice["logprobs"] or {}).get("content", [])
@@ -132,7 +134,7 @@ class Completion:
             if text or found:
                 self._send(
                     {"index": i, "content": text, "tokens": ids, "stop": False, "id_slot": -1}
-                    | {"tokens_predicted": len(self._tokens[i])}
+                    | {"tokens_predicted": len(self._tokens[i]), "tokens_evaluated": self._evaluated[i]}
                     | ({"completion_probabilities": found} if self._probed else {})
                 )
             if choice["finish_reason"]:

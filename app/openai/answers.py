@@ -158,9 +158,14 @@ class Answer:
         """Return the answer as one object."""
         return {**self._head, "choices": choices, "usage": usage.as_dict(), "timings": usage.timings()}
 
-    def opening(self, index: int = 0) -> dict[str, Json] | None:
-        """Return the first chunk of a choice, which names the role; None for completions."""
-        return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
+    def opening(self, index: int = 0, prompt_tokens: int | None = None) -> dict[str, Json] | None:
+        """Return the first chunk of a choice, which names the role; None for completions.
+
+        `prompt_tokens`, where they are asked for: the chunk has them, and completions have it, too.
+        """
+        if prompt_tokens is None:
+            return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
+        return {**self.piece({"role": "assistant", "content": ""}, index), "prompt_tokens": prompt_tokens}
 
     def piece(
         self, delta: Delta, index: int = 0, logprobs: Json = None, ids: list[int] | None = None

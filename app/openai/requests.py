@@ -78,6 +78,7 @@ class Request:
     truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
     lora: Scales | None  # of LoRA adapters and control vectors; None: the model's default
+    detailed: bool = False  # chunks have token ids and, first, the prompt's length
 
 
 @dataclass
@@ -97,7 +98,6 @@ class CompletionRequest(Request):
 
     prompts: list[str | list[int] | PromptWithMedia] = field(default_factory=list)
     echo: bool = False
-    detailed: bool = False  # chunks have token ids, and log-probabilities in the form of chats
 
 
 def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:

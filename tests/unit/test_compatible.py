@@ -50,6 +50,8 @@ async def test_a_message_of_anthropic(page: Page) -> None:
 async def test_the_events_of_anthropic(page: Page) -> None:
     events = await page.stream("messages", **MESSAGE)
     assert [event["type"] for event in events[:2]] == ["message_start", "content_block_start"]
+    counted = await page.call("messages.countTokens", request={"messages": HI})
+    assert events[0]["message"]["usage"]["input_tokens"] == counted["input_tokens"]
     assert [event["type"] for event in events[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
     assert "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta") == HELLO
     assert events[-2]["delta"]["stop_reason"] == "end_turn"
@@ -117,6 +119,42 @@ def test_a_conversation_of_anthropic_becomes_a_chat() -> None:
     assert (request.max_tokens, request.template_variables) == (9, {"enable_thinking": False})
 
 
+def test_a_model_thinks_only_where_a_request_of_anthropic_says_so() -> None:
+    def variables(**more: Json) -> dict[str, Json]:
+        return chat_of(MESSAGE | more, anthropic.messages_request).template_variables
+
+    assert variables() == {"enable_thinking": False}
+    assert variables(thinking={"type": "enabled", "budget_tokens": 1024}) == {"enable_thinking": True}
+    adaptive = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
+    assert variables(**adaptive) == {"enable_thinking": True, "reasoning_effort": "high"}
+    assert variables(output_config={"effort": "low"}) == {"enable_thinking": False, "reasoning_effort": "low"}
+
+
+def test_results_of_tools_of_anthropic() -> None:
+    def result(**more: Json) -> Json:
+        block = {"type": "tool_result", "tool_use_id": "call_1", **more}
+        calls = [{"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {}}]
+        talk = [*HI, {"role": "assistant", "content": calls}, {"role": "user", "content": [block]}]
+        return chat_of({"max_tokens": 9, "messages": talk}, anthropic.messages_request).messages[-1]["content"]
+
+    assert result(content="Rain") == "Rain"
+    assert result() == ""
+    assert result(content="No such city", is_error=True) == "Error: No such city"
+    texts = [{"type": "text", "text": "No such city"}]
+    assert [part["text"] for part in result(content=texts, is_error=True)] == ["Error:", "No such city"]
+
+
+def test_search_results_of_anthropic_are_read_as_texts() -> None:
+    block = {"type": "search_result", "source": "https://a.example", "title": "Log", "citations": {"enabled": False}}
+    content = [block | {"content": [{"type": "text", "text": "It rains."}]}, {"type": "text", "text": "Why?"}]
+    request = chat_of({"max_tokens": 9, "messages": [{"role": "user", "content": content}]}, anthropic.messages_request)
+    assert request.messages[0]["content"][0]["text"] == "Log\nhttps://a.example:\nIt rains."
+
+
+def test_requests_of_anthropic_may_have_many_stop_sequences() -> None:
+    assert len(chat_of(MESSAGE | {"stop_sequences": list("abcdef")}, anthropic.messages_request).stop) == 6
+
+
 def document(source: Json, **more: Json) -> Json:
     """A request about a document of Anthropic's."""
     block = {"type": "document", "source": source, **more}
@@ -170,7 +208,9 @@ def test_documents_of_anthropic_that_cannot_be_read(source: Json, more: dict[str
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": "Hi"}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "search_result"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages[0].content[0].type"),
+        ({"thinking": {"type": "much"}}, "thinking.type"),
+        ({"output_config": {"effort": "huge"}}, "output_config.effort"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "some"}}, "tool_choice.type"),

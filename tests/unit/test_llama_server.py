@@ -48,6 +48,7 @@ async def test_its_tokens(page: Page) -> None:
     chunks = await page.stream("llama.completion", **ONCE)
     assert [token for chunk in chunks for token in chunk["tokens"]] == answer["tokens"]
     assert chunks[-1]["tokens_predicted"] == len(answer["tokens"])
+    assert {chunk["tokens_evaluated"] for chunk in chunks} == {1}
 
 
 async def test_several_prompts(page: Page) -> None:
