@@ -130,7 +130,8 @@ def test_stop_kills_what_runs(page: Page) -> None:
 
 # Each attempt is an expression. It has reached something if it resolves, or if the listener notices it.
 NOTICED = {"fetch": "fetch", "XMLHttpRequest": "xhr", "synchronous XMLHttpRequest": "sync", "import": "import",
-           "importScripts": "scripts", "form": "form?", "WebSocket": "socket", "EventSource": "events"}  # fmt: skip
+           "importScripts": "scripts", "form": "form?", "WebSocket": "socket", "EventSource": "events",
+           "WebSocketStream": "stream", "font": "font"}  # fmt: skip
 IN_WORKERS = {
     "fetch": "fetch(HTTP + 'fetch', { mode: 'no-cors' })",
     "own server": "fetch(OWN + 'index.html', { mode: 'no-cors' })",
@@ -142,6 +143,9 @@ IN_WORKERS = {
     "s.onopen = ok; s.onerror = no })",
     "EventSource": "new Promise((ok, no) => { const s = new EventSource(HTTP + 'events'); s.onopen = ok; "
     "s.onerror = no })",
+    "WebSocketStream": "new WebSocketStream(HTTP.replace('http', 'ws') + 'stream').opened",
+    "font": "new FontFace('x', `url(${HTTP}font)`).load()",
+    "file system": "new Promise((ok, no) => webkitRequestFileSystem(0, 1, ok, no))",
     "WebTransport": "new WebTransport(HTTP.replace('http', 'https')).ready",
     "import": "import(HTTP + 'import')",
     "import of data": "import('data:text/javascript,export default 1')",
@@ -260,12 +264,17 @@ def package():
 def library():
     import ctypes
     return ctypes.CDLL(HTTP + "library.so")
+def worker_scope():
+    from pyodide.ffi import create_proxy, to_js
+    seen = []
+    to_js([1]).forEach(create_proxy(lambda this, *_: seen.append(this), capture_this=True))
+    return seen[0].fetch
 def shell():
     import os, subprocess
     return subprocess.run(["ls"])
 tries = {"urllib": urllib, "sockets": sockets, "pyfetch": pyfetch, "open_url": open_url, "scope": scope,
   "run_js": lambda: run_js("fetch('" + HTTP + "run_js')"), "constructor": constructor,
-  "library": library, "shell": shell}
+  "library": library, "shell": shell, "worker": worker_scope}
 for name in "fetch XMLHttpRequest WebSocket postMessage document parent localStorage indexedDB globalThis self".split():
     tries["js." + name] = lambda name=name: through_js(name)
 reached = [name for name, run in tries.items() if not isinstance(await attempt(run), BaseException)]
