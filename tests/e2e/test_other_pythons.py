@@ -1,6 +1,8 @@
 """The wheel in other releases of Pyodide, as marimo's notebooks start one and the newest one, and under PyScript.
 
-Marimo itself needs packages that only Pyodide's CDN has. Runs with WISP_INSTALLS=1 only: it downloads Pyodide twice, and PyScript.
+Marimo itself needs packages that only Pyodide's CDN has.
+
+Runs with WISP_INSTALLS=1 only: it downloads two Pyodides and PyScript.
 """
 
 import hashlib
@@ -38,7 +40,7 @@ async for text in engine.chat("What is the capital of France?", temperature=0):
 
 def packed(package: str, folder: Path) -> Path:
     """The files of an npm package."""
-    command = ["npm", "pack", package, "--silent", "--pack-destination", folder]
+    command = ["npm", "pack", package, "--silent", "--pack-destination", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with tarfile.open(folder / done.stdout.strip()) as archive:
