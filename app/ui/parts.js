@@ -6,6 +6,12 @@ export function partUrl(name) {
   return path ? new URL(path, document.baseURI).href : null;
 }
 
+/** The addresses of a part that is several files. @param {string} name as in partUrl() @returns {string[]} */
+export function partUrls(name) {
+  const paths = document.getElementById("parts")?.dataset[name]?.split(" ") ?? [];
+  return paths.map((path) => new URL(path, document.baseURI).href);
+}
+
 /** @param {string} name of a module @returns {Promise<any>} */
 export async function importPart(name) {
   const url = partUrl(name);

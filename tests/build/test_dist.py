@@ -69,7 +69,7 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
     seldom = {"cpu", "mcp", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
-    seldom |= {"code", "session", "pictures"}
+    seldom |= {"code", "session", "pictures", "plots"}
     languages = {f"languages/{code}" for code in texts.codes()}
     assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use

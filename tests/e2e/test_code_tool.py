@@ -1,6 +1,8 @@
 """Code that a model wrote runs in the page's sandbox: what it can do, its limits, and that it reaches nothing."""
 
+import base64
 import json
+import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +16,7 @@ from tests.support.openai_client import bundle
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
+from tools.wheel import wheel
 
 OPEN = """async (script) => {
   globalThis.code = await import(script);
@@ -84,7 +87,62 @@ def test_errors_name_the_line_and_what_is_missing(page: Page) -> None:
     assert "line 2, in f" in ran["said"]
     assert "ZeroDivisionError" in ran["said"]
     assert "session.py" not in ran["said"]
-    assert "matplotlib is not in this sandbox" in python(page, "import matplotlib.pyplot as plt")["said"]
+    assert "tensorflow is not in this sandbox" in python(page, "import tensorflow as tf")["said"]
+
+
+def test_plots_are_pictures(page: Page) -> None:
+    ran = python(
+        page,
+        "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.title('A')\nplt.show()\nplt.bar('ab', [1, 2]);0",
+    )
+    assert (ran["failed"], ran["said"]) == (False, "0\nThe user was given: plot-1.png, plot-2.png")
+    assert [(kind, data[:4]) for _, kind, data in ran["files"]] == [("image/png", PNG)] * 2
+    own = python(page, "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.savefig('own.svg')")
+    assert [name for name, *_ in own["files"]] == ["own.svg"]
+
+
+def test_packages_of_the_sandbox(page: Page) -> None:
+    ran = python(
+        page,
+        """import pandas as pd
+frame = pd.DataFrame({"city": ["Rome", "Oslo", "Rome"], "n": [1, 2, 3]})
+frame.groupby("city").sum().plot(kind="bar")
+print(frame.groupby("city").n.sum().to_dict())""",
+    )
+    assert "{'Oslo': 2, 'Rome': 4}" in ran["said"]
+    assert [name for name, *_ in ran["files"]] == ["plot-3.png"]
+    for code, said in (
+        ("from sympy import symbols, factor\nx = symbols('x')\nfactor(x**2 - 1)", "(x - 1)*(x + 1)"),
+        ("from bs4 import BeautifulSoup\nBeautifulSoup('<p>Hi</p>', 'lxml').p.text", "'Hi'"),
+    ):
+        assert python(page, code)["said"] == said
+
+
+@pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it: it takes a minute")
+def test_large_packages_of_the_sandbox(page: Page) -> None:
+    root = python(page, "from scipy import optimize\nround(optimize.brentq(lambda x: x * x - 2, 0, 2), 6)")
+    assert root["said"] == "1.414214"
+    line = "from sklearn.linear_model import LinearRegression\nLinearRegression().fit([[0], [1]], [1, 3]).coef_"
+    assert python(page, line)["said"] == "array([2.])"
+
+
+def test_wheels_of_the_user_can_be_imported(page: Page) -> None:
+    made = base64.b64encode(
+        wheel("word_lists", "1.0", {"word_lists/__init__.py": b"ANIMALS = ('cat', 'dog')"}, {}, ())
+    ).decode()
+    said = page.evaluate(
+        """async (given) => {
+          const bytes = Uint8Array.from(atob(given), (each) => each.charCodeAt(0));
+          const files = [{ name: "word_lists-1.0-py3-none-any.whl", blob: new Blob([bytes]) },
+            { name: "broken-1.0-py3-none-any.whl", blob: new Blob(["no wheel"]) }];
+          const signal = new AbortController().signal;
+          const code = "from word_lists import ANIMALS; ANIMALS";
+          return (await source.tools[0].run({ code }, { signal, chat: "one", files })).text;
+        }""",
+        made,
+    )
+    assert said.endswith("('cat', 'dog')")
+    assert "broken-1.0-py3-none-any.whl cannot be installed" in said
 
 
 def test_javascript_logs_returns_and_saves(page: Page) -> None:
