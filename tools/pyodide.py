@@ -53,7 +53,8 @@ def wheels() -> list[Path]:
 
 def sandbox() -> list[Path]:
     """Return the wheels that only code in the page's sandbox imports, and those that they need."""
-    return [path for path in _cached("pyodide-sandbox") if path not in wheels()]
+    of_page = wheels()
+    return [path for path in _cached("pyodide-sandbox") if path not in of_page]
 
 
 def installer() -> Path:
