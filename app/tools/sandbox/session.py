@@ -106,7 +106,7 @@ def _show_plots(before: dict[Path, tuple[int, int]]) -> None:
     if plots is None:
         return
     changed = {path for path, state in _files() if path.suffix in PICTURES and before.get(path) != state}
-    with contextlib.suppress(Exception):  # what the code has drawn may not be drawable
+    with contextlib.suppress(Exception, OutputFullError):  # what the code has drawn may not be drawable
         sys.modules["matplotlib.pyplot"].close("all") if changed - plots.written else plots.save()
 
 
