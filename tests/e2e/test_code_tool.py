@@ -127,9 +127,8 @@ def test_large_packages_of_the_sandbox(page: Page) -> None:
 
 
 def test_wheels_of_the_user_can_be_imported(page: Page) -> None:
-    made = base64.b64encode(
-        wheel("word_lists", "1.0", {"word_lists/__init__.py": b"ANIMALS = ('cat', 'dog')"}, {}, ())
-    ).decode()
+    words = {"word_lists/__init__.py": b"import mpmath\nANIMALS = ('cat', 'dog')"}  # mpmath is in the sandbox
+    made = base64.b64encode(wheel("word_lists", "1.0", words, {}, ("mpmath>=1.3", "pytest; extra == 'test'"))).decode()
     said = page.evaluate(
         """async (given) => {
           const bytes = Uint8Array.from(atob(given), (each) => each.charCodeAt(0));

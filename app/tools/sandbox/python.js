@@ -44,7 +44,12 @@ export async function startPython(parts, wheels) {
       errorCallback: (/** @type {string} */ text) => errors.push(text),
     };
     await pyodide.loadPackage(BASE + name, options).catch((/** @type {unknown} */ error) => errors.push(error));
-    if (errors.length) failed(errors.at(-1));
+    if (errors.length) return failed(errors.at(-1));
+    const needed = session
+      .required(name)
+      .toJs()
+      .filter((/** @type {string} */ each) => each in pyodide.lockfile.packages);
+    await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
   };
   return async ({ code, files }, { write }, begins) => {
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);

@@ -7,9 +7,11 @@ import ast
 import contextlib
 import io
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -65,6 +67,13 @@ def imports(code: str) -> str:
     if "bs4" in names:
         names.add("lxml")
     return "\n".join(f"import {name}" for name in sorted(names))
+
+
+def required(wheel: str) -> list[str]:
+    """Return the names of the packages that an installed wheel needs, without those of its extras."""
+    found = metadata.requires(wheel.partition("-")[0]) or []
+    plain = [name for name, _, marker in (line.partition(";") for line in found) if "extra" not in marker]
+    return [re.split(r"[^\w.-]", name.strip())[0].lower().replace("_", "-") for name in plain]
 
 
 async def run(code: str, write: Callable[[str], bool]) -> tuple[bool, bool, list[tuple[str, int]]]:
