@@ -253,6 +253,10 @@ class ApiHandler(Handler):
         endpoint, inside = self._endpoint(), status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if endpoint and endpoint.errors == "ollama":
             return json.dumps({"error": message})
+        if endpoint and endpoint.errors == "llama":
+            refused = "authentication_error" if status == HTTPStatus.UNAUTHORIZED else "invalid_request_error"
+            kind = "unavailable_error" if inside else refused
+            return json.dumps({"error": {"code": status, "message": message, "type": kind}})
         error = {"message": message, "type": "server_error" if inside else "invalid_request_error"}
         if endpoint and endpoint.errors == "anthropic":
             return json.dumps({"type": "error", "error": error | ({"type": "api_error"} if inside else {})})

@@ -94,7 +94,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     """Install what is missing, write dist/ and return its path. `release`: compress as well as possible."""
     ensure_venv(dev=False)
     ensure_node_modules()
-    wheels = pyodide.wheels()
+    wheels, seldom = pyodide.wheels(), pyodide.sandbox()
     started = time.perf_counter()
     site = Site()
     bundles, packages = _bundles()
@@ -118,6 +118,9 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
         site.add_hashed("assets", path.name, path.read_bytes(), path.relative_to(ROOT).as_posix())
         for path in sorted(SANDBOX.glob("*.py"))
     ]
+    packed = [site.add(f"assets/wheels-{short_hash(data := path.read_bytes())}/{path.name}", data) for path in seldom]
+    site.moved["sandbox.whl"] = " ".join(packed)
+    on_use += packed
     offline = [path for path in site.files if path not in on_use]  # the service worker caches these, not the models
     models = _add_models(site, archive)
     assets["catalog"] = models
@@ -142,7 +145,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     offline.append(site.add("wisp.js", sdk.encode()))
     offline += [site.add(f"{name}.js", bundles[name].encode()) for name in ("prompt-api", "wisp-chat")]
     version = pyproject()["project"]["version"]
-    licences = notices.page(notices.notices(packages, sources, wheels), version)
+    licences = notices.page(notices.notices(packages, sources, [*wheels, *seldom]), version)
     offline.append(site.add("notices.html", with_policy(licences).encode()))
     for name in ("index.html", "bench.html", "signed-in.html", *SANDBOXES, "manifest.webmanifest"):
         if (STATIC / name).exists():
@@ -157,7 +160,8 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
         precache = {"version": digest.hexdigest()[:12], "files": sorted(offline), "onUse": sorted(on_use)}
         site.add("sw.js", (f"const __WISP_PRECACHE__ = {json.dumps(precache)};\n" + bundles["sw"]).encode())
 
-    encoded = compressed(site.files, BEST if release else QUICK)
+    plain = {path: data for path, data in site.files.items() if path not in packed}  # those are compressed already
+    encoded = compressed(plain, BEST if release else QUICK)
     site.add("_headers", headers_file(site.files).encode())
     site.files |= encoded
 

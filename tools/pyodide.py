@@ -13,6 +13,7 @@ import urllib.request
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.environment import pip, pyproject
 from tools.failure import Failure, say
@@ -22,7 +23,7 @@ from tools.paths import cache_dir
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 CDN = "https://cdn.jsdelivr.net/pyodide/v{version}/full/{name}"
 CDN_TIMEOUT_S = 8
-LISTS = ("pyodide-packages", "pyodide-installer")  # of pyproject.toml
+LISTS = ("pyodide-packages", "pyodide-sandbox", "pyodide-installer")  # of pyproject.toml
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ def wheels() -> list[Path]:
     return _cached("pyodide-packages")
 
 
+def sandbox() -> list[Path]:
+    """Return the wheels that only code in the page's sandbox imports, and those that they need."""
+    of_page = wheels()
+    return [path for path in _cached("pyodide-sandbox") if path not in of_page]
+
+
 def installer() -> Path:
     """Return the wheel of micropip, which installs packages in any Pyodide."""
     (found,) = _cached("pyodide-installer")
@@ -57,22 +64,35 @@ def installer() -> Path:
 
 
 def _cached(key: str) -> list[Path]:
-    """Return the wheels of a list of pyproject.toml. Fetch both lists where one must be: they travel together."""
+    """Return the wheels of a list of pyproject.toml. Fetch all lists where one must be: they travel together."""
     lock = json.loads((core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
     names: dict[str, list[str]] = {each: pyproject()["tool"]["wisp"][each] for each in LISTS}
+    names["pyodide-sandbox"] = _with_needed(names["pyodide-sandbox"], lock)
     listed = {
         each: [Wheel(name, lock[name]["file_name"], lock[name]["sha256"]) for name in names[each]] for each in LISTS
     }
     cache = cache_dir("pyodide-wheels")
     missing = [wheel for wheel in listed[key] if not _is_right(cache / wheel.file_name, wheel)]
     if missing:
-        everything = [wheel for wheels in listed.values() for wheel in wheels]
+        everything = dict.fromkeys(wheel for wheels in listed.values() for wheel in wheels)
         missing = [wheel for wheel in everything if not _is_right(cache / wheel.file_name, wheel)]
         say(f"Fetching {', '.join(wheel.name for wheel in missing)} for Pyodide {version()} ...")
         missing = list(itertools.dropwhile(lambda wheel: _from_cdn(wheel, cache), missing))  # ask it in vain once
     if missing:
         _from_index(missing, cache)
     return [cache / wheel.file_name for wheel in listed[key]]
+
+
+def _with_needed(names: list[str], lock: dict[str, Any]) -> list[str]:
+    """Return packages and all that they depend on, once each."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            found[name] = None
+            waiting += lock[name]["depends"]
+    return list(found)
 
 
 def _is_right(path: Path, wheel: Wheel) -> bool:

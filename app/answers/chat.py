@@ -187,7 +187,7 @@ class Run:
         sampling = self._sampling
         if index and sampling.seed is not None:  # choices of one request must differ, reproducibly
             sampling = replace(sampling, seed=sampling.seed + index)
-        output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "")
+        output.open(prompt.text if isinstance(request, CompletionRequest) and request.echo else "", len(prompt.ids))
         recorded = self.journal.choices.get(index, Recorded())
         begun = Begun(recorded.ids, recorded.seed, self.journal.branched) if recorded.batches else None
         self.model.check_ids(recorded.ids, "resume")
@@ -214,7 +214,7 @@ class Run:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
         reason = "length" if not stream.ended else "tool_calls" if output.message.tool_calls else "stop"
         if request.stream:
-            self._emit(answer.closing(reason, usage, index, stream.stopped))
+            self._emit(answer.closing(reason, usage, index, stream.stopped, output.new_ids()))
         if recorded.closed:
             self.journal.begin(index)
         else:
@@ -276,14 +276,16 @@ class Output:
         self._run, self.index, self.stream = run, index, stream
         self._parser = run.parser(index)
         self.message = Message()
-        self.logprobs = Logprobs(run.answer.chat, run.model.tokenizer.piece)
+        self._detailed = run.request.detailed
+        self.logprobs = Logprobs(run.answer.chat or self._detailed, run.model.tokenizer.piece)
         self.reasoning_tokens = 0
+        self._new_ids: list[int] = []  # of no chunk yet; detailed answers only
         self._ids: list[int] = []  # for the stopping rule
         self._text = ""
 
-    def open(self, echo: str) -> None:
+    def open(self, echo: str, prompt_tokens: int) -> None:
         """Emit the chunk that precedes all tokens."""
-        self._run.emit(self._run.answer.opening(self.index))
+        self._run.emit(self._run.answer.opening(self.index, prompt_tokens if self._detailed else None))
         if echo:
             self._send([{"content": echo}])
 
@@ -291,6 +293,8 @@ class Output:
         """Add the next tokens."""
         before, stop_when = self.stream.tokens, self._run.hooks.stop_when
         text = self.stream.push(batch.ids, batch.logprobs)
+        if self._detailed:
+            self._new_ids += batch.ids[: self.stream.tokens - before]
         self._send(self._parser.push(text))
         if stop_when is not None and not self.stream.ended:
             self._ids += batch.ids
@@ -298,6 +302,11 @@ class Output:
             self.stream.ended = stop_when(self._ids, self._text)
         if self._parser.reasoning:
             self.reasoning_tokens += self.stream.tokens - before
+
+    def new_ids(self) -> list[int] | None:
+        """The tokens since the last chunk; None if the request does not need them."""
+        ids, self._new_ids = self._new_ids, []
+        return ids if self._detailed else None
 
     def all_logprobs(self) -> Any:
         """The log-probabilities of the whole choice, where they were requested."""
@@ -314,7 +323,7 @@ class Output:
         for delta in deltas:
             self.message.add(delta)
             logprobs = self.logprobs.add(self.stream.logprobs())
-            self._run.emit(self._run.answer.piece(delta, self.index, logprobs))
+            self._run.emit(self._run.answer.piece(delta, self.index, logprobs, self.new_ids()))
 
 
 class Clock:

@@ -32,6 +32,7 @@ class EmbeddingRequest:
     inputs: list[str | list[int]]
     dimensions: int | None = None
     as_base64: bool = False
+    truncate: bool = False  # shorten what is longer than the context
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
             param="dimensions",
         )
     pooling = "mean" if engine.embeddings.pooling == "none" else engine.embeddings.pooling
-    sequences = _Sequences(_tokenized(model, request.inputs), job)
+    sequences = _Sequences(_tokenized(model, request.inputs, request.truncate), job)
     data: list[dict[str, Any]] = []
     async with aclosing(engine.embeddings.all(sequences, pooling)) as results:
         async for found in results:
@@ -143,14 +144,23 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
     return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
 
-def _tokenized(model: Loaded, inputs: list[str | list[int]]) -> Iterator[list[int]]:
+def _tokenized(model: Loaded, inputs: list[str | list[int]], truncate: bool) -> Iterator[list[int]]:
     """The checked token ids of each input."""
+    longest = model.engine_or_error().context_length
     for i, one in enumerate(inputs):
         name = f"input[{i}]" if len(inputs) > 1 else "input"
         ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
         model.check_ids(ids, name)
+        if truncate and len(ids) > longest:
+            ids = _shortened(ids, longest, model.tokenizer.encode("", True, True))
         _check_length(model.engine_or_error(), ids, name)
         yield ids
+
+
+def _shortened(ids: list[int], length: int, around: list[int]) -> list[int]:
+    """The first ids of a text. The one that ends all texts, such as SEP, stays. `around`: the ids of an empty text."""
+    end = around[-1:] if len(around) > 1 and ids[-1:] == around[-1:] else []
+    return [*ids[: length - len(end)], *end]
 
 
 def _vectors(flat: "array[float]", width: int, dimensions: int | None) -> Iterator["array[float]"]:

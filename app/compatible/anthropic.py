@@ -7,9 +7,9 @@ accept; they are accepted back as they were sent.
 import json
 from functools import partial
 
-from app.compatible.documents import document_part
+from app.compatible.documents import document_part, search_result_part
 from app.openai.answers import Identity
-from app.openai.converted import Converted, Emit
+from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, integer, mapping, parsed, text, unsupported, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request
 from py_engine.errors import WispError
@@ -20,6 +20,7 @@ _KNOWN = frozenset(
     [*_SAME, *_NO_EFFECT, "messages", "system", "max_tokens", "stop_sequences", "stream", "tools", "tool_choice",
      "thinking", "output_format", "output_config"]
 )  # fmt: skip
+EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}  # ours for theirs
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _RENAMED = (("response_format", "output_format"), ("stop", "stop_sequences"))  # a chat's field, the request's
 
@@ -29,6 +30,7 @@ def messages_request(body: Json) -> Converted:
     if isinstance(body, dict) and body.get("max_tokens") is None:
         raise wrong_type("max_tokens", "an integer", None)
     request = _chat(body)
+    request.detailed = True
     return Converted(body, request, body.get("stream") is True, partial(Message, body))
 
 
@@ -57,18 +59,31 @@ def _chat(body: Json) -> ChatRequest:
     chat["tool_choice"] = _tool_choice(choice)
     if choice.get("disable_parallel_tool_use") is True:
         chat["parallel_tool_calls"] = False
-    if (thinking := mapping(body, "thinking")) is not None:
-        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
+    chat["chat_template_kwargs"] = _thinking(body)
     chat["response_format"] = _format(body)
     if _is_prefill(chat["messages"]):
         chat["continue_final_message"] = True
     try:
-        return chat_request({name: value for name, value in chat.items() if value is not None})
+        return chat_request({name: value for name, value in chat.items() if value is not None}, MAX_STOPS)
     except WispError as error:
         for name, renamed in _RENAMED:
             if (error.param or "").split(".")[0] == name:
                 raise WispError(error.message.replace(name, renamed), error.code, error.type, renamed) from None
         raise
+
+
+def _thinking(body: Body) -> Body:
+    """Variables of chat templates. A model thinks only where the request says so, if its template has a switch."""
+    kind = text(mapping(body, "thinking") or {}, "type") or "disabled"
+    if kind not in ("enabled", "adaptive", "disabled"):
+        raise wrong_value("thinking.type must be 'enabled', 'adaptive' or 'disabled'.", "thinking.type")
+    made: Body = {"enable_thinking": kind != "disabled"}
+    effort = text(mapping(body, "output_config") or {}, "effort")
+    if effort is None:
+        return made
+    if effort not in EFFORTS:
+        raise wrong_value(f"output_config.effort must be one of {', '.join(EFFORTS)}.", "output_config.effort")
+    return made | {"reasoning_effort": EFFORTS[effort]}
 
 
 def _is_prefill(messages: list[dict[str, Json]]) -> bool:
@@ -112,6 +127,10 @@ def _of_user(blocks: list[Json], path: str) -> list[dict[str, Json]]:
             continue
         content = block.get("content") or ""
         content = content if isinstance(content, str) else _parts(content, f"{path}[{j}].content")
+        if block.get("is_error") is True:
+            content = (
+                f"Error: {content}" if isinstance(content, str) else [{"type": "text", "text": "Error:"}, *content]
+            )
         results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
     return [*results, {"role": "user", "content": rest}] if rest else results
 
@@ -151,6 +170,8 @@ def _part(block: Json, path: str) -> dict[str, Json]:
         return {"type": "text", "text": _string(block, "text", path)}
     if kind == "document":
         return document_part(block, path)
+    if kind == "search_result":
+        return search_result_part(block, path)
     if kind != "image":
         raise _not_read(kind, path)
     source = block.get("source")
@@ -235,7 +256,8 @@ class Message:
         """Add the next chunk of the chat."""
         if not self._begun:
             self._begun = True
-            self._event("message_start", message={**self.body, "content": []})
+            usage = _usage({"prompt_tokens": chunk.get("prompt_tokens", 0)})
+            self._event("message_start", message={**self.body, "content": [], "usage": usage})
         for choice in chunk["choices"]:
             self._delta(choice["delta"])
             if choice["finish_reason"]:

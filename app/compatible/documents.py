@@ -1,4 +1,4 @@
-"""Anthropic's `document` blocks as the file parts of a chat.
+"""Anthropic's `document` and `search_result` blocks as the file parts of a chat.
 
 app/openai/pdf.py has replaced PDF files by their texts.
 """
@@ -32,6 +32,14 @@ def document_part(block: Body, path: str) -> dict[str, Json]:
             raise wrong_type(f"{where}.data", "a string", given)
         data = given if source["type"] == "base64" else _in_base64(given)
     return {"type": "file", "file": {"filename": heading or None, "file_data": data}}
+
+
+def search_result_part(block: Body, path: str) -> dict[str, Json]:
+    """The part of type "file" with a search result's texts, after its title and where it was found."""
+    heads = {"title": block.get("title"), "context": block.get("source")}
+    rest = {name: block[name] for name in block if name not in ("source", "content", "title")}
+    content = {"type": "content", "content": block.get("content")}
+    return document_part(rest | heads | {"source": content}, path)
 
 
 def _in_base64(content: str) -> str:

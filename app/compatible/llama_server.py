@@ -1,119 +1,210 @@
-"""Endpoints that only llama.cpp's server has: requests to /completion and its answers, and the text of /metrics.
+"""Requests to /completion of llama.cpp's server, and its answers.
 
-Source: tools/server/README.md of llama.cpp.
+Source: tools/server/README.md of llama.cpp, and what its server answers.
 """
 
+from functools import partial
+
 from app.openai.answers import Identity
-from app.openai.converted import Converted, Emit
+from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type, wrong_value
-from app.openai.requests import completion_request
+from app.openai.requests import CompletionRequest, completion_request
 from app.openai.sampling import NAMES as SAMPLING
+from app.openai.sampling import PARAMETERS
 
 _DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 _PASSED_ON = SAMPLING | {"model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora"}
-_NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress", "samplers"])
-_KNOWN = _PASSED_ON | _NO_EFFECT | {"n_predict", "max_tokens", "stream", "return_tokens"}
+_OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields", "samplers"])
+_NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",
+                        "sse_ping_interval"])  # fmt: skip
+# Parameters that are not implemented: name -> the values that change nothing. Those of a sampler that is off are free.
+_NEUTRAL: dict[str, tuple[Json, ...]] = {
+    "mirostat": (0,),
+    "dynatemp_range": (0,),
+    "adaptive_target": (-1,),
+    "post_sampling_probs": (False,),
+    "min_keep": (0, 1),
+    "n_indent": (0,),
+    "n_discard": (0,),
+    "n_cmpl": (1,),
+}
+_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay"])
+# The names of samplers -> the parameters that switch each off.
+_OFF: dict[str, Body] = {
+    "penalties": {"repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0},
+    "dry": {"dry_multiplier": 0},
+    "top_n_sigma": {"top_n_sigma": -1},
+    "top_k": {"top_k": 0},
+    "typ_p": {"typical_p": 1},
+    "top_p": {"top_p": 1},
+    "min_p": {"min_p": 0},
+    "xtc": {"xtc_probability": 0},
+    "temperature": {"temperature": 1},
+}
+_ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
+_RANDOM_SEEDS = (-1, 0xFFFFFFFF)
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
 
 
 def completion(body: Json) -> Converted:
-    """Check a request to /completion: one prompt, as text, token ids, or text with media."""
+    """Check a request to /completion. A prompt is text, token ids, or text with media; several are a list."""
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
-    for name, value in body.items():
-        if name not in _KNOWN and value is not None and (name, value) != ("mirostat", 0):
-            raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
-    if boolean(body, "return_tokens") or (whole(body.get("n_probs")) or 0) > 0:
-        raise unsupported("Tokens and their probabilities are answered by /v1/completions.", "return_tokens")
+    _check_known(body)
     request = _DEFAULTS | {name: value for name, value in body.items() if name in _PASSED_ON and value is not None}
+    if request.get("seed") in _RANDOM_SEEDS:
+        del request["seed"]
+    request |= _switched_off(body.get("samplers"))
+    request["max_tokens"] = _limit(body)
+    request |= {"stream": True, "stream_options": {"include_usage": True}}
+    made = completion_request(request, MAX_STOPS)
+    made.detailed = True
+    return Converted(body, made, boolean(body, "stream"), partial(Completion, body, made))
+
+
+def begins_answer(body: Body) -> bool:
+    """Whether the last message of a chat is the beginning of its answer, for /apply-template."""
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and len(messages) > 1 else None
+    is_said = isinstance(last, dict) and last.get("role") == "assistant" and isinstance(last.get("content"), str)
+    return is_said and not body.get("tools") and body.get("add_generation_prompt") is not False
+
+
+def _check_known(body: Body) -> None:
+    for name, value in body.items():
+        if name in _PASSED_ON or name in _OWN or name in _NO_EFFECT or name in _OF_NEUTRAL or value is None:
+            continue
+        if name.startswith("speculative.") or value in _NEUTRAL.get(name, ()):
+            continue
+        raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
+    fields = body.get("response_fields")
+    if fields is not None and not (isinstance(fields, list) and all(isinstance(name, str) for name in fields)):
+        raise wrong_type("response_fields", "a list of strings", fields)
+
+
+def _limit(body: Body) -> int:
+    """The most tokens to generate. -1: until the answer ends; 0 is one, as that server has it."""
     limit = body.get("n_predict", body.get("max_tokens"))
     found = -1 if limit is None else whole(limit)
     if found is None:
         raise wrong_type("n_predict", "an integer", limit)
-    if found == 0:
-        raise wrong_value("n_predict is 0; give at least 1 token, or -1 for no limit.", "n_predict")
-    request["max_tokens"] = found if found > 0 else (1 << 31) - 1  # -1: until the answer ends
-    request |= {"stream": True, "stream_options": {"include_usage": True}}
-    made = completion_request(request)
-    if len(made.prompts) > 1:
-        raise unsupported("Give one prompt; /v1/completions takes several.", "prompt")
-    return Converted(body, made, boolean(body, "stream"), Completion)
+    return max(1, found) if found >= 0 else (1 << 31) - 1
+
+
+def _switched_off(samplers: Json) -> Body:
+    """The parameters that switch off what a list of samplers leaves out. Their order is always the same."""
+    if samplers is None:
+        return {}
+    if not isinstance(samplers, list) or not all(isinstance(name, str) for name in samplers):
+        raise wrong_type("samplers", "a list of names", samplers)
+    names = {_ALSO.get(name, name) for name in samplers}
+    for name in names - _OFF.keys():
+        raise wrong_value(f"samplers has {name!r}; there are {', '.join(_OFF)}.", "samplers")
+    return {name: value for left_out in _OFF.keys() - names for name, value in _OFF[left_out].items()}
 
 
 class Completion:
-    """A builder of an answer of /completion from a completion's chunks."""
+    """A builder of the answers to one request, one for each prompt, from a completion's chunks."""
 
-    def __init__(self, model: str, emit: Emit | None, identity: Identity) -> None:
-        self._model, self._emit, self._text = model, emit, ""
-        self._end: dict[str, Json] = {}
-        self.body: dict[str, Json] = {}
+    def __init__(
+        self, given: Body, request: CompletionRequest, model: str, emit: Emit | None, identity: Identity
+    ) -> None:
+        self._given, self._request, self._model, self._emit = given, request, model, emit
+        self._probed = request.sampling.logprobs >= 0
+        self._texts = [""] * len(request.prompts)
+        self._tokens: list[list[int]] = [[] for _ in request.prompts]
+        self._evaluated = [0] * len(request.prompts)
+        self._probabilities: list[list[Json]] = [[] for _ in request.prompts]
+        self._whole: list[Json] = [None] * len(request.prompts)
+
+    @property
+    def body(self) -> Json:
+        """The whole answer: an object, or a list of them for several prompts."""
+        return self._whole if len(self._whole) > 1 else self._whole[0]
 
     def chunk(self, chunk: dict[str, Json]) -> None:
         """Add the next chunk."""
         for choice in chunk["choices"]:
-            if choice["text"]:
-                self._text += choice["text"]
-                self._send({"index": 0, "content": choice["text"], "stop": False})
+            i, text, ids = choice["index"], choice["text"], choice.get("token_ids") or []
+            self._evaluated[i] = chunk.get("prompt_tokens", self._evaluated[i])
+            self._texts[i] += text
+            self._tokens[i] += ids
+            found = (choice["logprobs"] or {}).get("content", [])
+            self._probabilities[i] += found
+            if text or found:
+                self._send(
+                    {"index": i, "content": text, "tokens": ids, "stop": False, "id_slot": -1}
+                    | {"tokens_predicted": len(self._tokens[i]), "tokens_evaluated": self._evaluated[i]}
+                    | ({"completion_probabilities": found} if self._probed else {})
+                )
             if choice["finish_reason"]:
-                word = choice.get("stop_reason")
-                kind = "word" if word is not None else _STOP_TYPES[choice["finish_reason"]]
-                self._end = {"stop_type": kind, "stopping_word": word or ""}
-        if "usage" not in chunk:
-            return
-        usage = chunk["usage"]
-        self.body = {
-            "index": 0,
-            "content": self._text,
+                self._end(choice, chunk["timings"])
+
+    def _end(self, choice: dict[str, Json], timings: dict[str, Json]) -> None:
+        i, word = choice["index"], choice.get("stop_reason")
+        whole = {
+            "index": i,
+            "content": self._texts[i],
+            "tokens": self._tokens[i] if self._given.get("return_tokens") else [],
             "id_slot": -1,
             "stop": True,
             "model": self._model,
-            "tokens_predicted": usage["completion_tokens"],
-            "tokens_evaluated": usage["prompt_tokens"],
-            "tokens_cached": usage["prompt_tokens_details"]["cached_tokens"],
-            "truncated": bool(usage["prompt_tokens_details"].get("truncated_tokens")),
-            **self._end,
-            "timings": chunk["timings"],
+            "tokens_predicted": timings["predicted_n"],
+            "tokens_evaluated": timings["cache_n"] + timings["prompt_n"],
+            "generation_settings": _settings(self._given, self._request),
+            "prompt": self._prompt(i),
+            "has_new_line": "\n" in self._texts[i],
+            "truncated": False,
+            "stop_type": "word" if word is not None else _STOP_TYPES[choice["finish_reason"]],
+            "stopping_word": word or "",
+            "tokens_cached": timings["cache_n"],
+            "timings": timings,
         }
-        self._send(self.body | {"content": ""})
+        if self._probed:
+            whole["completion_probabilities"] = self._probabilities[i]
+        last: Body = {"content": "", "tokens": choice.get("token_ids") or []}  # the other events had the rest
+        self._send(self._picked(whole | last))
+        self._whole[i] = self._picked(whole)
+
+    def _prompt(self, i: int) -> Json:
+        """A prompt as it was given: text, or token ids."""
+        given = self._request.prompts[i]
+        return given if isinstance(given, str | list) else given.text
+
+    def _picked(self, whole: dict[str, Json]) -> dict[str, Json]:
+        """The fields that the request asks for; `a/b` is field b of a."""
+        paths = self._given.get("response_fields")
+        if not paths:
+            return whole
+        found = {}
+        for path in paths:
+            value: Json = whole
+            for name in path.split("/"):
+                value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
+            if value is not _MISSING:
+                found[path] = value
+        return found
 
     def _send(self, fields: dict[str, Json]) -> None:
         if self._emit is not None:
             self._emit(fields)
 
 
-def metrics(totals: list[dict[str, float]], processing: int, deferred: int) -> str:
-    """The counters and gauges in Prometheus' text format. `totals`: of each model (Engine.stats()["totals"])."""
-    prompt, cached, predicted, prompt_ms, decode_ms = (
-        sum(one[name] for one in totals)
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "prompt_ms", "decode_ms")
-    )
-    counters = {
-        "prompt_tokens_total": prompt - cached,
-        "prompt_seconds_total": prompt_ms / 1000,
-        "tokens_predicted_total": predicted,
-        "tokens_predicted_seconds_total": decode_ms / 1000,
-    }
-    gauges = {
-        "prompt_tokens_seconds": 1000 * (prompt - cached) / prompt_ms if prompt_ms else 0,
-        "predicted_tokens_seconds": 1000 * predicted / decode_ms if decode_ms else 0,
-        "requests_processing": processing,
-        "requests_deferred": deferred,
-    }
-    lines = []
-    for kind, values in (("counter", counters), ("gauge", gauges)):
-        for name, value in values.items():
-            lines += [f"# HELP llamacpp:{name} {_HELP[name]}", f"# TYPE llamacpp:{name} {kind}"]
-            lines.append(f"llamacpp:{name} {value:.10g}")
-    return "\n".join(lines) + "\n"
+_MISSING = object()
 
 
-_HELP = {
-    "prompt_tokens_total": "Number of prompt tokens processed.",
-    "prompt_seconds_total": "Prompt process time in seconds.",
-    "tokens_predicted_total": "Number of generated tokens.",
-    "tokens_predicted_seconds_total": "Generation process time in seconds.",
-    "prompt_tokens_seconds": "Average prompt throughput in tokens/s.",
-    "predicted_tokens_seconds": "Average generation throughput in tokens/s.",
-    "requests_processing": "Number of requests processing.",
-    "requests_deferred": "Number of requests deferred.",
-}
+def _settings(given: Body, request: CompletionRequest) -> dict[str, Json]:
+    """What the answer was generated with."""
+    names = (name for name in PARAMETERS if not name.startswith("diffusion_"))
+    unlimited = request.max_tokens == (1 << 31) - 1
+    return {name: getattr(request.sampling, name) for name in names} | {
+        "max_tokens": -1 if unlimited else request.max_tokens,
+        "n_predict": -1 if unlimited else request.max_tokens,
+        "stop": list(request.stop),
+        "ignore_eos": request.ignore_eos,
+        "stream": boolean(given, "stream"),
+        "n_probs": max(0, request.sampling.logprobs),
+        "logit_bias": [{"token": token, "bias": bias} for token, bias in request.sampling.logit_bias],
+        "grammar": given.get("grammar") or "",
+        "samplers": given.get("samplers") or list(_OFF),
+    }

@@ -1,19 +1,22 @@
 """Ollama's API: its requests as chats, completions and embeddings, and its answers made of their chunks.
 
-Source: Ollama's docs/api.md. Options of its load (`num_ctx`, `keep_alive` ...) have no effect: Wisp's own load has
-decided them. Sampling parameters that a request leaves out have Ollama's defaults.
+Source: Ollama's docs/api.md. Options of its load (`num_ctx` ...) have no effect: Wisp's own load has decided them.
+Temperature, top_k and top_p have Ollama's defaults.
 """
 
+import re
 import time
 from datetime import UTC, datetime
 from functools import partial
 
 from app.openai.answers import Identity
-from app.openai.converted import Converted, Emit
+from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
-from app.openai.requests import chat_request, completion_request
+from app.openai.requests import ChatRequest, chat_request, completion_request
 
-VERSION = "0.6.0"  # of Ollama, whose API this is
+_LATEST = ":latest"
+_NO_TIME = re.compile(r"0+(\.0+)?(ns|us|ms|s|m|h)?")
+VERSION = "0.12.11"  # of Ollama, whose API this is
 _SAMPLING = (
     "temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "stop", "repeat_penalty", "repeat_last_n",
     "presence_penalty", "frequency_penalty",
@@ -21,13 +24,16 @@ _SAMPLING = (
 _DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 _OF_LOAD = frozenset(
     ["num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa",
-     "low_vram", "vocab_only", "penalize_newline"]
+     "low_vram", "vocab_only", "f16_kv", "logits_all", "embedding_only"]
 )  # fmt: skip
-_COMMON = frozenset(["model", "stream", "format", "options", "keep_alive", "think", "logprobs", "top_logprobs"])
+# Options that are not implemented: name -> the values that change nothing. Those of a sampler that is off are free.
+_NEUTRAL: dict[str, tuple[Json, ...]] = {"mirostat": (0,), "tfs_z": (1,), "penalize_newline": (True, False)}
+_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta"])
+_COMMON = frozenset(
+    ["model", "stream", "format", "options", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"]
+)  # fmt: skip
 _CHAT = _COMMON | {"messages", "tools"}
 _GENERATE = _COMMON | {"prompt", "suffix", "images", "system", "template", "context", "raw"}
-_DETAILS = {"parent_model": "", "format": "gguf", "family": "", "families": [], "parameter_size": "",
-            "quantization_level": ""}  # fmt: skip
 _EMBED = frozenset(["model", "input", "truncate", "dimensions", "options", "keep_alive"])
 
 
@@ -43,7 +49,14 @@ def chat(body: Json) -> Converted:
         request["continue_final_message"] = True
     if body.get("tools"):
         request["tools"] = body["tools"]
-    return Converted(body, chat_request(request), boolean(body, "stream", True), partial(Answer, "message"))
+    return Converted(body, _chat_request(body, request), boolean(body, "stream", True), partial(Answer, "message"))
+
+
+def _chat_request(body: Body, request: Body) -> ChatRequest:
+    """A chat that drops its oldest turns where it does not fit, unless `truncate` is false."""
+    if boolean(body, "truncate", True):
+        request["truncation"] = "auto"
+    return chat_request(request, MAX_STOPS)
 
 
 def generate(body: Json) -> Converted:
@@ -63,11 +76,27 @@ def generate(body: Json) -> Converted:
         request.pop("chat_template_kwargs", None)
         if request["max_tokens"] is None:
             request["max_tokens"] = (1 << 31) - 1  # up to the end of the context
-        return Converted(body, completion_request(request), streamed, answer)
+        if request.pop("logprobs", False):
+            request["logprobs"] = request.pop("top_logprobs", 0)
+        made = completion_request(request, MAX_STOPS)
+        made.detailed = True
+        return Converted(body, made, streamed, answer)
     messages = [_message({"role": "user", "content": prompt, "images": body.get("images")}, "prompt")]
     if system := text(body, "system"):
         messages.insert(0, {"role": "system", "content": system})
-    return Converted(body, chat_request(_common(body) | {"messages": messages}), streamed, answer)
+    return Converted(body, _chat_request(body, _common(body) | {"messages": messages}), streamed, answer)
+
+
+def named(body: Json) -> Json:
+    """A request without the tag of its model's name that Ollama adds to names without one."""
+    name = body.get("model") if isinstance(body, dict) else None
+    return body | {"model": name.removesuffix(_LATEST)} if isinstance(name, str) else body
+
+
+def frees(body: Body) -> bool:
+    """Whether a request without a prompt asks to free the model's memory. `keep_alive`: seconds, or such as "5m"."""
+    alive = body.get("keep_alive")
+    return bool(_NO_TIME.fullmatch(alive)) if isinstance(alive, str) else whole(alive) == 0
 
 
 def only_loads(body: Json, field: str) -> bool:
@@ -75,9 +104,9 @@ def only_loads(body: Json, field: str) -> bool:
     return isinstance(body, dict) and body.get(field) in (None, "", []) and not body.get("images")
 
 
-def loaded(model: str, empty: dict[str, Json]) -> dict[str, Json]:
-    """The answer when a model is loaded."""
-    return {"model": model, "created_at": _time(time.time()), **empty, "done": True, "done_reason": "load"}
+def loaded(model: str, empty: dict[str, Json], reason: str = "load") -> dict[str, Json]:
+    """The answer when a model is loaded, or its memory is freed (`reason` "unload")."""
+    return {"model": model, "created_at": iso_time(time.time()), **empty, "done": True, "done_reason": reason}
 
 
 def embed_request(body: Json) -> Body:
@@ -89,36 +118,16 @@ def embed_request(body: Json) -> Body:
     return request
 
 
-def embedded(answer: dict[str, Json]) -> dict[str, Json]:
-    """The answer of /api/embed, from OpenAI's."""
+def embedded(answer: dict[str, Json], seconds: float) -> dict[str, Json]:
+    """The answer of /api/embed, from OpenAI's. `seconds`: what it took."""
     vectors = [list(entry["embedding"]) for entry in answer["data"]]
     return {
         "model": answer["model"],
         "embeddings": vectors,
-        "total_duration": 0,
+        "total_duration": int(1e9 * seconds),
         "load_duration": 0,
         "prompt_eval_count": answer["usage"]["prompt_tokens"],
     }
-
-
-def tag(model: dict[str, Json]) -> dict[str, Json]:
-    """An entry of /api/tags and /api/ps, from OpenAI's list of models with the catalog's fields."""
-    digest = str(model.get("sha256") or "")
-    return {
-        "name": model["id"],
-        "model": model["id"],
-        "modified_at": _time(model.get("created") or 0),
-        "size": model.get("size") or 0,
-        "digest": digest,
-        "details": _DETAILS,
-    }
-
-
-def shown(metadata: dict[str, Json], template: str, capabilities: list[str]) -> dict[str, Json]:
-    """The answer of /api/show: what the file says, without its vocabulary."""
-    info = {name: value for name, value in metadata.items() if isinstance(value, str | int | float | bool)}
-    info.pop("tokenizer.chat_template", None)
-    return {"template": template, "model_info": info, "capabilities": capabilities, "details": _DETAILS}
 
 
 def _object(body: Json, known: frozenset[str]) -> Body:
@@ -134,9 +143,13 @@ def _common(body: Body) -> Body:
     """The fields of OpenAI's request that a chat and a prompt share."""
     options = mapping(body, "options") or {}
     for name in options:
-        if name not in _SAMPLING and name not in _OF_LOAD and name != "num_predict":
+        if name in _SAMPLING or name in _OF_LOAD or name in _OF_NEUTRAL or name == "num_predict":
+            continue
+        if options[name] is not None and options[name] not in _NEUTRAL.get(name, ()):
             raise unsupported(f"options.{name} is not supported by this engine; leave it out.", f"options.{name}")
     request = _DEFAULTS | {name: options[name] for name in _SAMPLING if options.get(name) is not None}
+    if request.get("seed") == -1:  # a random one
+        del request["seed"]
     request |= {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": _num_predict(options)}
     think = body.get("think")
     if think is not None:
@@ -152,9 +165,7 @@ def _common(body: Body) -> Body:
         request["response_format"] = {"type": "json_schema", "json_schema": {"name": "format", "schema": form}}
     elif form not in (None, ""):
         raise wrong_value("format must be 'json' or a JSON schema.", "format")
-    if body.get("logprobs") or body.get("top_logprobs"):
-        raise unsupported("logprobs are not supported here; use /v1/chat/completions.", "logprobs")
-    return request
+    return request | {name: body[name] for name in ("logprobs", "top_logprobs") if body.get(name) is not None}
 
 
 def _num_predict(options: Body) -> int | None:
@@ -183,11 +194,23 @@ def _message(message: Json, path: str) -> dict[str, Json]:
     if calls:
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
             raise wrong_type(f"{path}.tool_calls", "a list of objects", calls)
-        made["tool_calls"] = [{"id": f"call_{i}", "type": "function", **call} for i, call in enumerate(calls)]
+        made["tool_calls"] = [{"id": f"call_{i}", "type": "function", **_call(call)} for i, call in enumerate(calls)]
+    for name, renamed in (("tool_name", "name"), ("tool_call_id", "tool_call_id")):
+        if message.get(name) is not None:
+            made[renamed] = message[name]
     return made
 
 
-def _time(seconds: float) -> str:
+def _call(call: dict[str, Json]) -> dict[str, Json]:
+    """A call without its place among the calls of its message."""
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return call
+    return call | {"function": {name: value for name, value in function.items() if name != "index"}}
+
+
+def iso_time(seconds: float) -> str:
+    """A time as Ollama writes it; `seconds` since 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -196,9 +219,10 @@ class Answer:
 
     def __init__(self, kind: str, model: str, emit: Emit | None, identity: Identity) -> None:
         self._kind, self._emit = kind, emit
-        self._head = {"model": model, "created_at": _time(identity.created)}
+        self._head = {"model": model, "created_at": iso_time(identity.created)}
         self._text, self._thought = "", ""
         self._calls: list[dict[str, Json]] = []
+        self._logprobs: list[dict[str, Json]] = []
         self._reason = "stop"
         self.body: dict[str, Json] = {}
 
@@ -208,24 +232,31 @@ class Answer:
             delta = choice.get("delta") or {"content": choice.get("text")}
             said, thought = delta.get("content") or "", delta.get("reasoning_content") or ""
             self._text, self._thought = self._text + said, self._thought + thought
+            found = [_logprob(one) for one in (choice.get("logprobs") or {}).get("content", ())]
+            self._logprobs += found
             for call in delta.get("tool_calls", ()):
-                self._add_call(call["function"], new="id" in call)
+                self._add_call(call)
             if choice["finish_reason"]:
                 self._reason = "length" if choice["finish_reason"] == "length" else "stop"
-            if said or thought:
-                self._send(self._content(said, thought) | {"done": False})
+            if said or thought or found:
+                self._send(self._content(said, thought) | _listed("logprobs", found) | {"done": False})
         if "usage" not in chunk:
             return
-        calls = [{"function": {"name": one["name"], "arguments": parsed(one["arguments"])}} for one in self._calls]
+        calls = [
+            {"id": one["id"], "function": {"index": i, "name": one["name"], "arguments": parsed(one["arguments"])}}
+            for i, one in enumerate(self._calls)
+        ]
         if calls:
             self._send(self._content("", "", calls) | {"done": False})
         end = {"done": True, "done_reason": self._reason} | _figures(chunk["usage"], chunk["timings"])
         self._send(self._content("", "") | end)
-        self.body = self._head | self._content(self._text, self._thought, calls) | end
+        whole = self._content(self._text, self._thought, calls)
+        self.body = self._head | whole | _listed("logprobs", self._logprobs) | end
 
-    def _add_call(self, function: dict[str, Json], *, new: bool) -> None:
-        if new:
-            self._calls.append({"name": function["name"], "arguments": ""})
+    def _add_call(self, call: dict[str, Json]) -> None:
+        function = call["function"]
+        if "id" in call:
+            self._calls.append({"id": call["id"], "name": function["name"], "arguments": ""})
         self._calls[-1]["arguments"] += function.get("arguments") or ""
 
     def _content(self, said: str, thought: str, calls: list[dict[str, Json]] | None = None) -> dict[str, Json]:
@@ -237,6 +268,16 @@ class Answer:
     def _send(self, fields: dict[str, Json]) -> None:
         if self._emit is not None:
             self._emit(self._head | fields)
+
+
+def _listed(name: str, values: list[dict[str, Json]]) -> dict[str, Json]:
+    return {name: values} if values else {}
+
+
+def _logprob(entry: dict[str, Json]) -> dict[str, Json]:
+    """A token's log-probability and those of its alternatives, without ids."""
+    found = {name: entry[name] for name in ("token", "logprob", "bytes")}
+    return found | _listed("top_logprobs", [_logprob(one) for one in entry.get("top_logprobs", ())])
 
 
 def _figures(usage: dict[str, Json], timings: dict[str, Json]) -> dict[str, Json]:

@@ -1,13 +1,14 @@
 """The handlers of Anthropic's, Ollama's and llama.cpp's own endpoints."""
 
-from collections.abc import Mapping
+import time
+from dataclasses import replace
 from typing import Any
 
 from app.answers import chat, embeddings
 from app.client import Call, Fields
-from app.compatible import anthropic, llama_server, ollama
+from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
-from app.models.loaded import Loaded
+from app.model_messages import model_name
 from app.openai import lora
 from app.openai.fields import Json, boolean, wrong_type
 from app.openai.pdf import with_pdf_texts
@@ -40,7 +41,7 @@ class CompatibleHandlers(Handlers):
     @answers("api/chat")
     async def ollama_chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        body = fields.get("request")
+        body = ollama.named(fields.get("request"))
         if ollama.only_loads(body, "messages"):
             return await self._load(body, call, {"message": {"role": "assistant", "content": ""}})
         return await self.converted(ollama.chat(body), fields, call)
@@ -48,15 +49,19 @@ class CompatibleHandlers(Handlers):
     @answers("api/generate")
     async def generate(self, fields: Fields, call: Call) -> Any:
         """Answer a prompt."""
-        body = fields.get("request")
+        body = ollama.named(fields.get("request"))
         if ollama.only_loads(body, "prompt"):
             return await self._load(body, call, {"response": ""})
         return await self.converted(ollama.generate(body), fields, call)
 
     async def _load(self, body: Any, call: Call, empty: dict[str, Any]) -> Any:
-        """Load a model, which a request without a prompt asks for."""
-        async with self.held(body, call) as model:
-            answer = ollama.loaded(model.id, empty)
+        """Load a model, or free its memory, which a request without a prompt asks for."""
+        if ollama.frees(body):
+            name = await self.models.free(model_name(body), call.job)
+            answer = ollama.loaded(name, empty, "unload")
+        else:
+            async with self.held(body, call) as model:
+                answer = ollama.loaded(model.id, empty)
         if not boolean(body, "stream", True):
             return answer
         call.chunk(answer)
@@ -65,25 +70,30 @@ class CompatibleHandlers(Handlers):
     @answers("api/embed")
     async def ollama_embed(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Embed texts."""
-        request = embeddings.embedding_request(ollama.embed_request(fields.get("request")))
-        async with self.alone(fields.get("request"), call) as model:
-            return ollama.embedded(await embeddings.embeddings(model, request, call.job))
+        body, started = ollama.named(fields.get("request")), time.perf_counter()
+        request = embeddings.embedding_request(ollama.embed_request(body))
+        request = replace(request, truncate=boolean(body, "truncate", True))
+        async with self.alone(body, call) as model:
+            answer = await embeddings.embeddings(model, request, call.job)
+        return ollama.embedded(answer, time.perf_counter() - started)
 
     @answers("api/show")
     async def show(self, fields: Fields, call: Call) -> dict[str, Any]:
         """What a model's file says about it."""
-        async with self.held(_object(fields.get("request")), call) as model:
-            return ollama.shown(model.header.metadata, model.template.source, _capabilities(model))
+        async with self.held(ollama.named(_object(fields.get("request"))), call) as model:
+            return ollama_models.shown(model)
 
     @answers("api/tags")
     async def tags(self, fields: Fields, call: Call) -> dict[str, Any]:
         """List the models."""
-        return {"models": [ollama.tag(one) for one in (await self.models.listing())["data"]]}
+        listed, loaded = (await self.models.listing())["data"], self.models.loaded
+        return {"models": [ollama_models.tag(one, loaded.get(one["id"])) for one in listed]}
 
     @answers("api/ps")
     async def ps(self, fields: Fields, call: Call) -> dict[str, Any]:
         """List the loaded models."""
-        return {"models": [ollama.tag(one) for one in (await self.models.listing())["data"] if one["loaded"]]}
+        listed, loaded = (await self.models.listing())["data"], self.models.loaded
+        return {"models": [ollama_models.running(one, loaded[one["id"]]) for one in listed if one["id"] in loaded]}
 
     @answers("api/version")
     async def version(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -101,7 +111,7 @@ class CompatibleHandlers(Handlers):
     async def detokenize(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The text of token ids."""
         body = _object(fields.get("request"))
-        ids = body.get("tokens")
+        ids = body.get("tokens", [])
         if not isinstance(ids, list) or set(map(type, ids)) - {int}:
             raise wrong_type("tokens", "a list of token ids", ids)
         async with self.held(body, call) as model:
@@ -112,11 +122,14 @@ class CompatibleHandlers(Handlers):
     async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The prompt of a chat."""
         body = _object(await with_pdf_texts(fields.get("request"), self.platform.read_pdf))
-        request = chat_request({name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")})
+        begun = llama_server.begins_answer(body)
+        asked = {name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")}
+        request = chat_request(asked | {"continue_final_message": begun})
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            return {"prompt": model.template.render(model.template.prepare(request.messages), **variables)}
+            text = model.template.render(model.template.prepare(request.messages), **variables)
+            return {"prompt": text + request.continued}
 
     @answers("props")
     async def props(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -157,7 +170,7 @@ class CompatibleHandlers(Handlers):
         loaded = [(model, model.engine) for model in self.models.loaded.values() if model.engine is not None]
         totals = [engine.stats()["totals"] for _, engine in loaded]
         running, waiting = (sum(getattr(m.queue, name) for m, _ in loaded) for name in ("running", "waiting"))
-        return llama_server.metrics(totals, running, waiting)
+        return llama_metrics.metrics(totals, running, waiting)
 
     @answers("health")
     async def health(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -171,11 +184,3 @@ def _object(body: Json) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     return body
-
-
-def _capabilities(model: Loaded) -> list[str]:
-    engine = model.engine
-    if engine is not None and engine.embeddings.preferred:
-        return ["embedding"]
-    vision: Mapping[str, bool] = model.senses
-    return ["completion", *(["vision"] if vision["image"] else []), *(["audio"] if vision["audio"] else [])]

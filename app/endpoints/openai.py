@@ -81,4 +81,5 @@ class OpenAIHandlers(Handlers):
         """Tokenize a text."""
         request = tokenize_request(fields.get("request"))
         async with self.models.hold(request.model, call.job, call.progress) as model:
+            model.check_ids([part for part in request.content if isinstance(part, int)], "content")
             return tokenized(request, model.tokenizer)

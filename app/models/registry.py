@@ -276,6 +276,16 @@ class Models:
 
     # -- unloading
 
+    async def free(self, name: str | None, job: Job) -> str:
+        """Free a model's memory when its requests have ended; it is loaded again when a request names it.
+
+        Returns the model's name.
+        """
+        name = (await self._options(name)).choice.id
+        if name in self.loaded:
+            await job.run(self._loaded_models.unload_when_idle(self.loaded[name]))
+        return name
+
     async def unload(self, name: str | None, job: Job) -> None:
         """Unload one model, or all, when their requests have ended."""
         if name is not None and name not in self.loaded and name not in self._known:

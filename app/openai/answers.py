@@ -81,11 +81,14 @@ class Usage:
         later = self.completion_tokens - self.first_tokens
         counted, took_ms = (later, self.predicted_ms) if later > 0 else (self.completion_tokens, self.prompt_ms)
         return {
+            "cache_n": self.cached_tokens,
             "prompt_n": prompt_n,
             "prompt_ms": self.prompt_ms,
             "predicted_n": self.completion_tokens,
             "predicted_ms": self.predicted_ms,
+            "prompt_per_token_ms": self.prompt_ms / prompt_n if prompt_n else 0.0,
             "prompt_per_second": 1000 * prompt_n / self.prompt_ms if self.prompt_ms else 0.0,
+            "predicted_per_token_ms": took_ms / counted if counted else 0.0,
             "predicted_per_second": 1000 * counted / took_ms if took_ms else 0.0,
             "ttft_ms": self.ttft_ms,
         }
@@ -155,20 +158,34 @@ class Answer:
         """Return the answer as one object."""
         return {**self._head, "choices": choices, "usage": usage.as_dict(), "timings": usage.timings()}
 
-    def opening(self, index: int = 0) -> dict[str, Json] | None:
-        """Return the first chunk of a choice, which names the role; None for completions."""
-        return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
+    def opening(self, index: int = 0, prompt_tokens: int | None = None) -> dict[str, Json] | None:
+        """Return the first chunk of a choice, which names the role; None for completions.
 
-    def piece(self, delta: Delta, index: int = 0, logprobs: Json = None) -> dict[str, Json]:
-        """Return a chunk with text, or with part of a tool call."""
-        return self._chunk(index, delta, logprobs, None)
+        `prompt_tokens`, where they are asked for: the chunk has them, and completions have it, too.
+        """
+        if prompt_tokens is None:
+            return self.piece({"role": "assistant", "content": ""}, index) if self.chat else None
+        return {**self.piece({"role": "assistant", "content": ""}, index), "prompt_tokens": prompt_tokens}
 
-    def closing(self, finish_reason: str, usage: Usage, index: int = 0, stopped: str | None = None) -> dict[str, Json]:
-        """Return the chunk that says why a choice ended, as choice() does."""
+    def piece(
+        self, delta: Delta, index: int = 0, logprobs: Json = None, ids: list[int] | None = None
+    ) -> dict[str, Json]:
+        """Return a chunk with text, or with part of a tool call. `ids`: its tokens, where they are asked for."""
+        return _with_ids(self._chunk(index, delta, logprobs, None), ids)
+
+    def closing(
+        self,
+        finish_reason: str,
+        usage: Usage,
+        index: int = 0,
+        stopped: str | None = None,
+        ids: list[int] | None = None,
+    ) -> dict[str, Json]:
+        """Return the chunk that says why a choice ended, as choice() does. `ids`: tokens of no piece."""
         chunk = {**self._chunk(index, {}, None, finish_reason), "timings": usage.timings()}
         if stopped is not None:
             chunk["choices"][0]["stop_reason"] = stopped
-        return chunk
+        return _with_ids(chunk, ids)
 
     def usage(self, usage: Usage) -> dict[str, Json]:
         """Return the last chunk, for stream_options.include_usage."""
@@ -179,6 +196,12 @@ class Answer:
         content: dict[str, Json] = {"delta": delta} if self.chat else {"text": delta.get("content", "")}
         head = {**self._head, "object": "chat.completion.chunk"} if self.chat else self._head
         return {**head, "choices": [{"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}]}
+
+
+def _with_ids(chunk: dict[str, Json], ids: list[int] | None) -> dict[str, Json]:
+    if ids is not None:
+        chunk["choices"][0]["token_ids"] = ids
+    return chunk
 
 
 class Logprobs:

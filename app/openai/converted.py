@@ -9,12 +9,15 @@ from app.openai.fields import Body, Json
 from app.openai.requests import ChatRequest, CompletionRequest
 
 Emit = Callable[[dict[str, Json]], None]
+MAX_STOPS = 256  # stop strings of a request; OpenAI allows 4
 
 
 class Answer(Protocol):
     """An answer in its API's form, made of OpenAI's chunks."""
 
-    body: dict[str, Json]  # the whole answer, after the last chunk
+    @property
+    def body(self) -> Json:
+        """The whole answer, after the last chunk."""
 
     def chunk(self, chunk: dict[str, Json]) -> None:
         """Add the next chunk; the last one has the usage."""

@@ -20,7 +20,7 @@ class Endpoint:
     upstream: bool = False  # forward a request whose model names an upstream to the same path there
     stream: str = "done"  # server-sent events that end with [DONE], "named" ones, "bare" ones, or "lines" of JSON
     streams: bool = False  # also a request that does not say so
-    errors: str = "openai"  # whose form errors have: "openai", "anthropic" or "ollama"
+    errors: str = "openai"  # whose form errors have: "openai", "anthropic", "ollama" or "llama"
     text: bool = False  # the answer is plain text
     whole: bool = False  # it never streams
     form: Mapping[str, str] | None = None  # multipart forms: field -> "file", "boolean" or "number"; others are texts

@@ -25,7 +25,7 @@ from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
 
-MAX_STOPS = 4
+MAX_STOPS = 4  # as OpenAI has it; other servers, whose requests are converted, accept more
 MAX_N = 128
 RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -78,6 +78,7 @@ class Request:
     truncate: bool  # if a conversation does not fit, drop its oldest turns instead of an error
     format: Format | None
     lora: Scales | None  # of LoRA adapters and control vectors; None: the model's default
+    detailed: bool = False  # chunks have token ids and, first, the prompt's length
 
 
 @dataclass
@@ -99,12 +100,12 @@ class CompletionRequest(Request):
     echo: bool = False
 
 
-def chat_request(body: Json) -> ChatRequest:
+def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
     """Check a chat completion request."""
     body = _object(body, _CHAT)
     limit = integer(body, "max_completion_tokens", 1)
     older = integer(body, "max_tokens", 1)
-    common = _common(body, older if limit is None else limit, sampling.chat_logprobs(body))
+    common = _common(body, older if limit is None else limit, sampling.chat_logprobs(body), max_stops)
     chosen = tools.tools(body)
     if chosen.required and common.format is not None:
         what = "tool_choice requires a tool call, which no other form allows; leave out one."
@@ -125,11 +126,11 @@ def chat_request(body: Json) -> ChatRequest:
     )
 
 
-def completion_request(body: Json) -> CompletionRequest:
+def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequest:
     """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
     limit = integer(body, "max_tokens", 1)
-    common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body))
+    common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body), max_stops)
     best = integer(body, "best_of", 1, 20)
     if best is not None and best != common.n:
         raise unsupported("best_of is only supported if it equals n.", "best_of")
@@ -157,14 +158,14 @@ def _same(value: Json, neutral: Json) -> bool:
     return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _common(body: Body, max_tokens: int | None, logprobs: int) -> Request:
+def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -> Request:
     stream = boolean(body, "stream")
     made, texts = sampling.sampling(body, logprobs)
     return Request(
         sampling=made,
         text_parameters=texts,
         max_tokens=max_tokens,
-        stop=_stop(body.get("stop")),
+        stop=_stop(body.get("stop"), max_stops),
         stream=stream,
         include_usage=_stream_options(body.get("stream_options"), stream),
         n=integer(body, "n", 1, MAX_N) or 1,
@@ -200,7 +201,7 @@ def _stream_options(options: Json, stream: bool) -> bool:
     return boolean(options, "include_usage", param="stream_options.include_usage")
 
 
-def _stop(stop: Json) -> tuple[str, ...]:
+def _stop(stop: Json, most: int) -> tuple[str, ...]:
     if stop is None:
         return ()
     stops = stop if isinstance(stop, list) else [stop]
@@ -209,6 +210,6 @@ def _stop(stop: Json) -> tuple[str, ...]:
             raise wrong_type("stop", "a string or a list of strings", stop)
         if not s:
             raise wrong_value("stop has an empty string, which would end every answer at once; remove it.", "stop")
-    if len(stops) > MAX_STOPS:
-        raise wrong_value(f"stop has {len(stops)} strings; at most {MAX_STOPS} are allowed.", "stop")
+    if len(stops) > most:
+        raise wrong_value(f"stop has {len(stops)} strings; at most {most} are allowed.", "stop")
     return tuple(stops)

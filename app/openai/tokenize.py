@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.openai.fields import Body, Json, boolean, text, unsupported, wrong_type
+from app.openai.fields import Body, Json, boolean, text, unsupported, whole, wrong_type
 
 _KNOWN = frozenset(["content", "add_special", "parse_special", "with_pieces", "model"])
 
@@ -12,7 +12,7 @@ _KNOWN = frozenset(["content", "add_special", "parse_special", "with_pieces", "m
 class TokenizeRequest:
     """A checked request."""
 
-    content: str
+    content: tuple[str | int, ...]  # texts, and token ids between them
     add_special: bool = False
     parse_special: bool = True
     with_pieces: bool = False
@@ -37,11 +37,8 @@ def tokenize_request(body: Json) -> TokenizeRequest:
     for name in fields:
         if name not in _KNOWN:
             raise unsupported(f"{name} is not a parameter of /v1/tokenize.", name)
-    content = text(fields, "content")
-    if content is None:
-        raise wrong_type("content", "a string", None)
     return TokenizeRequest(
-        content,
+        _content(fields.get("content")),
         boolean(fields, "add_special"),
         boolean(fields, "parse_special", True),
         boolean(fields, "with_pieces"),
@@ -51,10 +48,25 @@ def tokenize_request(body: Json) -> TokenizeRequest:
 
 def tokenized(request: TokenizeRequest, tokenizer: Tokenizer) -> dict[str, Json]:
     """The answer: {tokens: [id, ...]}, or with pieces {tokens: [{id, piece}, ...]}."""
-    ids = tokenizer.encode(request.content, request.add_special, request.parse_special)
+    ids: list[int] = []
+    for i, part in enumerate(request.content):
+        if isinstance(part, int):
+            ids.append(part)
+        else:
+            ids += tokenizer.encode(part, request.add_special and i == 0, request.parse_special)
     if not request.with_pieces:
         return {"tokens": ids}
     return {"tokens": [{"id": token, "piece": _piece(tokenizer.piece(token))} for token in ids]}
+
+
+def _content(given: Json) -> tuple[str | int, ...]:
+    """The parts of what is to be tokenized: a text, or a list of texts and token ids."""
+    if isinstance(given, str):
+        return (given,)
+    parts = [part if isinstance(part, str) else whole(part) for part in given] if isinstance(given, list) else [None]
+    if any(part is None or (isinstance(part, int) and part < 0) for part in parts):
+        raise wrong_type("content", "a string, or a list of strings and token ids", given)
+    return tuple(part for part in parts if part is not None)
 
 
 def _piece(raw: bytes) -> str | list[int]:

@@ -15,7 +15,7 @@ import ENDPOINTS from "../openai/endpoints.json";
  * @property {string[]} [also] other paths of the same endpoint
  * @property {"named" | "bare" | "lines"} [stream] events with names; events; lines of JSON. Default: events, then "[DONE]"
  * @property {boolean} [streams] also a request that does not say so is streamed
- * @property {"anthropic" | "ollama"} [errors] whose form errors have; default: OpenAI's
+ * @property {"anthropic" | "ollama" | "llama"} [errors] whose form errors have; default: OpenAI's
  * @property {boolean} [text] the answer is plain text
  * @property {boolean} [whole] it never streams
  * @property {Record<string, "file" | "boolean" | "number">} [form] requests are multipart forms: fields that are no texts

@@ -37,6 +37,14 @@ const STATUS_OF_CODE = {
   upstream_timeout: 504,
 };
 
+/** llama.cpp's types of errors by Wisp's codes, where they are not OpenAI's. */
+const LLAMA_TYPES = {
+  not_ready: "unavailable_error",
+  engine_gone: "unavailable_error",
+  no_engine: "unavailable_error",
+  context_length_exceeded: "exceed_context_size_error",
+};
+
 /**
  * `fetch` for the API, answered by an engine: the paths of endpoints.json below any prefix, as JSON, server-sent events or
  * lines of JSON.
@@ -112,8 +120,13 @@ function described(error) {
     const message = `${error?.message ?? error}`;
     return [{ message, type: "server_error", param: null, code: "internal_error" }, 500];
   }
-  const status = STATUS_OF_CODE[/** @type {keyof typeof STATUS_OF_CODE} */ (error.code)];
-  return [error.error, status ?? STATUS[/** @type {keyof typeof STATUS} */ (error.type)] ?? 500];
+  return [error.error, statusOf(error)];
+}
+
+/** The HTTP status of an error. @param {{ code?: string, type?: string }} error */
+function statusOf({ code, type }) {
+  const status = STATUS_OF_CODE[/** @type {keyof typeof STATUS_OF_CODE} */ (code)];
+  return status ?? STATUS[/** @type {keyof typeof STATUS} */ (type)] ?? 500;
 }
 
 /**
@@ -122,9 +135,17 @@ function described(error) {
  */
 export function errorBody(error, endpoint) {
   if (endpoint?.errors === "ollama") return { error: error.message };
+  if (endpoint?.errors === "llama") return { error: ofLlama(error) };
   if (endpoint?.errors !== "anthropic") return { error };
   const type = error.type === "server_error" ? "api_error" : error.type;
   return { type: "error", error: { ...error, type } };
+}
+
+/** llama.cpp's error: its code is the HTTP status. @param {import("./error.js").ErrorBody} error */
+function ofLlama(error) {
+  const { message, param } = error;
+  const status = statusOf(error);
+  return { code: status, message, type: LLAMA_TYPES[/** @type {"not_ready"} */ (error.code)] ?? error.type, param };
 }
 
 /** A piece of a stream in the form of an endpoint. @param {any} data @param {Endpoint | undefined} endpoint */

@@ -19,6 +19,11 @@ const SHOWN = [
   ...["ImageBitmap", "ImageData", "VideoFrame"],
 ];
 const TAKEN = /** @type {Record<Kind, string[]>} */ ({ image: SHOWN, audio: ["AudioBuffer"] });
+/** How files begin that are of the other kind: the engine would take them for what they are. */
+const OTHERS = /** @type {Record<Kind, RegExp>} */ ({
+  image: /^(RIFF....WAVE|OggS|ID3|fLaC|\xff[\xe0-\xff])/s,
+  audio: /^(\x89PNG|\xff\xd8\xff|GIF8|BM|RIFF....WEBP|....ftypavi)/s,
+});
 const DAMAGED = /** @type {Record<Kind, string>} */ ({ image: "InvalidStateError", audio: "DataError" });
 
 /** The name of a platform's class, also of an object from a frame. @param {unknown} value */
@@ -48,7 +53,10 @@ export async function readMedia(messages) {
 async function read({ type, value, ...rest }) {
   if (type === "text") return { type, ...rest };
   const file = fileOf(value) ?? (type === "image" ? await pictureOf(value) : exactWavOf(value));
-  if (!file.size) throw new DOMException(`The ${type} is empty.`, DAMAGED[/** @type {Kind} */ (type)]);
+  const kind = /** @type {Kind} */ (type);
+  if (!file.size) throw new DOMException(`The ${type} is empty.`, DAMAGED[kind]);
+  const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
+  if (OTHERS[kind].test(head)) throw new DOMException(`The file is no ${type}.`, DAMAGED[kind]);
   if (type === "image") return { type, file: await upright(file) };
   return { type: "input_audio", input_audio: { data: await base64Of(file), format: "wav" } }; // the engine looks itself
 }

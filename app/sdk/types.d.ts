@@ -181,7 +181,7 @@ export interface McpServerTool {
 
 export interface TokenizeRequest {
   model?: string;
-  content: string;
+  content: string | (string | number)[];
   /** add the tokens that the model expects around a text, such as BOS; default: false */
   add_special?: boolean | null;
   /** read control tokens in the text as such; default: true */

@@ -19,9 +19,10 @@ const TYPES = { png: "image/png", svg: "image/svg+xml", jpg: "image/jpeg", jpeg:
 // Texts for models
 const PYTHON =
   "Runs Python 3 code and returns what it prints and the value of its last line. There is no network. Variables and " +
-  "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library and numpy are installed, other packages are not. To show " +
-  "a picture or a plot to the user, write an .svg or .png file, or call show(array) with pixels of shape (height, " +
-  "width) or (height, width, 3). Other files are offered for download.";
+  "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library, numpy, matplotlib, pandas, scipy, scikit-learn, sympy, " +
+  "beautifulsoup4 and lxml can be imported, other packages only as wheels that the user has attached. The user sees " +
+  "matplotlib's figures, .svg and .png files that the code writes, and what show(array) gets: pixels of shape " +
+  "(height, width) or (height, width, 3). Other files are offered for download.";
 const JAVASCRIPT =
   "Runs JavaScript code, the body of an async function, in a browser's worker, and returns what it logs with " +
   "console.log and the value that it returns. There is no network and no document, and nothing lasts between calls. " +

@@ -6,11 +6,17 @@ export function partUrl(name) {
   return path ? new URL(path, document.baseURI).href : null;
 }
 
-/** The addresses of all parts that are files. */
-export const partUrls = () =>
-  Object.keys(document.getElementById("parts")?.dataset ?? {})
-    .map((name) => partUrl(name) ?? "")
-    .filter((url) => /[^/]$/.test(url));
+/** The addresses of a part that is several files. @param {string} name as in partUrl() @returns {string[]} */
+export function partUrls(name) {
+  const paths = document.getElementById("parts")?.dataset[name]?.split(" ") ?? [];
+  return paths.map((path) => new URL(path, document.baseURI).href);
+}
+
+/** The addresses of all parts that are one file. The wheels of the sandbox are many, and large. */
+export const partFiles = () =>
+  Object.entries(document.getElementById("parts")?.dataset ?? {})
+    .filter(([, path]) => path && !path.includes(" ") && !path.endsWith("/"))
+    .map(([name]) => partUrl(name) ?? "");
 
 /** @param {string} name of a module @returns {Promise<any>} */
 export async function importPart(name) {

@@ -3,7 +3,7 @@ import { t } from "../language/phrase.js";
 import { whenIdle } from "./dom.js";
 import { languageUrl } from "./language.js";
 import { notify } from "./notices.js";
-import { partUrls } from "./parts.js";
+import { partFiles } from "./parts.js";
 
 const ISOLATING = "wisp.isolating"; // in the session: the page has been reloaded for it
 
@@ -24,7 +24,7 @@ async function isolate() {
  * whoever installs the page expects all of it without a network.
  */
 async function cacheAll() {
-  for (const url of partUrls()) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
+  for (const url of partFiles()) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
 }
 
 export async function startPwa() {

@@ -15,6 +15,7 @@ import pytest
 from tools import dist as maker
 from tools import pyodide, texts
 from tools.catalog import entries
+from tools.environment import pyproject
 from tools.paths import ROOT, STATIC
 
 
@@ -69,11 +70,24 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
     seldom = {"cpu", "mcp", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
-    seldom |= {"code", "session", "pictures"}
+    seldom |= {"code", "session", "pictures", "plots"}
     languages = {f"languages/{code}" for code in texts.codes()}
     assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
+
+
+@pytest.mark.parametrize("file", ["app/tools/code.js", "app/tools/sandbox/session.py", "docs/tools.md"])
+def test_models_and_users_are_told_the_packages_of_the_sandbox(dist: Path, file: str) -> None:
+    packages = pyproject()["tool"]["wisp"]["pyodide-sandbox"]
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert [name for name in packages if name not in text] == []
+    page = (dist / "index.html").read_text(encoding="utf-8")
+    (listed,) = re.findall(r'data-sandbox-wheels="([^"]*)"', page)
+    paths = listed.split()
+    assert all((dist / path).is_file() for path in paths)
+    names = {path.rpartition("/")[2].partition("-")[0].replace("_", "-") for path in paths}
+    assert {*packages} <= names
 
 
 def test_the_fonts_of_formulas_are_in_dist(dist: Path) -> None:

@@ -45,9 +45,10 @@ def test_the_archive_s_packages_have_a_notice(dist: Path, texts: dict[str, str])
 
 
 def test_wheels_and_python_have_a_notice(dist: Path, texts: dict[str, str]) -> None:
+    normal = {name.replace("_", "-"): text for name, text in texts.items()}
     for path in dist.glob("assets/wheels-*/*.whl"):
         name, version = path.name.split("-")[:2]
-        assert f"{name} {version} " in texts[name]
+        assert f" {version} " in normal[name.replace("_", "-").lower()]
     assert "PYTHON SOFTWARE FOUNDATION LICENSE" in texts["cpython"]
     assert "Mozilla Public License" in texts["pyodide"]
     lock = json.loads((pyodide.core_dir() / "pyodide-lock.json").read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -178,33 +177,6 @@ def test_ollamas_client(api: ApiServer, page: Page) -> None:
     with pytest.raises(ollama.ResponseError, match="top_p") as caught:
         client.chat(MODEL, messages=ITALY, options={"top_p": 9})
     assert caught.value.status_code == 400
-
-
-def test_the_endpoints_of_llama_cpps_server(api: ApiServer, page: Page) -> None:
-    def ask(path: str, body: Any = None) -> tuple[str, str]:
-        headers = {"Authorization": f"Bearer {api.key}", "Content-Type": "application/json"}
-        data = json.dumps(body).encode() if body is not None else None
-        with urllib.request.urlopen(urllib.request.Request(api.url + path, data, headers), timeout=HANG_S) as answer:
-            return answer.headers["content-type"], answer.read().decode()
-
-    def json_of(path: str, body: Any = None) -> Any:
-        return json.loads(ask(path, body)[1])
-
-    assert json_of("health") == {"status": "ok"}
-    assert len(json_of("slots")) == json_of("props")["total_slots"]
-    tokens = json_of("tokenize", {"content": "Once upon a time"})["tokens"]
-    assert json_of("detokenize", {"tokens": tokens})["content"].strip() == "Once upon a time"
-    prompt = json_of("apply-template", {"messages": ITALY})["prompt"]
-    request = {"prompt": prompt, "temperature": 0, "n_predict": 30}
-    whole = json_of("completion", request)
-    assert "Rome" in whole["content"]
-    kind, streamed = ask("completion", request | {"stream": True})
-    assert kind == "text/event-stream"
-    events = [json.loads(line.removeprefix("data: ")) for line in streamed.split("\n\n") if line]
-    assert "".join(event["content"] for event in events) == whole["content"]
-    kind, text = ask("metrics")
-    assert kind.startswith("text/plain")
-    assert re.search(r"^llamacpp:tokens_predicted_total [1-9]", text, re.MULTILINE)
 
 
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:

@@ -1,6 +1,8 @@
 """Code that a model wrote runs in the page's sandbox: what it can do, its limits, and that it reaches nothing."""
 
+import base64
 import json
+import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +16,7 @@ from tests.support.openai_client import bundle
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
+from tools.wheel import wheel
 
 OPEN = """async (script) => {
   globalThis.code = await import(script);
@@ -84,7 +87,61 @@ def test_errors_name_the_line_and_what_is_missing(page: Page) -> None:
     assert "line 2, in f" in ran["said"]
     assert "ZeroDivisionError" in ran["said"]
     assert "session.py" not in ran["said"]
-    assert "matplotlib is not in this sandbox" in python(page, "import matplotlib.pyplot as plt")["said"]
+    assert "tensorflow is not in this sandbox" in python(page, "import tensorflow as tf")["said"]
+
+
+def test_plots_are_pictures(page: Page) -> None:
+    ran = python(
+        page,
+        "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.title('A')\nplt.show()\nplt.bar('ab', [1, 2]);0",
+    )
+    assert (ran["failed"], ran["said"]) == (False, "0\nThe user was given: plot-1.png, plot-2.png")
+    assert [(kind, data[:4]) for _, kind, data in ran["files"]] == [("image/png", PNG)] * 2
+    own = python(page, "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.savefig('own.svg')")
+    assert [name for name, *_ in own["files"]] == ["own.svg"]
+
+
+def test_packages_of_the_sandbox(page: Page) -> None:
+    ran = python(
+        page,
+        """import pandas as pd
+frame = pd.DataFrame({"city": ["Rome", "Oslo", "Rome"], "n": [1, 2, 3]})
+frame.groupby("city").sum().plot(kind="bar")
+print(frame.groupby("city").n.sum().to_dict())""",
+    )
+    assert "{'Oslo': 2, 'Rome': 4}" in ran["said"]
+    assert [name for name, *_ in ran["files"]] == ["plot-3.png"]
+    for code, said in (
+        ("from sympy import symbols, factor\nx = symbols('x')\nfactor(x**2 - 1)", "(x - 1)*(x + 1)"),
+        ("from bs4 import BeautifulSoup\nBeautifulSoup('<p>Hi</p>', 'lxml').p.text", "'Hi'"),
+    ):
+        assert python(page, code)["said"] == said
+
+
+@pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it: it takes a minute")
+def test_large_packages_of_the_sandbox(page: Page) -> None:
+    root = python(page, "from scipy import optimize\nround(optimize.brentq(lambda x: x * x - 2, 0, 2), 6)")
+    assert root["said"] == "1.414214"
+    line = "from sklearn.linear_model import LinearRegression\nLinearRegression().fit([[0], [1]], [1, 3]).coef_"
+    assert python(page, line)["said"] == "array([2.])"
+
+
+def test_wheels_of_the_user_can_be_imported(page: Page) -> None:
+    words = {"word_lists/__init__.py": b"import mpmath\nANIMALS = ('cat', 'dog')"}  # mpmath is in the sandbox
+    made = base64.b64encode(wheel("word_lists", "1.0", words, {}, ("mpmath>=1.3", "pytest; extra == 'test'"))).decode()
+    said = page.evaluate(
+        """async (given) => {
+          const bytes = Uint8Array.from(atob(given), (each) => each.charCodeAt(0));
+          const files = [{ name: "word_lists-1.0-py3-none-any.whl", blob: new Blob([bytes]) },
+            { name: "broken-1.0-py3-none-any.whl", blob: new Blob(["no wheel"]) }];
+          const signal = new AbortController().signal;
+          const code = "from word_lists import ANIMALS; ANIMALS";
+          return (await source.tools[0].run({ code }, { signal, chat: "one", files })).text;
+        }""",
+        made,
+    )
+    assert said.endswith("('cat', 'dog')")
+    assert "broken-1.0-py3-none-any.whl cannot be installed" in said
 
 
 def test_javascript_logs_returns_and_saves(page: Page) -> None:
@@ -130,7 +187,8 @@ def test_stop_kills_what_runs(page: Page) -> None:
 
 # Each attempt is an expression. It has reached something if it resolves, or if the listener notices it.
 NOTICED = {"fetch": "fetch", "XMLHttpRequest": "xhr", "synchronous XMLHttpRequest": "sync", "import": "import",
-           "importScripts": "scripts", "form": "form?", "WebSocket": "socket", "EventSource": "events"}  # fmt: skip
+           "importScripts": "scripts", "form": "form?", "WebSocket": "socket", "EventSource": "events",
+           "WebSocketStream": "stream", "font": "font"}  # fmt: skip
 IN_WORKERS = {
     "fetch": "fetch(HTTP + 'fetch', { mode: 'no-cors' })",
     "own server": "fetch(OWN + 'index.html', { mode: 'no-cors' })",
@@ -142,6 +200,9 @@ IN_WORKERS = {
     "s.onopen = ok; s.onerror = no })",
     "EventSource": "new Promise((ok, no) => { const s = new EventSource(HTTP + 'events'); s.onopen = ok; "
     "s.onerror = no })",
+    "WebSocketStream": "new WebSocketStream(HTTP.replace('http', 'ws') + 'stream').opened",
+    "font": "new FontFace('x', `url(${HTTP}font)`).load()",
+    "file system": "new Promise((ok, no) => webkitRequestFileSystem(0, 1, ok, no))",
     "WebTransport": "new WebTransport(HTTP.replace('http', 'https')).ready",
     "import": "import(HTTP + 'import')",
     "import of data": "import('data:text/javascript,export default 1')",
@@ -260,12 +321,17 @@ def package():
 def library():
     import ctypes
     return ctypes.CDLL(HTTP + "library.so")
+def worker_scope():
+    from pyodide.ffi import create_proxy, to_js
+    seen = []
+    to_js([1]).forEach(create_proxy(lambda this, *_: seen.append(this), capture_this=True))
+    return seen[0].fetch
 def shell():
     import os, subprocess
     return subprocess.run(["ls"])
 tries = {"urllib": urllib, "sockets": sockets, "pyfetch": pyfetch, "open_url": open_url, "scope": scope,
   "run_js": lambda: run_js("fetch('" + HTTP + "run_js')"), "constructor": constructor,
-  "library": library, "shell": shell}
+  "library": library, "shell": shell, "worker": worker_scope}
 for name in "fetch XMLHttpRequest WebSocket postMessage document parent localStorage indexedDB globalThis self".split():
     tries["js." + name] = lambda name=name: through_js(name)
 reached = [name for name, run in tries.items() if not isinstance(await attempt(run), BaseException)]

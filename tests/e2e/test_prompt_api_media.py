@@ -186,7 +186,9 @@ def test_wrong_media(page: Page) -> None:
             asked("video", picture), [{ role: "assistant", content: [{ type: "image", value: picture }] }],
             asked("image", new Blob(["not a picture"])), asked("image", new Blob()), asked("image", new Image())])
           results.push(await failed(session.prompt(input)));
-        for (const input of [asked("image", picture), asked("audio", new ImageData(4, 4)), asked("audio", noise)])
+        results.push(await failed(session.append(asked("image", await file("half.wav")))));
+        for (const input of [asked("image", picture), asked("audio", new ImageData(4, 4)), asked("audio", noise),
+            asked("audio", picture)])
           results.push(await failed(hearing.append(input)));
         results.push(await failed(LanguageModel.create({ initialPrompts: asked("image", picture) })));
         results.push(await failed(LanguageModel.create({ expectedInputs: [{ type: "smell" }] })));
@@ -194,8 +196,8 @@ def test_wrong_media(page: Page) -> None:
         return results;""",
     ) == [
         *("NotSupportedError", "TypeError", "TypeError", "TypeError", "TypeError", "NotSupportedError"),
-        *("InvalidStateError", "InvalidStateError", "InvalidStateError"),
-        *("NotSupportedError", "TypeError", "DataError"),
+        *("InvalidStateError", "InvalidStateError", "InvalidStateError", "InvalidStateError"),
+        *("NotSupportedError", "TypeError", "DataError", "DataError"),
         *("NotSupportedError", "TypeError", None),
     ]
 

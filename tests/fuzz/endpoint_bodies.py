@@ -107,7 +107,10 @@ BODIES: dict[str, list[Any]] = {
     ],
     "embeddings": [{"input": ["a", [1]], "dimensions": 5, "encoding_format": "base64"}],
     "rerank": [{"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}],
-    "tokenization": [{"content": "a", "add_special": True, "with_pieces": True, "model": "mini"}],
+    "tokenization": [
+        {"content": ["a", 5, "b"]},
+        {"content": "a", "add_special": True, "with_pieces": True, "model": "mini"},
+    ],
     "audio.transcriptions": [
         {"prompt": "p", "language": "en", "response_format": "json", "temperature": 0, "include": []}
     ],
@@ -136,7 +139,16 @@ BODIES: dict[str, list[Any]] = {
     "ollama.embed": [{"input": ["a"], "truncate": True, "dimensions": 5}],
     "ollama.show": [{"model": "mini"}],
     "llama.completion": [
-        {"prompt": "a", "n_predict": 3, "json_schema": {}, "n_probs": 0, "stop": ["x"], "lora": [{"id": 0, "scale": 1}]}
+        {
+            "prompt": "a",
+            "n_predict": 3,
+            "json_schema": {},
+            "n_probs": 0,
+            "stop": ["x"],
+            "lora": [{"id": 0, "scale": 1}],
+        },
+        {"prompt": ["a", [1]], "return_tokens": True, "samplers": ["top_k"], "response_fields": ["a/b"], "seed": -1},
+        {"prompt": "a", "stream": True, "mirostat": 0, "min_keep": 0, "speculative.n_max": 3},
     ],
     "llama.detokenize": [{"tokens": [1, 2]}],
     "llama.applyTemplate": [{"messages": CHAT["messages"], "tools": CHAT["tools"], "chat_template_kwargs": {"a": 1}}],

@@ -9,7 +9,11 @@ export async function open() {
   const text = await (await fetch("/index.html")).text();
   const page = new DOMParser().parseFromString(text, "text/html");
   const parts = /** @type {HTMLElement} */ (page.querySelector("#parts"));
-  for (const [name, path] of Object.entries(parts.dataset)) parts.dataset[name] = `/${path}`;
+  for (const [name, paths] of Object.entries(parts.dataset))
+    parts.dataset[name] = paths
+      .split(" ")
+      .map((path) => `/${path}`)
+      .join(" ");
   const style = document.createElement("link");
   const loaded = new Promise((resolve) => (style.onload = resolve));
   Object.assign(style, {

@@ -21,9 +21,9 @@ MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
 # Pure wheels of packages that Pyodide has on its CDN. name -> (version in their file's name, requirements)
 CARRIED = {"jinja2": ("3.1.6", ("MarkupSafe",)), "markupsafe": ("3.0.4", ())}
 TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm"}  # which Python's table may lack
-START = """async ([indexURL, wheels]) => {
+START = """async ([indexURL, wheels, options]) => {
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-  const pyodide = await loadPyodide({ indexURL });
+  const pyodide = await loadPyodide({ indexURL, ...options });
   await pyodide.loadPackage("micropip", { messageCallback() {} });
   const micropip = pyodide.pyimport("micropip");
   for (const wheel of wheels) await micropip.install(wheel);
@@ -105,11 +105,12 @@ class Site:
 class Python:
     """A Pyodide with the wheel, on a page's main thread or in a worker."""
 
-    def __init__(self, browser: Browser, site: Site, *, worker: bool = False) -> None:
+    def __init__(self, browser: Browser, site: Site, *, worker: bool = False, **options: Any) -> None:
+        """`options`: more of loadPyodide()."""
         self.page: Page = new_profile(browser).new_page()
         self.page.goto(site.url)
         self._worker = worker
-        start = [f"{site.url}pyodide/", [site.url + name for name in site.wheels]]
+        start = [f"{site.url}pyodide/", [site.url + name for name in site.wheels], options]
         self.page.evaluate(IN_WORKER, {"start": start}) if worker else self.page.evaluate(START, start)
 
     def run(self, code: str, **given: Any) -> Any:

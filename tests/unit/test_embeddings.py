@@ -3,6 +3,7 @@
 import base64
 import struct
 from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,6 +82,16 @@ async def test_several_inputs_in_each_form(model: Loaded) -> None:
     assert ids["usage"]["prompt_tokens"] == 3
     single = await create(model, input=[5, 6])
     assert single["data"][0]["embedding"] == ids["data"][0]["embedding"]
+
+
+async def test_texts_that_are_too_long_are_shortened_on_request(model: Loaded) -> None:
+    request = replace(embeddings.embedding_request({"input": ["hello " * 30, [7] * 30, "hello"]}), truncate=True)
+    answer = await embeddings.embeddings(model, request, Job())
+    text, ids, short = (asked for asked, _ in fake(model).asked)
+    assert (len(text), text[0], text[-1]) == (20, CLS, SEP)
+    assert ids == [7] * 20
+    assert short[-1] == SEP
+    assert answer["usage"]["prompt_tokens"] == 40 + len(short)
 
 
 async def test_fewer_dimensions_and_base64(model: Loaded) -> None:

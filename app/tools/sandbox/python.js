@@ -1,4 +1,4 @@
-/** Starts Python in the sandbox's worker, of files that the page has handed in: there is no network here. */
+/** Starts Python in the sandbox's worker, of files that the page hands in: there is no network here. */
 
 /** @typedef {import("./worker.js").Runner} Runner */
 
@@ -6,11 +6,16 @@ const BASE = "https://sandbox.invalid/"; // no address is fetched: `parts` has t
 const PACKAGE = "/sandbox/wisp_sandbox"; // of session.py
 const TYPES = { wasm: "application/wasm", json: "application/json" };
 
-/** @param {Record<string, ArrayBuffer>} parts name -> content @returns {Promise<Runner>} */
-export async function startPython(parts) {
+/**
+ * @param {Record<string, ArrayBuffer>} parts name -> content
+ * @param {{ get: (name: string) => Promise<ArrayBuffer | null> }} wheels those that code may import besides
+ * @returns {Promise<Runner>}
+ */
+export async function startPython(parts, wheels) {
   const nameOf = (/** @type {unknown} */ address) => String(address).split("/").at(-1) ?? "";
   globalThis.fetch = async (address) => {
-    const data = parts[nameOf(address)];
+    const name = nameOf(address);
+    const data = parts[name] ?? (name.endsWith(".whl") ? await wheels.get(name) : null);
     const type = TYPES[/** @type {keyof typeof TYPES} */ (nameOf(address).split(".").at(-1))] ?? "";
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
@@ -20,19 +25,39 @@ export async function startPython(parts) {
     indexURL: BASE,
     createPyodideModule,
     jsglobals: {}, // what `import js` has
-    env: { HOME: "/files" },
+    env: { HOME: "/files", MPLBACKEND: "module://wisp_sandbox.plots", MPLCONFIGDIR: "/sandbox/matplotlib" },
     stdin: () => undefined,
   });
   pyodide.FS.mkdirTree(PACKAGE);
-  for (const name of ["session.py", "pictures.py"])
+  for (const name of ["session.py", "pictures.py", "plots.py"])
     pyodide.FS.writeFile(`${PACKAGE}/${name}`, new Uint8Array(parts[name]));
   pyodide.runPython("import sys; sys.path.append('/sandbox')");
   const session = pyodide.pyimport("wisp_sandbox.session");
-  const wheels = Object.keys(parts).filter((name) => name.endsWith(".whl"));
+  const silent = { messageCallback() {}, errorCallback() {} };
+  /** Installs a wheel that the user has attached. @param {string} name @param {(why: unknown) => void} failed */
+  const install = async (name, failed) => {
+    /** @type {unknown[]} */
+    const errors = []; // Pyodide tells some, and throws others
+    const options = {
+      ...silent,
+      checkIntegrity: false,
+      errorCallback: (/** @type {string} */ text) => errors.push(text),
+    };
+    await pyodide.loadPackage(BASE + name, options).catch((/** @type {unknown} */ error) => errors.push(error));
+    if (errors.length) return failed(errors.at(-1));
+    const needed = session
+      .required(name)
+      .toJs()
+      .filter((/** @type {string} */ each) => each in pyodide.lockfile.packages);
+    await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
+  };
   return async ({ code, files }, { write }, begins) => {
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);
-    const needed = session.packages(code, wheels).toJs();
-    if (needed.length) await pyodide.loadPackage(needed, { messageCallback() {}, errorCallback() {} });
+    for (const { name, data } of files.filter(({ name }) => name.endsWith(".whl"))) {
+      parts[name] = data.buffer;
+      await install(name, (why) => write(`${name} cannot be installed: ${why}\n`));
+    }
+    await pyodide.loadPackagesFromImports(session.imports(code), silent).catch(() => {}); // the import says what lacks
     begins();
     const ran = (await session.run(code, write)).toJs({ create_pyproxies: false });
     const [failed, outOfMemory, changed] = ran;

@@ -4,7 +4,7 @@
  */
 import { t } from "../../language/phrase.js";
 import { h } from "../../ui/dom.js";
-import { partUrl } from "../../ui/parts.js";
+import { partUrl, partUrls } from "../../ui/parts.js";
 
 /**
  * @typedef {"python" | "javascript"} Language
@@ -23,7 +23,7 @@ const MEMORY = 512 << 20; // bytes of Python's memory
 const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
-const SESSION = ["session.py", "pictures.py"];
+const SESSION = ["session.py", "pictures.py", "plots.py"];
 
 /** The files that a language needs, name -> address. @param {Language} language @returns {[string, string][]} */
 function addresses(language) {
@@ -33,8 +33,18 @@ function addresses(language) {
   return [
     ...CORE.map((name) => /** @type {[string, string]} */ ([name, `${part("pyodide")}${name}`])),
     ...SESSION.map((name) => /** @type {[string, string]} */ ([name, part(name.replace(".py", ""))])),
-    ...wheels.map((address) => /** @type {[string, string]} */ ([address.split("/").at(-1), address])),
+    ...wheels.map((address) => /** @type {[string, string]} */ ([nameOf(address), address])),
   ];
+}
+
+/** @param {string} address */
+const nameOf = (address) => address.split("/").at(-1) ?? "";
+
+/** A wheel that code in the sandbox imports; null if there is none of this name. @param {unknown} name */
+async function wheel(name) {
+  const address = partUrls("sandboxWheels").find((each) => nameOf(each) === name);
+  const response = address && (await fetch(address).catch(() => null));
+  return response && response.ok ? await response.arrayBuffer() : null;
 }
 
 /** Fetches what a language needs, so that it is there without a network. @param {Language} language */
@@ -64,7 +74,13 @@ export class Sandbox {
   constructor(frame, port) {
     this.#frame = frame;
     this.#port = port;
-    port.onmessage = ({ data }) => this.#listener?.(data);
+    port.onmessage = ({ data }) => (data?.wheel === undefined ? this.#listener?.(data) : this.#hand(data.wheel));
+  }
+
+  /** Hands a wheel to the worker, which has no network. @param {unknown} name */
+  async #hand(name) {
+    const data = await wheel(name);
+    if (!this.ended) this.#port.postMessage({ wheel: name, data }, data ? [data] : []);
   }
 
   /**

@@ -7,9 +7,11 @@ import ast
 import contextlib
 import io
 import linecache
+import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,8 +20,11 @@ from .pictures import show
 
 NAME = "<python>"  # of the code, in tracebacks
 HOME = Path("/files")
-NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library and numpy are here. " \
-           "To plot, write an .svg file, or call show(array) with pixels."  # fmt: skip
+NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library, numpy, matplotlib, pandas, " \
+           "scipy, scikit-learn, sympy, beautifulsoup4 and lxml are here. Other packages can be imported from wheels " \
+           "(.whl files) that the user attaches."  # fmt: skip
+PICTURES = {".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp"}
+PLOTTING = {"plot", "hist", "boxplot"}  # methods of pandas that import matplotlib
 
 
 class OutputFullError(BaseException):
@@ -46,17 +51,29 @@ class Output(io.TextIOBase):
 _globals: dict[str, Any] = {"__name__": "__main__", "show": show}
 
 
-def packages(code: str, wheels: Sequence[str]) -> list[str]:
-    """Return the packages that the code imports and that one of these wheels has. `show` needs numpy."""
+def imports(code: str) -> str:
+    """Return the code's imports as code, with what these may need: `show` numpy, plots of pandas matplotlib."""
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except SyntaxError:
-        return []
-    names = {alias.name.partition(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {(node.module or "").partition(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
+        return ""
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
     if any(isinstance(node, ast.Name) and node.id == "show" for node in nodes):
         names.add("numpy")
-    return sorted(name for name in names if name and any(wheel.startswith(f"{name}-") for wheel in wheels))
+    called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    if called & PLOTTING and ("pandas" in names or "pandas" in sys.modules):
+        names.add("matplotlib")
+    if "bs4" in names:
+        names.add("lxml")
+    return "\n".join(f"import {name}" for name in sorted(names))
+
+
+def required(wheel: str) -> list[str]:
+    """Return the names of the packages that an installed wheel needs, without those of its extras."""
+    found = metadata.requires(wheel.partition("-")[0]) or []
+    plain = [name for name, _, marker in (line.partition(";") for line in found) if "extra" not in marker]
+    return [re.split(r"[^\w.-]", name.strip())[0].lower().replace("_", "-") for name in plain]
 
 
 async def run(code: str, write: Callable[[str], bool]) -> tuple[bool, bool, list[tuple[str, int]]]:
@@ -87,8 +104,19 @@ async def run(code: str, write: Callable[[str], bool]) -> tuple[bool, bool, list
             failed = True
             with contextlib.suppress(OutputFullError):
                 print(explained(error), end="")
+        _show_plots(before)
     changed = [(str(path), state[1]) for path, state in _files() if before.get(path) != state]
     return failed, out_of_memory, changed
+
+
+def _show_plots(before: dict[Path, tuple[int, int]]) -> None:
+    """Show the figures of matplotlib that are still open, unless the code has written pictures itself."""
+    plots = sys.modules.get("wisp_sandbox.plots")
+    if plots is None:
+        return
+    changed = {path for path, state in _files() if path.suffix in PICTURES and before.get(path) != state}
+    with contextlib.suppress(Exception, OutputFullError):  # what the code has drawn may not be drawable
+        sys.modules["matplotlib.pyplot"].close("all") if changed - plots.written else plots.save()
 
 
 def explained(error: BaseException) -> str:

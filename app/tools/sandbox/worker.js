@@ -25,14 +25,41 @@ self.onmessage = async ({ data, ports: [port] }) => {
   // What could multiply workers or flood those who listen. The policy and the opaque origin deny everything else.
   for (const name of ["Worker", "SharedWorker", "BroadcastChannel", "postMessage"])
     delete (/** @type {any} */ (self)[name]);
+  const wheels = new Handed((name) => send({ wheel: name }, []));
   try {
-    const run = language === "python" ? await startPython(parts) : startJavaScript();
-    port.onmessage = ({ data }) => void answer(run, data, send, output);
+    const run = language === "python" ? await startPython(parts, wheels) : startJavaScript();
+    port.onmessage = ({ data }) =>
+      data.wheel === undefined ? void answer(run, data, send, output) : wheels.take(data.wheel, data.data);
     send({ ready: true }, []);
   } catch (error) {
     send({ broken: String(error) }, []);
   }
 };
+
+/** Wheels that the page hands in when code imports them. */
+class Handed {
+  /** @type {Map<string, (data: ArrayBuffer | null) => void>} */
+  #waiting = new Map();
+
+  /** @param {(name: string) => void} ask the page */
+  constructor(ask) {
+    this.ask = ask;
+  }
+
+  /** A wheel's content; null where the page has none of this name. @param {string} name @returns {Promise<ArrayBuffer | null>} */
+  get(name) {
+    return new Promise((resolve) => {
+      this.#waiting.set(name, resolve);
+      this.ask(name);
+    });
+  }
+
+  /** @param {string} name @param {ArrayBuffer | null} data */
+  take(name, data) {
+    this.#waiting.get(name)?.(data);
+    this.#waiting.delete(name);
+  }
+}
 
 /** @param {Runner} run @param {Run} asked @param {Send} send @param {number} most */
 async function answer(run, asked, send, most) {

@@ -1,10 +1,10 @@
-"""Anthropic's, Ollama's and llama.cpp's own endpoints: what their requests become, their answers and their errors."""
+"""Anthropic's endpoints: what their requests become, their answers and their errors."""
 
 from typing import Any
 
 import pytest
 
-from app.compatible import anthropic, llama_server, ollama
+from app.compatible import anthropic, ollama
 from app.openai.fields import Json, parsed
 from app.openai.requests import ChatRequest
 from py_engine.errors import WispError
@@ -28,9 +28,6 @@ def chat_of(request: Json, read: Any) -> ChatRequest:
     return made
 
 
-# -- Anthropic
-
-
 async def test_a_message_of_anthropic(page: Page) -> None:
     answer = await page.call("messages", request=MESSAGE)
     assert answer["content"] == [{"type": "text", "text": HELLO}]
@@ -49,6 +46,8 @@ async def test_a_message_of_anthropic(page: Page) -> None:
 async def test_the_events_of_anthropic(page: Page) -> None:
     events = await page.stream("messages", **MESSAGE)
     assert [event["type"] for event in events[:2]] == ["message_start", "content_block_start"]
+    counted = await page.call("messages.countTokens", request={"messages": HI})
+    assert events[0]["message"]["usage"]["input_tokens"] == counted["input_tokens"]
     assert [event["type"] for event in events[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
     assert "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta") == HELLO
     assert events[-2]["delta"]["stop_reason"] == "end_turn"
@@ -116,6 +115,42 @@ def test_a_conversation_of_anthropic_becomes_a_chat() -> None:
     assert (request.max_tokens, request.template_variables) == (9, {"enable_thinking": False})
 
 
+def test_a_model_thinks_only_where_a_request_of_anthropic_says_so() -> None:
+    def variables(**more: Json) -> dict[str, Json]:
+        return chat_of(MESSAGE | more, anthropic.messages_request).template_variables
+
+    assert variables() == {"enable_thinking": False}
+    assert variables(thinking={"type": "enabled", "budget_tokens": 1024}) == {"enable_thinking": True}
+    adaptive = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
+    assert variables(**adaptive) == {"enable_thinking": True, "reasoning_effort": "high"}
+    assert variables(output_config={"effort": "low"}) == {"enable_thinking": False, "reasoning_effort": "low"}
+
+
+def test_results_of_tools_of_anthropic() -> None:
+    def result(**more: Json) -> Json:
+        block = {"type": "tool_result", "tool_use_id": "call_1", **more}
+        calls = [{"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {}}]
+        talk = [*HI, {"role": "assistant", "content": calls}, {"role": "user", "content": [block]}]
+        return chat_of({"max_tokens": 9, "messages": talk}, anthropic.messages_request).messages[-1]["content"]
+
+    assert result(content="Rain") == "Rain"
+    assert result() == ""
+    assert result(content="No such city", is_error=True) == "Error: No such city"
+    texts = [{"type": "text", "text": "No such city"}]
+    assert [part["text"] for part in result(content=texts, is_error=True)] == ["Error:", "No such city"]
+
+
+def test_search_results_of_anthropic_are_read_as_texts() -> None:
+    block = {"type": "search_result", "source": "https://a.example", "title": "Log", "citations": {"enabled": False}}
+    content = [block | {"content": [{"type": "text", "text": "It rains."}]}, {"type": "text", "text": "Why?"}]
+    request = chat_of({"max_tokens": 9, "messages": [{"role": "user", "content": content}]}, anthropic.messages_request)
+    assert request.messages[0]["content"][0]["text"] == "Log\nhttps://a.example:\nIt rains."
+
+
+def test_requests_of_anthropic_may_have_many_stop_sequences() -> None:
+    assert len(chat_of(MESSAGE | {"stop_sequences": list("abcdef")}, anthropic.messages_request).stop) == 6
+
+
 def document(source: Json, **more: Json) -> Json:
     """A request about a document of Anthropic's."""
     block = {"type": "document", "source": source, **more}
@@ -169,7 +204,9 @@ def test_documents_of_anthropic_that_cannot_be_read(source: Json, more: dict[str
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": "Hi"}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "search_result"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages[0].content[0].type"),
+        ({"thinking": {"type": "much"}}, "thinking.type"),
+        ({"output_config": {"effort": "huge"}}, "output_config.effort"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
@@ -211,187 +248,6 @@ def test_a_last_message_of_the_assistant_is_continued(read: Any) -> None:
     request = chat_of(body | ({"max_tokens": 9} if read is anthropic.messages_request else {}), read)
     assert request.continued == "It is"
     assert [message["role"] for message in request.messages] == ["user"]
-
-
-# -- Ollama
-
-
-async def test_a_chat_of_ollama(page: Page) -> None:
-    answer = await page.call("ollama.chat", request={"messages": HI, "model": "mini", "stream": False})
-    assert answer["message"] == {"role": "assistant", "content": HELLO}
-    assert (answer["done"], answer["done_reason"], answer["model"]) == (True, "stop", "mini")
-    assert (answer["prompt_eval_duration"], answer["eval_duration"]) == (8_000_000, 20_000_000)
-    chunks = await page.stream("ollama.chat", messages=HI)
-    assert "".join(chunk["message"]["content"] for chunk in chunks) == HELLO
-    assert [chunk["done"] for chunk in chunks[-2:]] == [False, True]
-    assert chunks[-1]["eval_count"] == answer["eval_count"]
-
-
-async def test_prompts_of_ollama(page: Page) -> None:
-    answer = await page.call("ollama.generate", request={"prompt": "Hi", "stream": False})
-    assert (answer["response"], answer["done"]) == (HELLO, True)
-    asked = page.engine.prompts[-1]
-    short = await page.call(
-        "ollama.generate", request={"prompt": "Hi", "raw": True, "stream": False, "options": {"num_predict": 2}}
-    )
-    assert (short["eval_count"], short["done_reason"]) == (2, "length")
-    assert len(page.engine.prompts[-1]) < len(asked)  # no template around it
-    whole = await page.call("ollama.generate", request={"prompt": "Hi", "raw": True, "stream": False})
-    assert whole["response"].strip() == HELLO
-
-
-async def test_a_request_of_ollama_without_a_prompt_loads_the_model(page: Page) -> None:
-    answer = await page.call("ollama.generate", request={"model": "mini", "stream": False})
-    assert (answer["response"], answer["done_reason"]) == ("", "load")
-    (chunk,) = await page.stream("ollama.chat", model="mini", messages=[])
-    assert (chunk["message"]["content"], chunk["done"], chunk["done_reason"]) == ("", True, "load")
-    assert await page.code("ollama.generate", request={"model": "none"}) == "model_not_found"
-
-
-async def test_the_models_of_ollama(page: Page) -> None:
-    assert [model["name"] for model in (await page.call("ollama.tags"))["models"]] == ["mini"]
-    assert [model["name"] for model in (await page.call("ollama.ps"))["models"]] == ["mini"]
-    shown = await page.call("ollama.show", request={"model": "mini"})
-    assert shown["model_info"]["general.architecture"] == "llama"
-    assert shown["capabilities"] == ["completion"]
-    assert "messages" in shown["template"]
-    assert (await page.call("ollama.version"))["version"] == ollama.VERSION
-    assert await page.code("ollama.show", request={"model": "none"}) == "model_not_found"
-
-
-def test_a_conversation_of_ollama_becomes_a_chat() -> None:
-    calls = [{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}]
-    request = chat_of(
-        {
-            "messages": [
-                {"role": "user", "content": "What is it?", "images": ["eA=="]},
-                {"role": "assistant", "content": "", "tool_calls": calls, "thinking": "Hm"},
-                {"role": "tool", "content": "Sunny", "tool_name": "get_weather"},
-            ],
-            "tools": [{"type": "function", "function": FUNCTION}],
-            "format": PARAMETERS,
-            "options": {"temperature": 0, "num_predict": -1, "num_ctx": 4096, "stop": ["x"]},
-            "think": "low",
-            "keep_alive": "5m",
-        },
-        ollama.chat,
-    )
-    assert request.messages[0]["content"][0]["image_url"]["url"] == "data:;base64,eA=="
-    assert request.messages[1]["tool_calls"][0]["function"] == calls[0]["function"]
-    assert (request.sampling.temperature, request.sampling.top_k, request.max_tokens) == (0, 40, None)
-    assert request.format is not None
-    assert request.template_variables == {"enable_thinking": True, "reasoning_effort": "low"}
-
-
-def test_calls_of_ollama_have_their_arguments_as_objects() -> None:
-    answer = ollama.Answer("message", "mini", None, _identity())
-    call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
-    answer.chunk({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
-    answer.chunk({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-    timings = {"prompt_ms": 1.0, "predicted_ms": 2.0}
-    answer.chunk({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}, "timings": timings})
-    assert answer.body["message"]["tool_calls"] == [
-        {"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}
-    ]
-    assert answer.body["total_duration"] == 3_000_000
-
-
-@pytest.mark.parametrize(
-    ("request_", "param"),
-    [
-        ({"messages": "Hi"}, "messages"),
-        ({"messages": [5]}, "messages[0]"),
-        ({"messages": HI, "options": {"mirostat": 1}}, "options.mirostat"),
-        ({"messages": HI, "options": {"num_predict": "x"}}, "options.num_predict"),
-        ({"messages": HI, "think": "much"}, "think"),
-        ({"messages": HI, "format": "xml"}, "format"),
-        ({"messages": HI, "logprobs": True}, "logprobs"),
-        ({"messages": [{"role": "user", "content": "x", "images": "eA=="}]}, "messages[0].images"),
-        ({"messages": HI, "prompt": "x"}, "prompt"),
-    ],
-)
-def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
-    with pytest.raises(WispError) as error:
-        ollama.chat(request_)
-    assert error.value.param == param
-
-
-@pytest.mark.parametrize(
-    ("request_", "param"),
-    [
-        ({"prompt": 5}, "prompt"),
-        ({"prompt": "x", "suffix": "y"}, "suffix"),
-        ({"prompt": "x", "raw": True, "system": "y"}, "raw"),
-    ],
-)
-def test_bad_prompts_of_ollama(request_: Json, param: str) -> None:
-    with pytest.raises(WispError) as error:
-        ollama.generate(request_)
-    assert error.value.param == param
-
-
-# -- llama.cpp's server
-
-
-async def test_a_completion_of_llama_cpp(page: Page) -> None:
-    request: dict[str, Any] = {"prompt": "Once", "n_predict": -1, "temperature": 0.0}
-    answer = await page.call("llama.completion", request=request)
-    assert answer["content"].strip() == HELLO
-    assert (answer["stop"], answer["stop_type"], answer["tokens_evaluated"]) == (True, "eos", 1)
-    assert (await page.call("llama.completion", request=request | {"n_predict": 2}))["stop_type"] == "limit"
-    word = await page.call("llama.completion", request=request | {"stop": ["can"]})
-    assert (word["stop_type"], word["stopping_word"]) == ("word", "can")
-    chunks = await page.stream("llama.completion", **request)
-    assert "".join(chunk["content"] for chunk in chunks) == answer["content"]
-    assert [chunk["stop"] for chunk in chunks[-2:]] == [False, True]
-
-
-async def test_tokens_and_templates_of_llama_cpp(page: Page) -> None:
-    tokens = (await page.call("tokenization", request={"content": "Once upon"}))["tokens"]
-    assert (await page.call("llama.detokenize", request={"tokens": tokens}))["content"].strip() == "Once upon"
-    assert await page.code("llama.detokenize", request={"tokens": [10**6]}) == "invalid_value"
-    assert await page.code("llama.detokenize", request={"tokens": "x"}) == "invalid_type"
-    assert "Hi" in (await page.call("llama.applyTemplate", request={"messages": HI}))["prompt"]
-    assert await page.code("llama.applyTemplate", request={"messages": 1}) == "invalid_type"
-    wrong = {"messages": HI, "chat_template_kwargs": 1}
-    assert await page.code("llama.applyTemplate", request=wrong) == "invalid_type"
-    whole, start = [
-        (await page.call("llama.applyTemplate", request={"messages": HI, "add_generation_prompt": add}))["prompt"]
-        for add in (True, False)
-    ]
-    assert whole.startswith(start)
-    assert whole != start
-
-
-async def test_the_state_of_llama_cpps_server(page: Page) -> None:
-    assert await Page().code("llama.health") == "not_ready"
-    assert await page.call("llama.health") == {"status": "ok"}
-    props = await page.call("llama.props")
-    assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
-    assert await page.call("llama.slots") == [{"id": 0, "n_ctx": 200, "is_processing": False}]
-    assert "llamacpp:tokens_predicted_total 0" in await page.call("llama.metrics")
-    answer = await page.call("chat.completions", request={"messages": HI})
-    text = await page.call("llama.metrics")
-    assert f"llamacpp:tokens_predicted_total {answer['usage']['completion_tokens']}\n" in text
-    assert "llamacpp:prompt_seconds_total 0.008\n" in text
-    assert "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 0\n" in text
-
-
-@pytest.mark.parametrize(
-    ("request_", "param"),
-    [
-        ({"prompt": ["a", "b"]}, "prompt"),
-        ({"prompt": "a", "n_predict": "x"}, "n_predict"),
-        ({"prompt": "a", "n_predict": 0}, "n_predict"),
-        ({"prompt": "a", "mirostat": 1}, "mirostat"),
-        ({"prompt": "a", "n_probs": 2}, "return_tokens"),
-        ({"prompt": "a", "lora": [{"id": -1, "scale": 1}]}, "lora"),
-    ],
-)
-def test_bad_completions_of_llama_cpp(request_: Json, param: str) -> None:
-    with pytest.raises(WispError) as error:
-        llama_server.completion(request_)
-    assert error.value.param == param
 
 
 def _identity() -> Any:

@@ -1,0 +1,160 @@
+"""llama.cpp's own endpoints beside llama.cpp's server, with the same model: equal answers, with all of its fields."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from tests.support.browser import watch
+from tests.support.llama_server import llama_server
+from tests.support.served_api import served_api
+from tests.support.waiting import HANG_S
+from tools.paths import STATIC
+
+KEY = "sk-of-the-test"
+MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
+ITALY: dict[str, Any] = {"prompt": "The capital of Italy is", "temperature": 0, "n_predict": 8}
+ASKED = [{"role": "user", "content": "What is the capital of Italy?"}]
+EQUAL = (
+    "index", "content", "tokens", "stop", "tokens_predicted", "tokens_evaluated", "has_new_line", "truncated",
+    "stop_type", "stopping_word",
+)  # fmt: skip
+Ask = Callable[..., tuple[int, str, str]]
+
+
+def asker(url: str, key: str) -> Ask:
+    """A function of a path and a body: status, media type, and text of the answer."""
+
+    def ask(path: str, body: Any = None, key: str = key) -> tuple[int, str, str]:
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        data = json.dumps(body).encode() if body is not None else None
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=HANG_S) as answer:
+                return answer.status, answer.headers["content-type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["content-type"], error.read().decode()
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Ask]:
+    """llama.cpp's server."""
+    with llama_server(MODEL, 256, KEY) as url:
+        yield asker(url.removesuffix("v1"), KEY)
+
+
+@pytest.fixture(scope="module")
+def here(dist: Path, context: BrowserContext) -> Iterator[Ask]:
+    """A page's engine, by way of `serve --api`."""
+    with served_api(dist) as running:
+        running.tab_s = HANG_S
+        page = context.new_page()
+        errors = watch(page)
+        page.goto(running.lending_url)
+        assert running.wait_for_tab(HANG_S), errors
+        yield asker(running.url, running.key)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"return_tokens": True},
+        {"n_predict": 3, "return_tokens": True},
+        {"n_predict": 0},
+        {"prompt": [450, 12, 30, 9], "n_predict": 4, "return_tokens": True},
+        {"stop": ["Ro", "a", "b", "c", "d"]},
+        {"samplers": ["top_k", "temperature"]},
+        {"seed": -1, "mirostat": 0, "dynatemp_range": 0, "min_keep": 0, "cache_prompt": False},
+    ],
+)
+def test_a_completion(here: Ask, there: Ask, more: dict[str, Any]) -> None:
+    theirs, ours = (json.loads(ask("completion", ITALY | more)[2]) for ask in (there, here))
+    assert theirs.keys() <= ours.keys()
+    assert theirs["timings"].keys() <= ours["timings"].keys()
+    assert {name: ours[name] for name in EQUAL} == {name: theirs[name] for name in EQUAL}
+    if isinstance(ours["prompt"], str):  # token ids are not made a text
+        assert ours["prompt"] == theirs["prompt"]
+
+
+def test_several_prompts_and_chosen_fields(here: Ask, there: Ask) -> None:
+    fields = ["content", "index", "generation_settings/n_predict", "nothing"]
+    request = ITALY | {"prompt": ["Once upon", "The capital of France is"], "response_fields": fields}
+    theirs, ours = (json.loads(ask("completion", request)[2]) for ask in (there, here))
+    assert ours == theirs
+    assert len(ours) == 2
+
+
+def test_probabilities(here: Ask, there: Ask) -> None:
+    request = ITALY | {"n_probs": 3, "return_tokens": True, "n_predict": 3}
+    theirs, ours = (json.loads(ask("completion", request)[2])["completion_probabilities"] for ask in (there, here))
+    assert len(ours) == len(theirs) == 3
+    for our, their in zip(ours, theirs, strict=True):
+        assert our.keys() == their.keys()
+        assert (our["id"], our["token"], our["bytes"]) == (their["id"], their["token"], their["bytes"])
+        assert abs(our["logprob"] - their["logprob"]) < 0.2  # its products round activations to 8 bits
+        assert [one["id"] for one in our["top_logprobs"]] == [one["id"] for one in their["top_logprobs"]]
+
+
+def test_a_stream(here: Ask, there: Ask) -> None:
+    def events(ask: Ask) -> list[dict[str, Any]]:
+        _, kind, text = ask("completion", ITALY | {"stream": True})
+        assert kind.startswith("text/event-stream")
+        return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+
+    theirs, ours = events(there), events(here)
+    assert "".join(event["content"] for event in ours) == "".join(event["content"] for event in theirs)
+    assert [event["stop"] for event in ours[-2:]] == [event["stop"] for event in theirs[-2:]] == [False, True]
+    assert (theirs[0].keys(), theirs[0]["tokens_evaluated"]) == (ours[0].keys(), ours[0]["tokens_evaluated"])
+    assert theirs[-1].keys() <= ours[-1].keys()
+
+
+def test_tokens_and_prompts(here: Ask, there: Ask) -> None:
+    def same(path: str, body: Any) -> Any:
+        (theirs, ours) = (json.loads(ask(path, body)[2]) for ask in (there, here))
+        assert ours == theirs
+        return ours
+
+    for content in ("Once upon a time", "Hello w\u00f6rld \U0001f600", ["Hello", 5, " you"], ""):
+        for more in ({}, {"with_pieces": True}, {"add_special": True}, {"parse_special": False}):
+            same("tokenize", {"content": content, **more})
+    tokens = same("tokenize", {"content": "Once upon a time"})["tokens"]
+    assert same("detokenize", {"tokens": tokens}) == {"content": "Once upon a time"}
+    same("detokenize", {"tokens": []})
+    same("detokenize", {})
+    same("apply-template", {"messages": ASKED})
+    same("apply-template", {"messages": [*ASKED, {"role": "assistant", "content": "It is"}]})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("completion", {"n_predict": 3}), ("completion", {"prompt": "a", "n_predict": "x"}), ("apply-template", {})],
+)
+def test_errors_have_its_form(here: Ask, there: Ask, path: str, body: Any) -> None:
+    (status, _, text), (their_status, _, their_text) = here(path, body), there(path, body)
+    error, theirs = json.loads(text)["error"], json.loads(their_text)["error"]
+    assert theirs.keys() <= error.keys()
+    assert status == error["code"]
+    if their_status < 500:  # it has no answer of its own to a chat without messages
+        assert (status, error["code"], error["type"]) == (their_status, theirs["code"], theirs["type"])
+
+
+def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:
+    ours, theirs = (json.loads(ask("completion", ITALY, "wrong")[2])["error"] for ask in (here, there))
+    assert (ours["code"], ours["type"]) == (theirs["code"], theirs["type"]) == (401, "authentication_error")
+
+
+def test_the_state_of_the_server(here: Ask) -> None:
+    assert json.loads(here("health")[2]) == {"status": "ok"}
+    slots, props = (json.loads(here(path)[2]) for path in ("slots", "props"))
+    assert len(slots) == props["total_slots"]
+    _, kind, text = here("metrics")
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert re.search(r"^llamacpp:tokens_predicted_total [1-9]", text, re.MULTILINE)

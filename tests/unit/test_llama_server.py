@@ -1,0 +1,190 @@
+"""The endpoints that only llama.cpp's server has: what their requests become, their answers and their errors."""
+
+from typing import Any
+
+import pytest
+
+from app.compatible import llama_server
+from app.openai.fields import Json
+from app.openai.requests import CompletionRequest
+from py_engine.errors import WispError
+from py_engine.plan.sampling import Batch, TokenLogprob
+from tests.support.worker_page import HELLO, HI, Page
+
+ONCE: dict[str, Any] = {"prompt": "Once", "n_predict": -1, "temperature": 0.0}
+
+
+@pytest.fixture
+async def page() -> Page:
+    page = Page()
+    await page.call("load")
+    return page
+
+
+def completion_of(**fields: Json) -> CompletionRequest:
+    made = llama_server.completion({"prompt": "a"} | fields).request
+    assert isinstance(made, CompletionRequest)
+    return made
+
+
+async def test_a_completion(page: Page) -> None:
+    answer = await page.call("llama.completion", request=ONCE)
+    assert answer["content"].strip() == HELLO
+    assert (answer["stop"], answer["stop_type"], answer["tokens_evaluated"]) == (True, "eos", 1)
+    assert (answer["prompt"], answer["has_new_line"], answer["tokens"]) == ("Once", False, [])
+    assert (await page.call("llama.completion", request=ONCE | {"n_predict": 2}))["stop_type"] == "limit"
+    assert (await page.call("llama.completion", request=ONCE | {"n_predict": 0}))["tokens_predicted"] == 1
+    word = await page.call("llama.completion", request=ONCE | {"stop": ["can", *"abcdef"]})
+    assert (word["stop_type"], word["stopping_word"]) == ("word", "e")
+    chunks = await page.stream("llama.completion", **ONCE)
+    assert "".join(chunk["content"] for chunk in chunks) == answer["content"]
+    assert [chunk["stop"] for chunk in chunks[-2:]] == [False, True]
+
+
+async def test_its_tokens(page: Page) -> None:
+    answer = await page.call("llama.completion", request=ONCE | {"return_tokens": True})
+    assert len(answer["tokens"]) == answer["tokens_predicted"]
+    assert (await page.call("llama.detokenize", request={"tokens": answer["tokens"][:-1]}))["content"].strip() == HELLO
+    chunks = await page.stream("llama.completion", **ONCE)
+    assert [token for chunk in chunks for token in chunk["tokens"]] == answer["tokens"]
+    assert chunks[-1]["tokens_predicted"] == len(answer["tokens"])
+    assert {chunk["tokens_evaluated"] for chunk in chunks} == {1}
+
+
+async def test_several_prompts(page: Page) -> None:
+    request = ONCE | {"prompt": ["Once", [5, 6]], "n_predict": 3}
+    first, second = await page.call("llama.completion", request=request)
+    assert (first["index"], first["prompt"], first["tokens_evaluated"]) == (0, "Once", 1)
+    assert (second["index"], second["prompt"], second["tokens_evaluated"]) == (1, [5, 6], 2)
+    chunks = await page.stream("llama.completion", **request)
+    for i, whole in enumerate((first, second)):
+        assert "".join(chunk["content"] for chunk in chunks if chunk["index"] == i) == whole["content"]
+    assert sum(chunk["stop"] for chunk in chunks) == 2
+
+
+async def test_fields_that_a_response_shall_have(page: Page) -> None:
+    fields = ["content", "generation_settings/n_predict", "timings/nothing", "nothing"]
+    answer = await page.call("llama.completion", request=ONCE | {"n_predict": 2, "response_fields": fields})
+    assert set(answer) == {"content", "generation_settings/n_predict"}
+    assert answer["generation_settings/n_predict"] == 2
+
+
+def test_probabilities_of_tokens() -> None:
+    events: list[dict[str, Any]] = []
+    made = llama_server.completion({"prompt": "a", "n_probs": 1})
+    assert made.request.sampling.logprobs == 1
+    answer = made.answer("mini", events.append, _identity())
+    entry = {"id": 7, "token": "x", "bytes": [120], "logprob": -0.5, "top_logprobs": []}
+    choice = {"index": 0, "text": "x", "token_ids": [7], "logprobs": {"content": [entry]}, "finish_reason": None}
+    answer.chunk({"choices": [choice]})
+    timings = {"cache_n": 1, "prompt_n": 2, "predicted_n": 2}
+    end = {"index": 0, "text": "", "token_ids": [2], "logprobs": None, "finish_reason": "stop"}
+    answer.chunk({"choices": [end], "timings": timings})
+    assert answer.body["completion_probabilities"] == events[0]["completion_probabilities"] == [entry]
+    assert (answer.body["tokens_evaluated"], answer.body["tokens_cached"]) == (3, 1)
+    assert (events[0]["tokens"], events[1]["stop"]) == ([7], True)
+
+
+async def test_probabilities_have_the_ids_of_their_tokens(page: Page) -> None:
+    engine: Any = page.platform.engines[0]
+    plain = engine.generate
+
+    async def generate(request: Any, stats: Any = None) -> Any:
+        async for batch in plain(request, stats):
+            yield Batch(batch.ids, [TokenLogprob(token, -1.0, [(5, -2.0)]) for token in batch.ids])
+
+    engine.generate = generate
+    request = ONCE | {"n_probs": 1, "return_tokens": True}
+    answer = await page.call("llama.completion", request=request)
+    found = answer["completion_probabilities"]
+    assert [entry["id"] for entry in found] == answer["tokens"][:-1]
+    assert [entry["top_logprobs"][0]["id"] for entry in found] == [5] * len(found)
+
+
+def test_samplers_that_a_list_leaves_out_are_off() -> None:
+    everything = {
+        "temperature": 0.5,
+        "top_k": 9,
+        "top_p": 0.5,
+        "min_p": 0.2,
+        "repeat_penalty": 1.5,
+        "xtc_probability": 1,
+    }
+    sampling = completion_of(**everything, samplers=["top_k", "temp"]).sampling
+    assert (sampling.temperature, sampling.top_k) == (0.5, 9)
+    assert (sampling.top_p, sampling.min_p, sampling.repeat_penalty, sampling.xtc_probability) == (1, 0, 1, 0)
+    assert completion_of(**everything, samplers=[]).sampling.temperature == 1
+
+
+def test_seeds_of_a_random_answer() -> None:
+    assert completion_of(seed=-1).sampling.seed is completion_of(seed=0xFFFFFFFF).sampling.seed is None
+    assert completion_of(seed=0).sampling.seed == 0
+
+
+def test_parameters_that_change_nothing_are_accepted() -> None:
+    neutral = {"mirostat": 0, "mirostat_tau": 5, "dynatemp_range": 0.0, "min_keep": 0, "post_sampling_probs": False}
+    assert completion_of(**neutral, n_keep=3, **{"speculative.n_max": 4}) == completion_of()
+
+
+async def test_tokens_and_templates(page: Page) -> None:
+    tokens = (await page.call("tokenization", request={"content": "Once upon"}))["tokens"]
+    assert (await page.call("llama.detokenize", request={"tokens": tokens}))["content"].strip() == "Once upon"
+    assert (await page.call("llama.detokenize", request={}))["content"] == ""
+    mixed = (await page.call("tokenization", request={"content": ["Once", 5, " upon"]}))["tokens"]
+    assert mixed == [tokens[0], 5, *tokens[1:]]
+    assert await page.code("tokenization", request={"content": ["a", None]}) == "invalid_type"
+    assert await page.code("tokenization", request={"content": [10**6], "with_pieces": True}) == "invalid_value"
+    assert await page.code("llama.detokenize", request={"tokens": [10**6]}) == "invalid_value"
+    assert await page.code("llama.detokenize", request={"tokens": "x"}) == "invalid_type"
+    assert "Hi" in (await page.call("llama.applyTemplate", request={"messages": HI}))["prompt"]
+    assert await page.code("llama.applyTemplate", request={"messages": 1}) == "invalid_type"
+    wrong = {"messages": HI, "chat_template_kwargs": 1}
+    assert await page.code("llama.applyTemplate", request=wrong) == "invalid_type"
+    whole, start = [
+        (await page.call("llama.applyTemplate", request={"messages": HI, "add_generation_prompt": add}))["prompt"]
+        for add in (True, False)
+    ]
+    assert whole.startswith(start)
+    assert whole != start
+    begun = {"messages": [*HI, {"role": "assistant", "content": "Hel"}]}
+    assert (await page.call("llama.applyTemplate", request=begun))["prompt"] == f"{whole}Hel"
+
+
+async def test_the_state_of_the_server(page: Page) -> None:
+    assert await Page().code("llama.health") == "not_ready"
+    assert await page.call("llama.health") == {"status": "ok"}
+    props = await page.call("llama.props")
+    assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
+    assert await page.call("llama.slots") == [{"id": 0, "n_ctx": 200, "is_processing": False}]
+    assert "llamacpp:tokens_predicted_total 0" in await page.call("llama.metrics")
+    answer = await page.call("chat.completions", request={"messages": HI})
+    text = await page.call("llama.metrics")
+    assert f"llamacpp:tokens_predicted_total {answer['usage']['completion_tokens']}\n" in text
+    assert "llamacpp:prompt_seconds_total 0.008\n" in text
+    assert "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [
+        ({"prompt": "a", "n_predict": "x"}, "n_predict"),
+        ({"prompt": "a", "mirostat": 1}, "mirostat"),
+        ({"prompt": "a", "dynatemp_range": [0]}, "dynatemp_range"),
+        ({"prompt": "a", "post_sampling_probs": True}, "post_sampling_probs"),
+        ({"prompt": "a", "samplers": ["top_a"]}, "samplers"),
+        ({"prompt": "a", "samplers": "kp"}, "samplers"),
+        ({"prompt": "a", "response_fields": "content"}, "response_fields"),
+        ({"prompt": "a", "nothing": 1}, "nothing"),
+        ({"prompt": "a", "lora": [{"id": -1, "scale": 1}]}, "lora"),
+    ],
+)
+def test_bad_completions(request_: Json, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        llama_server.completion(request_)
+    assert error.value.param == param
+
+
+def _identity() -> Any:
+    from app.openai.answers import Identity
+
+    return Identity.new()
