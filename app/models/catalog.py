@@ -68,8 +68,9 @@ class Catalog:
             return ()
         if isinstance(draft, str) and draft in self._entries:
             return (self._entries[draft]["url"],)
-        parts = tuple(draft) if isinstance(draft, list | tuple) else (draft,)
-        return tuple(_address(part, "draft") for part in parts)
+        if isinstance(draft, list | tuple):
+            return tuple(_address(part, "draft") for part in draft)
+        return _whole_set(_address(draft, "draft"))
 
     def _default(self) -> str:
         chosen = next((i for i, e in self._entries.items() if e.get("default")), next(iter(self._entries), None))

@@ -6,7 +6,7 @@ import { askDocuments } from "./ask.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
 import { Library } from "../retrieval/library.js";
-import { isAddress, nameOf } from "./address.js";
+import { fileOf, isAddress, nameOf } from "./address.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 
@@ -116,7 +116,7 @@ export function startDocuments(engine) {
     const address = field.value.trim();
     field.setAttribute("aria-invalid", String(!isAddress(address)));
     if (!isAddress(address)) return field.focus();
-    const model = new URL(address, document.baseURI).href;
+    const model = fileOf(new URL(address, document.baseURI).href);
     useModel({ model, name: nameOf(model) });
   });
   byId("embedder-open").onclick = () => modelInput.click();

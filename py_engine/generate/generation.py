@@ -21,7 +21,7 @@ from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.diffusion import Canvas, Denoiser, all_logits
 from py_engine.generate.draft_model import drafter_of
 from py_engine.generate.encoded import answer_logits, prompt_lists
-from py_engine.generate.kv_cache import START, KvCache
+from py_engine.generate.kv_cache import START, KvCache, key_after
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
@@ -304,6 +304,8 @@ class Generation:
         await media.encode(ids, 0)
         async with self.sequences.acquire() as sequence:
             self.set_scales(sequence, self.scales, ids)
+            if rounding is Rounding.FLOATS:  # requests' prompts are rounded otherwise, so none may have these rows
+                sequence.root, sequence.private = key_after(sequence.root, []), True
             await self.runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
             if self.plan.causal:
                 await self.sequences.wait_for_pages(sequence, len(ids))

@@ -32,6 +32,8 @@ class StepTimes:
     def __init__(self) -> None:
         self._times: dict[Hashable, float] = {}
         self._shortest: dict[Hashable, float] = {}
+        self._newest: dict[Hashable, float] = {}
+        self._undelayed: dict[Hashable, float] = {}  # of prompts: the shortest time that two results in turn confirm
         self._queued: set[Hashable] = set()  # kinds that were measured without waiting
         self._delayed: set[Hashable] = set()  # kinds whose newest step took more than MOST times the estimate
 
@@ -44,6 +46,10 @@ class StepTimes:
         alone, so it also counts where nothing is known: too small parts of prompts are better than too large ones.
         """
         before = self._times.get(kind)
+        if kind in self._newest:  # a result that came together with another one looks too short, but follows a long one
+            confirmed = max(ms, self._newest[kind])
+            self._undelayed[kind] = min(confirmed, self._undelayed.get(kind, confirmed))
+        self._newest[kind] = ms
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:  # the first one takes the place of what waited
             known = before if kind in self._queued else None
@@ -120,14 +126,14 @@ class StepTimes:
     def prompt_token_ms(self) -> float:
         """Milliseconds of a token in the longest batches measured, when nothing else delayed them; 0: none was.
 
-        The shortest time: prefixes are stored if to compute them takes longer. Where storing delayed the prompts that
-        are measured, an estimate would find prefixes of any GPU worth storing.
+        Prefixes are stored if to compute them takes longer. Where storing delayed the prompts that are measured, an
+        average would find prefixes of any GPU worth storing.
         """
         batches = self._batches()
         if not batches:
             return 0.0
         n, ms = batches[-1]
-        return min(ms / n, self.shortest(prompt_kind(n)))
+        return min(ms / n, self._undelayed.get(prompt_kind(n), ms / n))
 
     def prompt_ms(self, n: int) -> float:
         """Estimated milliseconds of a batch of n tokens; 0: none was measured."""

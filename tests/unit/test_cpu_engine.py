@@ -16,7 +16,7 @@ from py_engine.plan.lists import DECODE, EMBED, PREFILL_END
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support import answer_cases, cpu_engines, diffusion_cases, wasm_engines
-from tests.support.cpu_engines import SHAPED, RandomConstraint, collect
+from tests.support.cpu_engines import SHAPED, RandomConstraint, batches, collect
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
 from tools.goldens import GOLDEN, golden_models
@@ -253,6 +253,21 @@ async def test_what_follows_a_picture_is_evaluated_as_exactly_as_text() -> None:
     picture = Media(media_ids("rows", 8), rows.reshape(shape), None, False)
     logits, _ = await engine.evaluate([*ids[:4], *picture.ids, *ids[12:]], PromptMedia([picture]))
     np.testing.assert_allclose(logits, (await engine.evaluate(ids))[0][12:], atol=1e-4)
+
+
+async def test_an_answer_does_not_depend_on_what_was_evaluated_before() -> None:
+    """Keys and values of products with floats are not those of a prompt, whose inputs are rounded."""
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    ids = np.random.default_rng(2).integers(3, 250, 150).tolist()  # whole pages
+    sampling = Sampling(temperature=0, logprobs=1)
+    found = []
+    for evaluates in (True, False):
+        engine = await wasm_engines.load(path, 256)
+        if evaluates:
+            await engine.evaluate(ids)
+        answer = await batches(engine, ids, sampling, 4)
+        found.append([row for batch in answer for row in batch.logprobs or ()])
+    assert found[0] == found[1] != []
 
 
 async def test_embedding_rows_of_a_decoder() -> None:

@@ -64,6 +64,12 @@ def test_a_load_says_whether_the_model_drafts_by_its_own_layer() -> None:
     assert (shorter.draft_files, shorter.draft.tokens) == (0, 3)
 
 
+def test_the_address_of_one_file_stands_for_a_draft_model_s_set() -> None:
+    parts = [f"https://host/draft-{n:05d}-of-00002.gguf" for n in (1, 2)]
+    assert Catalog([]).draft(parts[1]) == tuple(parts)
+    assert Catalog([]).draft(parts[:1]) == tuple(parts[:1])
+
+
 async def test_the_memory_of_a_draft_model_is_estimated() -> None:
     page = Page()
     page.platform.files[URL] = MINI.read_bytes()

@@ -117,9 +117,15 @@ def test_short_prompts_say_little_about_long_ones() -> None:
 
 def test_a_prompt_that_something_delays_costs_no_more_to_compute() -> None:
     """Or storing prefixes, which delays prompts, would seem to pay because of the delay."""
-    delayed = prompts((512, 64), (512, 640), (512, 640), queued=True)
+    delayed = prompts((512, 64), (512, 64), (512, 640), (512, 640), queued=True)
     assert delayed.prompt_ms(512) > 200
-    assert delayed.prompt_token_ms() < 0.14
+    assert delayed.prompt_token_ms() == 0.125
+
+
+@pytest.mark.parametrize("together", [0.0, 0.1])
+def test_a_prompt_whose_result_came_with_the_one_before_costs_as_much_as_others(together: float) -> None:
+    times = prompts((512, 128), (512, together), (512, 64), (512, 64), queued=True)
+    assert times.prompt_token_ms() == pytest.approx(0.125, rel=0.5)
 
 
 def test_a_batch_that_waited_for_a_compilation_is_no_longer_than_a_larger_one() -> None:

@@ -3,7 +3,7 @@ import { listed, t } from "../../language/phrase.js";
 import { isProjector } from "../../hub/files.js";
 import { sensesOf } from "../chats/media_parts.js";
 import { byId } from "../dom.js";
-import { isAddress } from "../address.js";
+import { fileOf, isAddress } from "../address.js";
 import { say } from "../texts.js";
 
 /**
@@ -40,7 +40,7 @@ export function startProjector(choose) {
     const address = field.value.trim();
     field.setAttribute("aria-invalid", String(!isAddress(address)));
     if (!isAddress(address)) return field.focus();
-    use(new URL(address, document.baseURI).href);
+    use(fileOf(new URL(address, document.baseURI).href));
   });
   byId("projector-open").onclick = () => file.click();
   file.addEventListener("change", () => {
