@@ -186,10 +186,12 @@ async def test_a_lost_device_continues_at_the_same_step(monkeypatch: pytest.Monk
         nonlocal calls
         calls += 1
         if calls == 4:
+            runner.lost = "lost"
             raise WispError("lost", "device_lost")
         return await result()
 
     async def recover() -> None:
+        runner.lost = None
         engine._generation.restart(runner)
 
     monkeypatch.setattr(runner, "result", lost)

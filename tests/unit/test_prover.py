@@ -1,0 +1,46 @@
+"""What the proof makes of the outcomes of its runs on a device."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from py_engine.proof.prover import Prover
+
+
+class Outcomes(Prover):
+    """A proof whose runs on the device have given outcomes: the labels of wrong kernels, by run."""
+
+    def __init__(self, labels: list[str], *runs: list[str]) -> None:
+        self.stats = {"checked": 0, "skipped": []}
+        self._labels, self._runs, self.seeds, self.found = labels, iter(runs), list[int](), dict[str, str]()
+        self._proven: Any = SimpleNamespace(add=lambda found: self.found.update({s.label: why for s, why in found}))
+
+    async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
+        self.seeds.append(seed)
+        wrong = next(self._runs)
+        return set(self._labels) - set(wrong), dict.fromkeys(wrong, "off")
+
+
+@pytest.mark.parametrize(
+    ("label", "again", "wrong"),
+    [
+        ("matvec", ["matvec"], "off"),
+        ("matvec", [], ""),  # the device failed once
+        ("sample_draw", ["sample_draw"], ""),  # with the same data again, but not with other data
+    ],
+)
+async def test_a_kernel_is_wrong_if_it_is_so_again(label: str, again: list[str], wrong: str) -> None:
+    prover = Outcomes([label, "norm"], [label], again, [])
+    shaders: list[Any] = [SimpleNamespace(label=name) for name in (label, "norm")]
+    await prover._find_out([], shaders)
+    assert prover.seeds == [1, 1, 2]
+    assert prover.found == {label: wrong, "norm": ""}
+    assert prover.stats == {"checked": 2, "skipped": []}
+
+
+async def test_right_kernels_run_once() -> None:
+    prover = Outcomes(["matvec"], [])
+    shaders: list[Any] = [SimpleNamespace(label="matvec")]
+    await prover._find_out([], shaders)
+    assert (prover.seeds, prover.found) == ([1], {"matvec": ""})
