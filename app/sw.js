@@ -32,10 +32,13 @@ worker.addEventListener("fetch", (event) => {
   if (request.method !== "GET" || request.headers.has("range")) return;
   const url = request.url.split(/[?#]/)[0];
   const wanted = url === worker.registration.scope ? INDEX() : url;
-  if (PRECACHED.has(wanted) || ON_USE.has(wanted)) event.respondWith(answer(wanted, request));
+  if (PRECACHED.has(wanted) || ON_USE.has(wanted)) event.respondWith(answer(wanted, event));
 });
 
-/** Fetches the new version. Files that an older version has are copied from it: their names contain a hash. */
+/**
+ * Fetches the new version. Files that an older version has are copied from it: their names contain a hash. So are those
+ * that were cached when they were first used: activate() removes the older version's.
+ */
 async function install() {
   const cache = await caches.open(CACHE);
   const one = async (/** @type {string} */ url) => {
@@ -44,7 +47,12 @@ async function install() {
     if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
     await cache.put(url, isolated(response));
   };
+  const used = async (/** @type {string} */ url) => {
+    const old = await caches.match(url);
+    if (old) await cache.put(url, isolated(old)).catch(() => {}); // without a copy it is fetched again
+  };
   await Promise.all([...PRECACHED].map(one));
+  await Promise.all([...ON_USE].map(used));
 }
 
 /** From the network, or from the browser's cache: the page has loaded most files already. @param {string} url */
@@ -61,14 +69,16 @@ async function activate() {
   await worker.clients.claim();
 }
 
-/** @param {string} url @param {Request} request */
-async function answer(url, request) {
+/** @param {string} url @param {FetchEvent} event */
+async function answer(url, event) {
+  const { request } = event;
   const cache = await caches.open(CACHE);
   const found = await cache.match(url);
   if (found || !ON_USE.has(url)) return found ?? fetch(request);
   const old = await caches.match(url); // of an older version: its name contains its hash
   const response = old ?? (await fetch(request));
   if (!response.ok) return response;
-  await cache.put(url, isolated(response.clone()));
+  const stored = cache.put(url, isolated(response.clone())); // fails where the storage is full: then there is no copy
+  event.waitUntil(stored.catch(() => {}));
   return isolated(response);
 }

@@ -89,7 +89,7 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         self.reject(status, "invalid_value", f"{message or status.phrase}.")
 
     def ignore_body(self) -> None:
-        """Close the connection after the answer if the request has a body: it is no request."""
+        """Close the connection after the answer if the request has a body, which would be read as the next request."""
         unread = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
         self.close_connection |= unread
 

@@ -317,7 +317,7 @@ class Output:
         self._send([*self._parser.push(self.stream.finish()), *self._parser.finish()])
         rest = self.logprobs.add(self.stream.logprobs())
         if rest:
-            self._run.emit(self._run.answer.piece({}, self.index, rest))
+            self._run.emit(self._run.answer.piece({}, self.index, rest, self.new_ids()))
 
     def _send(self, deltas: list[Delta]) -> None:
         for delta in deltas:

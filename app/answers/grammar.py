@@ -125,10 +125,13 @@ class Compiled:
     async def matcher(self, begun: str = "") -> Matcher:
         """A matcher for one answer, or for the rest of one that has `begun`."""
         matcher = Matcher(await self._made.matcher(), self._tokenizer)
-        if not matcher.begins(begun):
+        try:
+            if not matcher.begins(begun):
+                what = "The message to continue does not fit the form of the answer; begin it as the form does."
+                raise WispError(what, "invalid_value", param="continue_final_message")
+        except BaseException:
             matcher.close()
-            what = "The message to continue does not fit the form of the answer; begin it as the form does."
-            raise WispError(what, "invalid_value", param="continue_final_message")
+            raise
         return matcher
 
     def close(self) -> None:

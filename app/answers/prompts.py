@@ -57,7 +57,9 @@ def of_chat(
     _check_fits(model, ids, "messages")
     remaining = without_oldest_turns(conversation, dropped)
     keep = _system_tokens(model, remaining, ids, lambda m: render(m, False))
-    if turns_before(conversation, capacity):  # counting all of a long chat would take longer than the rest
+    if not dropped:
+        whole = len(ids)
+    elif turns_before(conversation, capacity):  # counting all of a long chat would take longer than the rest
         whole = estimate(conversation, lambda text: len(model.tokenizer.encode(text)))
     else:
         whole = len(without(0)[0])

@@ -74,11 +74,11 @@ def _chat(body: Json) -> ChatRequest:
 
 def _thinking(body: Body) -> Body:
     """Variables of chat templates. A model thinks only where the request says so, if its template has a switch."""
-    kind = text(mapping(body, "thinking") or {}, "type") or "disabled"
+    kind = text(mapping(body, "thinking") or {}, "type", "thinking.type") or "disabled"
     if kind not in ("enabled", "adaptive", "disabled"):
         raise wrong_value("thinking.type must be 'enabled', 'adaptive' or 'disabled'.", "thinking.type")
     made: Body = {"enable_thinking": kind != "disabled"}
-    effort = text(mapping(body, "output_config") or {}, "effort")
+    effort = text(mapping(body, "output_config") or {}, "effort", "output_config.effort")
     if effort is None:
         return made
     if effort not in EFFORTS:
@@ -217,7 +217,7 @@ def _tools(given: Json) -> Json:
 
 
 def _tool_choice(choice: Body) -> Json:
-    kind = text(choice, "type")
+    kind = text(choice, "type", "tool_choice.type")
     if kind == "tool":
         return {"type": "function", "function": {"name": choice.get("name")}}
     choices = {None: None, "auto": "auto", "any": "required", "none": "none"}

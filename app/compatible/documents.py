@@ -19,7 +19,7 @@ def document_part(block: Body, path: str) -> dict[str, Json]:
     citations = block.get("citations")
     if isinstance(citations, dict) and citations.get("enabled"):
         raise unsupported(f"{path}.citations: this engine makes none; leave it out.", f"{path}.citations")
-    heading = "\n".join(said for name in ("title", "context") if (said := text(block, name)))
+    heading = "\n".join(said for name in ("title", "context") if (said := text(block, name, f"{path}.{name}")))
     source, where = block.get("source"), f"{path}.source"
     if not isinstance(source, dict) or source.get("type") not in _KINDS:
         kinds = "'base64', 'text' or 'content': this engine stores and fetches no documents"

@@ -206,5 +206,5 @@ def _settings(given: Body, request: CompletionRequest) -> dict[str, Json]:
         "n_probs": max(0, request.sampling.logprobs),
         "logit_bias": [{"token": token, "bias": bias} for token, bias in request.sampling.logit_bias],
         "grammar": given.get("grammar") or "",
-        "samplers": given.get("samplers") or list(_OFF),
+        "samplers": list(_OFF) if given.get("samplers") is None else given["samplers"],
     }

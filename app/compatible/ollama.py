@@ -13,6 +13,7 @@ from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request, completion_request
+from app.openai.sampling import chat_logprobs
 
 _LATEST = ":latest"
 _NO_TIME = re.compile(r"0+(\.0+)?(ns|us|ms|s|m|h)?")
@@ -76,8 +77,9 @@ def generate(body: Json) -> Converted:
         request.pop("chat_template_kwargs", None)
         if request["max_tokens"] is None:
             request["max_tokens"] = (1 << 31) - 1  # up to the end of the context
-        if request.pop("logprobs", False):
-            request["logprobs"] = request.pop("top_logprobs", 0)
+        request = {name: value for name, value in request.items() if name not in ("logprobs", "top_logprobs")}
+        if (top := chat_logprobs(body)) >= 0:
+            request["logprobs"] = top
         made = completion_request(request, MAX_STOPS)
         made.detailed = True
         return Converted(body, made, streamed, answer)

@@ -32,12 +32,13 @@ def spend(steps: int) -> None:
 
 
 def attempt(steps: int, make: Callable[[], Made]) -> Made | None:
-    """What `make` makes, or None where it needs more steps than these. They are not of the request's own."""
+    """What `make` makes, or None where it needs more steps than these. The request pays for those that it used."""
     global _left
-    before, _left = _left, steps
+    before = _left
+    granted = _left = min(steps, before)
     try:
         return make()
     except TooComplex:
         return None
     finally:
-        _left = before
+        _left = before - (granted - _left)

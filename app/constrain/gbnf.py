@@ -49,8 +49,14 @@ class BadGrammar(Exception):
 
 
 def add(grammar: Grammar, text: str, root: str = "root") -> str:
-    """Add the rules of a grammar; return the new name of its root. Raises BadGrammar."""
-    rules = _Reader(text).read(root)
+    """Add the rules of a grammar, once for each text; return the new name of its root. Raises BadGrammar."""
+    key = ("grammar", text, root)
+    if key not in grammar.known:
+        grammar.known[key] = _added(grammar, _Reader(text).read(root), root)
+    return grammar.known[key]
+
+
+def _added(grammar: Grammar, rules: Rules, root: str) -> str:
     lengths = shortest(rules)
     for name, length in lengths.items():
         if isinf(length):

@@ -72,11 +72,11 @@ def number(body: Body, name: str, low: float, high: float, default: float) -> fl
     return float(value)
 
 
-def text(body: Body, name: str) -> str | None:
+def text(body: Body, name: str, param: str | None = None) -> str | None:
     """Read a string; None where it is absent."""
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise wrong_type(name, "a string", value)
+        raise wrong_type(param or name, "a string", value)
     return value
 
 

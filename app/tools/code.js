@@ -35,6 +35,7 @@ const parameters = (/** @type {string} */ language) => ({
 });
 const ENDED = {
   done: "",
+  load: "Stopped before the code began: its files and packages took too long to load. Run it again.",
   time: "Stopped: the code ran too long.",
   memory: "Stopped: the memory was used up.",
   output: "Stopped: there was too much output.",

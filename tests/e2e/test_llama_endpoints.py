@@ -152,6 +152,7 @@ def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:
 
 
 def test_the_state_of_the_server(here: Ask) -> None:
+    here("completion", {"prompt": "Once", "n_predict": 2})  # for /metrics
     assert json.loads(here("health")[2]) == {"status": "ok"}
     slots, props = (json.loads(here(path)[2]) for path in ("slots", "props"))
     assert len(slots) == props["total_slots"]

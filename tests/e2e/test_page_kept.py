@@ -236,12 +236,33 @@ def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: B
     fresh_context.set_offline(False)
 
 
+FETCH_LANGUAGE = """async () => {
+  const path = Object.values(document.getElementById("parts").dataset).find((each) => each.includes("languages/"));
+  const { ok, url } = await fetch(path);
+  return { ok, url };
+}"""
+
+
+def test_a_full_storage_keeps_no_file_from_being_used(fresh_context: BrowserContext, server: Server) -> None:
+    page = open_page(fresh_context, server.url)
+    wait_installed(page)
+    (worker,) = fresh_context.service_workers
+    worker.evaluate(
+        "() => { Cache.prototype.put = async () => { throw new DOMException('', 'QuotaExceededError'); }; }"
+    )
+    found = page.evaluate(FETCH_LANGUAGE)
+    assert found["ok"]
+    assert not page.evaluate("async (url) => (await caches.match(url)) !== undefined", found["url"])
+
+
 def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:
     shutil.copytree(dist, tmp_path / "site")
     server = Server(tmp_path / "site", 0).start()
     page = open_page(fresh_context, server.url)
     wait_installed(page)
     assert len(page.evaluate("caches.keys()")) == 1
+    language = page.evaluate(FETCH_LANGUAGE)["url"]  # cached when it is first used
+    wait_until(page, f"await caches.match({language!r})")
     worker, index = (tmp_path / "site" / name for name in ("sw.js", "index.html"))
     first, rest = worker.read_text().split("\n", 1)
     precache = json.loads(first.partition("=")[2].strip().rstrip(";"))
@@ -252,6 +273,7 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
     page.get_by_role("button", name="Reload").click(timeout=60_000)
     expect(page.locator("#welcome h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
+    assert page.evaluate("async (url) => (await caches.match(url)) !== undefined", language)
     server.shutdown()
     server.server_close()
 

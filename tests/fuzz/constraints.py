@@ -163,7 +163,13 @@ def case(rng: Random) -> Format:
         return Format(kind, wide(rng), rng.random() < 0.3)
     if kind == "json_schema":
         return Format(kind, schema(rng, rng.randrange(1, 5)), rng.random() < 0.3)
-    inner = rng.choice(({"type": "any_text"}, {"type": "regex", "pattern": pattern(rng, 2)}, {"type": "grammar"}))
+    inner = rng.choice(
+        (
+            {"type": "any_text"},
+            {"type": "regex", "pattern": pattern(rng, 2)},
+            {"type": "grammar", "grammar": grammar(rng)},
+        )
+    )
     tag: Any = {"type": "tag", "begin": rng.choice(("<a>", "", 5)), "content": inner, "end": rng.choice(("</a>", ""))}
     for _ in range(rng.choice((0, 1, 3, 8))):
         tag = {"type": rng.choice(("sequence", "or")), "elements": [tag] * rng.choice((1, 2))}

@@ -112,6 +112,21 @@ def test_what_explodes_is_refused(kind: str, value: Any) -> None:
     assert time.process_time() - started < 10  # without limits: hours
 
 
+def tags_of(grammars: list[str]) -> Format:
+    """A structural tag with a choice of grammars."""
+    return Format("structural_tag", {"type": "or", "elements": [{"type": "grammar", "grammar": g} for g in grammars]})
+
+
+def test_the_attempts_of_many_grammars_at_an_automaton_share_a_limit() -> None:
+    explodes = 'root ::= [ab]* "a" [ab]{15} "%s"'  # more states than an attempt has steps
+    started = time.process_time()
+    with pytest.raises(WispError, match="shorten its repetitions"):
+        rules_of(tags_of([explodes % i for i in range(500)]))
+    assert time.process_time() - started < 10  # if each counted alone: minutes
+    written = rules_of(tags_of([explodes % 1] * 500))
+    assert written == rules_of(tags_of([explodes % 1]))  # one text is written once
+
+
 @pytest.mark.parametrize(("kind", "value"), ALLOWED, ids=range(len(ALLOWED)))
 def test_what_is_large_is_allowed(kind: str, value: Any) -> None:
     assert rules_of(Format(kind, value)).startswith("root ::=")

@@ -94,6 +94,24 @@ async def test_an_answer_whose_tokens_take_longer_and_longer_ends_with_an_error(
         assert error.value.code == "unsupported_parameter"
 
 
+async def test_a_matcher_that_is_too_slow_at_the_beginning_is_closed() -> None:
+    class Slow(Engine):
+        async def matcher(self) -> Engine:
+            return self
+
+        def acceptText(self, text: str) -> bool:
+            return not self.slow
+
+    engine = Slow()
+    compiled = Compiled(engine, tokenizer(MINI))
+    await compiled.matcher("begun")
+    assert engine.closed == 0
+    engine.slow = True
+    with pytest.raises(WispError, match="longer and longer"):
+        await compiled.matcher("begun")
+    assert engine.closed == 1
+
+
 async def test_grammars_are_compiled_once_and_closed() -> None:
     made: list[Any] = []
 

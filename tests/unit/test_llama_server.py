@@ -114,6 +114,9 @@ def test_samplers_that_a_list_leaves_out_are_off() -> None:
     assert (sampling.temperature, sampling.top_k) == (0.5, 9)
     assert (sampling.top_p, sampling.min_p, sampling.repeat_penalty, sampling.xtc_probability) == (1, 0, 1, 0)
     assert completion_of(**everything, samplers=[]).sampling.temperature == 1
+    for given, listed in (({"samplers": []}, []), ({}, ["penalties"])):
+        made = completion_of(**given)
+        assert llama_server._settings(given, made)["samplers"][:1] == listed
 
 
 def test_seeds_of_a_random_answer() -> None:

@@ -186,6 +186,9 @@ def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
         ({"prompt": 5}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "raw": True, "system": "y"}, "raw"),
+        ({"prompt": "x", "raw": True, "logprobs": 1}, "logprobs"),
+        ({"prompt": "x", "raw": True, "logprobs": True, "top_logprobs": "y"}, "top_logprobs"),
+        ({"prompt": "x", "raw": True, "top_logprobs": 2}, "top_logprobs"),
     ],
 )
 def test_bad_prompts_of_ollama(request_: Json, param: str) -> None:

@@ -122,9 +122,9 @@ def test_a_prompt_that_something_delays_costs_no_more_to_compute() -> None:
     assert delayed.prompt_token_ms() == 0.125
 
 
-@pytest.mark.parametrize("together", [0.0, 0.1])
-def test_a_prompt_whose_result_came_with_the_one_before_costs_as_much_as_others(together: float) -> None:
-    times = prompts((512, 128), (512, together), (512, 64), (512, 64), queued=True)
+@pytest.mark.parametrize("newest_ms", [0.0, 0.1])
+def test_a_prompt_whose_result_came_with_the_one_before_costs_as_much_as_others(newest_ms: float) -> None:
+    times = prompts((512, 128), (512, newest_ms), (512, 64), (512, 64), queued=True)
     assert times.prompt_token_ms() == pytest.approx(0.125, rel=0.5)
 
 

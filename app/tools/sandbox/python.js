@@ -8,14 +8,21 @@ const TYPES = { wasm: "application/wasm", json: "application/json" };
 
 /**
  * @param {Record<string, ArrayBuffer>} parts name -> content
- * @param {{ get: (name: string) => Promise<ArrayBuffer | null> }} wheels those that code may import besides
+ * @param {{ names: string[], get: (name: string) => Promise<import("./worker.js").Wheel> }} wheels those that code may import besides
  * @returns {Promise<Runner>}
  */
 export async function startPython(parts, wheels) {
   const nameOf = (/** @type {unknown} */ address) => String(address).split("/").at(-1) ?? "";
+  let unloaded = ""; // why the last wheel that failed could not be loaded
+  /** The wheel of this name, if there is one. @param {string} name */
+  const handed = async (name) => {
+    const { data, why } = await wheels.get(name);
+    if (why) unloaded = why;
+    return data;
+  };
   globalThis.fetch = async (address) => {
     const name = nameOf(address);
-    const data = parts[name] ?? (name.endsWith(".whl") ? await wheels.get(name) : null);
+    const data = parts[name] ?? (name.endsWith(".whl") ? await handed(name) : null);
     const type = TYPES[/** @type {keyof typeof TYPES} */ (nameOf(address).split(".").at(-1))] ?? "";
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
@@ -33,6 +40,9 @@ export async function startPython(parts, wheels) {
     pyodide.FS.writeFile(`${PACKAGE}/${name}`, new Uint8Array(parts[name]));
   pyodide.runPython("import sys; sys.path.append('/sandbox')");
   const session = pyodide.pyimport("wisp_sandbox.session");
+  const packages = /** @type {{ file_name: string, imports: string[] }[]} */ (Object.values(pyodide.lockfile.packages));
+  const known = packages.filter(({ file_name }) => wheels.names.includes(file_name));
+  const here = pyodide.toPy(known.flatMap(({ imports }) => imports)); // what code may import of them
   const silent = { messageCallback() {}, errorCallback() {} };
   /** Installs a wheel that the user has attached. @param {string} name @param {(why: unknown) => void} failed */
   const install = async (name, failed) => {
@@ -52,14 +62,17 @@ export async function startPython(parts, wheels) {
     await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
   };
   return async ({ code, files }, { write }, begins) => {
+    unloaded = "";
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);
     for (const { name, data } of files.filter(({ name }) => name.endsWith(".whl"))) {
       parts[name] = data.buffer;
       await install(name, (why) => write(`${name} cannot be installed: ${why}\n`));
     }
-    await pyodide.loadPackagesFromImports(session.imports(code), silent).catch(() => {}); // the import says what lacks
+    await pyodide.loadPackagesFromImports(session.imports(code), silent).catch((/** @type {unknown} */ error) => {
+      unloaded ||= String(error); // the import says so
+    });
     begins();
-    const ran = (await session.run(code, write)).toJs({ create_pyproxies: false });
+    const ran = (await session.run(code, write, here, unloaded)).toJs({ create_pyproxies: false });
     const [failed, outOfMemory, changed] = ran;
     return {
       failed,

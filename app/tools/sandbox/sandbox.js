@@ -11,8 +11,8 @@ import { partUrl, partUrls } from "../../ui/parts.js";
  * @typedef {import("./worker.js").File} File
  *
  * @typedef {object} Ran
- * @property {"done" | "time" | "memory" | "output" | "broken"} ended what ended the run; after all but "done" and "output"
- *   the sandbox has ended, too
+ * @property {"done" | "load" | "time" | "memory" | "output" | "broken"} ended what ended the run, "load" before the code
+ *   began; after all but "done" and "output" the sandbox has ended, too
  * @property {boolean} failed the code raised an error
  * @property {string} output as much as the limit allows
  * @property {File[]} files that it wrote
@@ -22,6 +22,7 @@ import { partUrl, partUrls } from "../../ui/parts.js";
 const MEMORY = 512 << 20; // bytes of Python's memory
 const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
+const DOWNLOAD_S = 600; // for packages; the next of them, or the last, begins another limit
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 const SESSION = ["session.py", "pictures.py", "plots.py"];
 
@@ -40,24 +41,31 @@ function addresses(language) {
 /** @param {string} address */
 const nameOf = (address) => address.split("/").at(-1) ?? "";
 
-/** A wheel that code in the sandbox imports; null if there is none of this name. @param {unknown} name */
+/** A wheel that code in the sandbox imports; without data if there is none of this name, or as `why` says. @param {unknown} name */
 async function wheel(name) {
   const address = partUrls("sandboxWheels").find((each) => nameOf(each) === name);
-  const response = address && (await fetch(address).catch(() => null));
-  return response && response.ok ? await response.arrayBuffer() : null;
+  if (!address) return { data: null, why: "" };
+  try {
+    const response = await fetch(address);
+    if (!response.ok) throw new Error(`HTTP status ${response.status}`);
+    return { data: await response.arrayBuffer(), why: "" };
+  } catch (error) {
+    return { data: null, why: error instanceof Error ? error.message : String(error) };
+  }
 }
 
 /** Fetches what a language needs, so that it is there without a network. @param {Language} language */
 export async function fetchParts(language) {
   const load = async (/** @type {string} */ address) => {
     const response = await fetch(address).catch(() => null);
-    if (!response?.ok)
+    const content = response?.ok ? await response.arrayBuffer().catch(() => null) : null;
+    if (!content)
       throw new Error(`${t("A part of the sandbox cannot be loaded. Check the connection and try again.")}`);
-    return response;
+    return content;
   };
-  const found = addresses(language).map(async ([name, address]) => [name, await (await load(address)).arrayBuffer()]);
+  const found = addresses(language).map(async ([name, address]) => [name, await load(address)]);
   const [script, ...parts] = await Promise.all([
-    load(partUrl("codeWorker") ?? "").then((response) => response.text()),
+    load(partUrl("codeWorker") ?? "").then((content) => new TextDecoder().decode(content)),
     ...found,
   ]);
   return { script, parts: Object.fromEntries(parts) };
@@ -68,6 +76,7 @@ export class Sandbox {
   #port;
   /** @type {((message: any) => void) | null} who hears what the worker says */
   #listener = null;
+  #downloads = 0; // of wheels, under way
   ended = false;
 
   /** @param {HTMLIFrameElement} frame @param {MessagePort} port */
@@ -79,8 +88,10 @@ export class Sandbox {
 
   /** Hands a wheel to the worker, which has no network. @param {unknown} name */
   async #hand(name) {
-    const data = await wheel(name);
-    if (!this.ended) this.#port.postMessage({ wheel: name, data }, data ? [data] : []);
+    this.#listener?.({ downloads: ++this.#downloads });
+    const { data, why } = await wheel(name);
+    if (!this.ended) this.#port.postMessage({ wheel: name, data, why }, data ? [data] : []);
+    this.#listener?.({ downloads: --this.#downloads });
   }
 
   /**
@@ -97,7 +108,8 @@ export class Sandbox {
       if (ready) end(null);
       if (broken) end(broken);
     });
-    const begin = { language, parts, memory: MEMORY, output: OUTPUT };
+    const wheels = partUrls("sandboxWheels").map(nameOf);
+    const begin = { language, parts, wheels, memory: MEMORY, output: OUTPUT };
     const listen = (/** @type {MessageEvent} */ { source, origin }) => {
       if (source !== frame.contentWindow || origin !== location.origin) return;
       removeEventListener("message", listen);
@@ -125,8 +137,14 @@ export class Sandbox {
    */
   async run(code, files, { seconds, signal, onOutput }) {
     let output = "";
+    let begun = false;
     const heard = this.#heard({ signal, seconds: START_S }, (message, end, limit) => {
-      if (message.begins === true) limit(seconds);
+      if (message.begins === true && !begun) {
+        begun = true;
+        limit(seconds);
+      }
+      // the code itself, which may load packages, gets no more time for that
+      if (message.downloads !== undefined && !begun) limit(message.downloads ? DOWNLOAD_S : START_S);
       if (typeof message.output === "string" && output.length < OUTPUT) {
         output += message.output.slice(0, OUTPUT - output.length);
         onOutput?.(output);
@@ -141,7 +159,10 @@ export class Sandbox {
     });
     if (typeof done === "string" || done.outOfMemory) this.end();
     const nothing = { failed: true, files: [], dropped: 0 };
-    if (typeof done === "string") return { ...nothing, ended: /** @type {Ran["ended"]} */ (done), output };
+    if (typeof done === "string") {
+      const ended = done === "time" && !begun ? "load" : done;
+      return { ...nothing, ended: /** @type {Ran["ended"]} */ (ended), output };
+    }
     const ended = done.outOfMemory ? "memory" : done.full ? "output" : "done";
     return {
       ended,

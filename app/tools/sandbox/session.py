@@ -10,7 +10,7 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,8 @@ HOME = Path("/files")
 NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library, numpy, matplotlib, pandas, " \
            "scipy, scikit-learn, sympy, beautifulsoup4 and lxml are here. Other packages can be imported from wheels " \
            "(.whl files) that the user attaches."  # fmt: skip
-PICTURES = {".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp"}
+NOT_LOADED = "{name} could not be loaded{why}. Import it by name in the code, as in: import {name}. Its first use " \
+             "needs a network."  # fmt: skip
 PLOTTING = {"plot", "hist", "boxplot"}  # methods of pandas that import matplotlib
 
 
@@ -76,11 +77,14 @@ def required(wheel: str) -> list[str]:
     return [re.split(r"[^\w.-]", name.strip())[0].lower().replace("_", "-") for name in plain]
 
 
-async def run(code: str, write: Callable[[str], bool]) -> tuple[bool, bool, list[tuple[str, int]]]:
+async def run(
+    code: str, write: Callable[[str], bool], here: Collection[str] = (), unloaded: str = ""
+) -> tuple[bool, bool, list[tuple[str, int]]]:
     """Run code; await what it awaits at the top level.
 
-    `write` gets what it prints, and answers whether there may be more. Returns whether it failed, whether its memory
-    was used up, and the files that it changed, with their sizes in bytes.
+    `write` gets what it prints, and answers whether there may be more. `here`: the modules of the sandbox's packages;
+    `unloaded`: why one of them could not be loaded. Returns whether the code failed, whether its memory was used up,
+    and the files that it changed, with their sizes in bytes.
     """
     from pyodide.code import eval_code_async  # CPython has none, and tests the rest of this module
 
@@ -103,30 +107,30 @@ async def run(code: str, write: Callable[[str], bool]) -> tuple[bool, bool, list
         except BaseException as error:  # whatever the code raises is its result
             failed = True
             with contextlib.suppress(OutputFullError):
-                print(explained(error), end="")
-        _show_plots(before)
+                print(explained(error, here, unloaded), end="")
+        _show_plots()
     changed = [(str(path), state[1]) for path, state in _files() if before.get(path) != state]
     return failed, out_of_memory, changed
 
 
-def _show_plots(before: dict[Path, tuple[int, int]]) -> None:
-    """Show the figures of matplotlib that are still open, unless the code has written pictures itself."""
+def _show_plots() -> None:
+    """Show the figures of matplotlib that are still open, except those that the code has saved itself."""
     plots = sys.modules.get("wisp_sandbox.plots")
     if plots is None:
         return
-    changed = {path for path, state in _files() if path.suffix in PICTURES and before.get(path) != state}
     with contextlib.suppress(Exception, OutputFullError):  # what the code has drawn may not be drawable
-        sys.modules["matplotlib.pyplot"].close("all") if changed - plots.written else plots.save()
+        plots.show_rest()
 
 
-def explained(error: BaseException) -> str:
-    """Return the traceback of the code's own frames."""
+def explained(error: BaseException, here: Collection[str] = (), unloaded: str = "") -> str:
+    """Return the traceback of the code's own frames. `here`, `unloaded`: as for run()."""
     found: TracebackType | None = error.__traceback__
     while found and found.tb_frame.f_code.co_filename != NAME:
         found = found.tb_next
     lines = traceback.format_exception(type(error), error, found)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in sys.modules:
-        return f"ModuleNotFoundError: {NOT_HERE.format(name=error.name)}\n"
+        text = NOT_LOADED if error.name.partition(".")[0] in here else NOT_HERE
+        return f"ModuleNotFoundError: {text.format(name=error.name, why=unloaded and f': {unloaded}')}\n"
     return "".join(lines)
 
 

@@ -8,7 +8,8 @@ import { startPython } from "./python.js";
 
 /**
  * @typedef {{ name: string, data: Uint8Array<ArrayBuffer> }} File
- * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, memory: number, output: number }} Begin
+ * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, wheels: string[], memory: number, output: number }} Begin
+ * @typedef {{ data: ArrayBuffer | null, why: string }} Wheel its content, or why the page could not load it
  * @typedef {{ code: string, files: File[] }} Run
  * @typedef {{ failed: boolean, outOfMemory?: boolean, files: { name: string, size: number, read: () => Uint8Array }[] }} Ran
  * @typedef {(message: any, transfer: Transferable[]) => void} Send
@@ -17,7 +18,7 @@ import { startPython } from "./python.js";
  */
 
 self.onmessage = async ({ data, ports: [port] }) => {
-  const { language, parts, memory, output } = /** @type {Begin} */ (data);
+  const { language, parts, wheels: names, memory, output } = /** @type {Begin} */ (data);
   /** @type {Send} */
   const send = MessagePort.prototype.postMessage.bind(port); // code that replaces the method does not get the port
   limitMemory(memory);
@@ -25,11 +26,11 @@ self.onmessage = async ({ data, ports: [port] }) => {
   // What could multiply workers or flood those who listen. The policy and the opaque origin deny everything else.
   for (const name of ["Worker", "SharedWorker", "BroadcastChannel", "postMessage"])
     delete (/** @type {any} */ (self)[name]);
-  const wheels = new Handed((name) => send({ wheel: name }, []));
+  const wheels = new Handed(names, (name) => send({ wheel: name }, []));
   try {
     const run = language === "python" ? await startPython(parts, wheels) : startJavaScript();
     port.onmessage = ({ data }) =>
-      data.wheel === undefined ? void answer(run, data, send, output) : wheels.take(data.wheel, data.data);
+      data.wheel === undefined ? void answer(run, data, send, output) : wheels.take(data.wheel, data);
     send({ ready: true }, []);
   } catch (error) {
     send({ broken: String(error) }, []);
@@ -38,15 +39,16 @@ self.onmessage = async ({ data, ports: [port] }) => {
 
 /** Wheels that the page hands in when code imports them. */
 class Handed {
-  /** @type {Map<string, (data: ArrayBuffer | null) => void>} */
+  /** @type {Map<string, (handed: Wheel) => void>} */
   #waiting = new Map();
 
-  /** @param {(name: string) => void} ask the page */
-  constructor(ask) {
+  /** @param {string[]} names that the page has @param {(name: string) => void} ask the page */
+  constructor(names, ask) {
+    this.names = names;
     this.ask = ask;
   }
 
-  /** A wheel's content; null where the page has none of this name. @param {string} name @returns {Promise<ArrayBuffer | null>} */
+  /** A wheel's content, or none. @param {string} name @returns {Promise<Wheel>} */
   get(name) {
     return new Promise((resolve) => {
       this.#waiting.set(name, resolve);
@@ -54,9 +56,9 @@ class Handed {
     });
   }
 
-  /** @param {string} name @param {ArrayBuffer | null} data */
-  take(name, data) {
-    this.#waiting.get(name)?.(data);
+  /** @param {string} name @param {Wheel} handed */
+  take(name, handed) {
+    this.#waiting.get(name)?.(handed);
     this.#waiting.delete(name);
   }
 }
