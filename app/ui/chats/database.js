@@ -199,17 +199,30 @@ const STEP = 200; // chats, after which saveChats() says how far it is
 /**
  * Stores several chats, such as imported ones, all or none.
  * @param {{ info: ChatInfo, messages: Message[] }[]} chats @param {(done: number) => void} tell
+ * @param {AbortSignal} signal ends it; one that comes while the last chats are committed is too late
  */
-export async function saveChats(chats, tell) {
+export async function saveChats(chats, tell, signal) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
-  for (const [index, { info, messages }] of chats.entries()) {
-    put(transaction, info, messages);
-    mark(transaction, info.id);
-    if (index % STEP !== STEP - 1) continue;
-    await transaction.objectStore("chats").getKey(info.id); // comes when what was asked for before is done
-    tell(index + 1);
+  try {
+    for (const [index, { info, messages }] of chats.entries()) {
+      signal.throwIfAborted();
+      put(transaction, info, messages);
+      mark(transaction, info.id);
+      if (index % STEP !== STEP - 1) continue;
+      await transaction.objectStore("chats").getKey(info.id); // comes when what was asked for before is done
+      tell(index + 1);
+    }
+    signal.throwIfAborted();
+    await transaction.done;
+  } catch (error) {
+    try {
+      transaction.abort(); // else what came before is committed
+    } catch {
+      // A write that failed has aborted it: storage is full, perhaps.
+    }
+    await transaction.done.catch(() => {});
+    throw transaction.error ?? error; // why that write failed: those after it only tell that they were aborted
   }
-  await transaction.done;
 }
 
 /** Stores a chat while the page closes, when nothing can be awaited. @param {ChatInfo} info @param {Message[]} messages */
