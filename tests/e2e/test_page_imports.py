@@ -43,15 +43,15 @@ STORED = """(async () => {
 })()"""
 
 
-def import_many(page: Page, count: int) -> Locator:
-    """Import chats, slowly; returns the notice of the progress."""
+def import_many(page: Page, count: int, how: str = SLOWLY) -> Locator:
+    """Import chats; `how` is run in the worker before. Returns the notice of the progress."""
     text = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Ahoy " * 40]}}}
     tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
     chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(count)]
     file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
     with page.expect_event("worker", lambda worker: "import" in worker.url) as started:
         page.set_input_files("#import-input", file)
-    started.value.evaluate(SLOWLY)
+    started.value.evaluate(how)
     return page.locator('#notices [data-key^="import "]')
 
 
@@ -97,16 +97,26 @@ def test_two_imports_have_a_cancel_each(talk: Page) -> None:
     assert page.evaluate(STORED) == before
 
 
-def test_an_import_that_storage_cannot_hold_says_why(talk: Page, server: Server) -> None:
-    page = talk
-    before = page.evaluate(STORED)
-    session = page.context.new_cdp_session(page)
-    origin = server.url.rstrip("/")
-    session.send("Storage.overrideQuotaForOrigin", {"origin": origin, "quotaSize": 1_000_000})
-    import_many(page, 2000)
-    error = page.locator("#notices .error")
-    expect(error).to_contain_text("many.json was not imported")
-    session.send("Storage.overrideQuotaForOrigin", {"origin": origin})
-    assert "aborted" not in error.inner_text()
-    assert "quota" in error.inner_text().lower()
-    assert page.evaluate(STORED) == before
+# Has the write of the 301st chat fail: at once, as one that cannot be stored, and later, as its key is taken.
+FAILING = """(how) => {
+    const { put } = IDBObjectStore.prototype;
+    let [count, first] = [0, null];
+    IDBObjectStore.prototype.put = function (value) {
+        if (this.name !== "chats") return put.call(this, value);
+        first ??= value;
+        if (++count !== 301) return put.call(this, value);
+        if (how === "at once") throw new DOMException("", "QuotaExceededError");
+        return this.add(first);
+    };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [("at once", "The storage of this browser is full."), ("later", "Key already")]
+)
+def test_an_import_that_fails_stores_nothing_and_says_why(talk: Page, how: str, why: str) -> None:
+    before = talk.evaluate(STORED)
+    import_many(talk, 1000, f"({FAILING})({json.dumps(how)})")
+    expect(talk.locator("#notices .error")).to_contain_text("many.json was not imported")
+    expect(talk.locator("#notices .error")).to_contain_text(why)
+    assert talk.evaluate(STORED) == before

@@ -122,15 +122,18 @@ const markOf = (id) => ({ id, mark: crypto.randomUUID() });
 /** Says that a chat's last message grew at a time, after which the index got nothing. @param {string} id */
 const growthOf = (id) => ({ ...markOf(`growth:${id}`), chat: id, at: Date.now() });
 
+/** Awaits no single write: where one fails, its transaction does. @param {Promise<unknown>} write */
+const request = (write) => void write.catch(() => {});
+
 /**
  * Has the search index get a chat: soon, or, while its last message grows, when that ends or has not grown for a while.
  * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {string} id @param {boolean} [growing]
  */
 function mark(transaction, id, growing = false) {
   const store = transaction.objectStore("unindexed");
-  if (growing) return void store.put(growthOf(id));
-  store.put(markOf(id));
-  store.delete(growthOf(id).id);
+  if (growing) return request(store.put(growthOf(id)));
+  request(store.put(markOf(id)));
+  request(store.delete(growthOf(id).id));
 }
 
 /** The key range of a chat's messages. @param {string} id */
@@ -248,6 +251,6 @@ export async function deleteChat(id) {
  * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {ChatInfo} info @param {Message[]} messages
  */
 function put(transaction, info, messages) {
-  transaction.objectStore("chats").put(info);
-  for (const message of messages) transaction.objectStore("messages").put({ ...message, chat: info.id });
+  request(transaction.objectStore("chats").put(info));
+  for (const message of messages) request(transaction.objectStore("messages").put({ ...message, chat: info.id }));
 }

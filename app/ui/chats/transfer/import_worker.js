@@ -1,5 +1,5 @@
 /** Reads a file of chats and stores them, all or none. Runs beside the page, which stays quick. */
-import { setLanguage } from "../../../language/phrase.js";
+import { setLanguage, t } from "../../../language/phrase.js";
 import { listChats, saveChats } from "../database.js";
 import { conversationsOf, isArchive } from "./archive.js";
 import { chatsOf } from "./read.js";
@@ -14,7 +14,7 @@ onmessage = async ({ data: { cancel, file, language } }) => {
     postMessage({ result: await add(texts.flatMap(chatsOf)) });
   } catch (error) {
     if (cancelling.signal.aborted) postMessage({ result: "cancelled" });
-    else postMessage({ error: error instanceof Error ? error.message : `${error}` });
+    else postMessage({ error: whyOf(error) });
   }
 };
 
@@ -30,4 +30,10 @@ async function add(chats) {
   }
   await saveChats(added, (done) => postMessage({ progress: { done, total: added.length } }), cancelling.signal);
   return { added: added.length, skipped: chats.length - added.length };
+}
+
+/** @param {any} error */
+function whyOf(error) {
+  if (error?.name === "QuotaExceededError") return `${t("The storage of this browser is full.")}`; // it has no message
+  return error?.message || `${error}`;
 }
