@@ -148,9 +148,12 @@ def other(page: Page, server: Server) -> Iterator[Page]:
     other.close()
 
 
-# Sets the heights of the first two drawn messages.
+# Sets the heights of the two messages above the view.
 GROW = """(height) => {
-    for (const item of [...document.querySelectorAll("#thread > .message")].slice(0, 2)) item.style.minHeight = height;
+    const { top } = document.querySelector("#scroller").getBoundingClientRect();
+    const items = [...document.querySelectorAll("#thread > .message")];
+    globalThis.above ??= items.filter((item) => item.getBoundingClientRect().bottom <= top).slice(-2);
+    for (const item of globalThis.above) item.style.minHeight = height;
 }"""
 
 
