@@ -226,9 +226,8 @@ def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: B
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     parts = page.evaluate("Object.values(document.getElementById('parts').dataset)")
     assert sum("languages/" in path for path in parts) == 6
-    paths = json.dumps(
-        [path for path in parts if not path.endswith("/") and " " not in path]
-    )  # no wheels of the sandbox
+    files = [path for path in parts if not path.endswith("/") and " " not in path]  # not the sandbox's wheels
+    paths = json.dumps(files)
     wait_until(page, f"(await Promise.all({paths}.map((path) => caches.match(path)))).every(Boolean)")
     fresh_context.set_offline(True)
     page.click("#settings-button")
