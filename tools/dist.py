@@ -113,6 +113,8 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     }
     on_use += [path for path in site.files if path.endswith(".wasm") and "/cpu-" in path]  # a browser uses one
     on_use.append(str(assets["mcp"]))  # for those who use tools of other servers
+    # An installed page fetches these ahead: `#parts` names them.
+    site.moved |= {"packages.zip": str(assets["packages"]), "mcp.js": str(assets["mcp"])}
     on_use += _add_static(site)
     on_use += [
         site.add_hashed("assets", path.name, path.read_bytes(), path.relative_to(ROOT).as_posix())
@@ -221,7 +223,7 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
             data, left_out["numpy"] = python_parts.start_of_numpy(wheel, started)
         parts.append(site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data))
     # The sandbox starts a Python of its own, with all modules.
-    site.moved |= {"node_modules/pyodide/": folder, "numpy.whl": whole_numpy}
+    site.moved |= {"node_modules/pyodide/": folder, "python_stdlib.zip": whole_library, "numpy.whl": whole_numpy}
     site.moved["regex.whl"] = next(part for part in parts if "/regex-" in part)
     dataclasses = dataclass_code(sources, members, started.data, python_zip.pack(library), wheels)
     archive, packages = python_parts.start_of_archive(members, started, left_out, dataclasses)

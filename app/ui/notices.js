@@ -2,6 +2,7 @@
 import { t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
+import { say } from "./texts.js";
 
 /**
  * @typedef {import("./texts.js").Text} Text
@@ -16,48 +17,60 @@ import { icon } from "./icons.js";
  * @property {() => void} [onDismiss]
  */
 
-/** @type {Map<string, HTMLElement>} */
+/** @type {Map<string, { element: HTMLElement, line: HTMLElement, notice: Notice }>} */
 const shown = new Map();
 
 /** @param {Notice} notice */
-export function notify({ key, text, more, kind = "info", actions = [], seconds, onDismiss }) {
-  const held = [...(shown.get(key)?.querySelectorAll("button") ?? [])].findIndex((button) => button.matches(":focus"));
+export function notify(notice) {
+  const { key, text, more, kind = "info", actions = [], seconds } = notice;
+  const before = shown.get(key);
+  if (before && isProgress(before.notice, notice)) {
+    before.notice = notice;
+    return say(before.line, text);
+  }
   dismiss(key);
-  const buttons = actions.map(({ label, run }) => {
+  const lines = { dir: "auto" }; // the engine's own texts are English
+  const line = h("span", lines, text);
+  const made = { line, notice };
+  const buttons = actions.map(({ label }, index) => {
     const click = () => {
       dismiss(key);
-      run();
+      made.notice.actions?.[index].run();
     };
     return h("button", { type: "button", class: "text-button", on: { click } }, label);
   });
   const close = () => {
     dismiss(key);
-    onDismiss?.();
+    made.notice.onDismiss?.();
     byId("prompt").focus();
   };
-  const lines = { dir: "auto" }; // the engine's own texts are English
   const element = h(
     "div",
     { class: `notice ${kind}`, role: kind === "error" ? "alert" : "status", "data-key": key },
     icon(kind === "error" ? "warning" : "info"),
-    h(
-      "div",
-      { class: "notice-text" },
-      h("span", lines, text),
-      more ? h("span", { class: "more", ...lines }, more) : null,
-    ),
+    h("div", { class: "notice-text" }, line, more ? h("span", { class: "more", ...lines }, more) : null),
     buttons.length > 0 && h("div", { class: "notice-actions" }, ...buttons),
     iconButton("close", t("Dismiss"), close),
   );
-  shown.set(key, element);
+  shown.set(key, Object.assign(made, { element }));
   byId("notices").append(element);
-  element.querySelectorAll("button")[held]?.focus(); // such as Cancel, of a progress that goes on
-  if (seconds) setTimeout(() => shown.get(key) === element && dismiss(key), seconds * 1000);
+  if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
+}
+
+/**
+ * Whether a notice only has another text than the one before it. Its buttons then stay: a press on one that is replaced
+ * before its release is no click, and the focus would be lost.
+ * @param {Notice} before @param {Notice} next
+ */
+function isProgress(before, next) {
+  const isPlain = (/** @type {Notice} */ { kind = "info", more, seconds }) => kind === "info" && !more && !seconds;
+  const labels = (/** @type {Notice} */ { actions = [] }) => actions.map(({ label }) => `${label}`).join("\n");
+  return isPlain(before) && isPlain(next) && labels(before) === labels(next);
 }
 
 /** @param {string} key */
 export function dismiss(key) {
-  shown.get(key)?.remove();
+  shown.get(key)?.element.remove();
   shown.delete(key);
 }
 

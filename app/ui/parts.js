@@ -12,7 +12,7 @@ export function partUrls(name) {
   return paths.map((path) => new URL(path, document.baseURI).href);
 }
 
-/** The addresses of all parts that are one file. The wheels of the sandbox are many, and large. */
+/** The addresses of all parts that are one file: not the wheels of the sandbox, which are many and large. */
 export const partFiles = () =>
   Object.entries(document.getElementById("parts")?.dataset ?? {})
     .filter(([, path]) => path && !path.includes(" ") && !path.endsWith("/"))

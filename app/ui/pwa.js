@@ -20,10 +20,12 @@ async function isolate() {
 }
 
 /**
- * Has the service worker cache every part of the page, also those that are large or seldom used, such as the languages:
- * whoever installs the page expects all of it without a network.
+ * Has the service worker cache the parts of the page that it fetches only when they are used, such as the languages: whoever
+ * installs the page expects it to work without a network. Not where the browser is to save data, and not the many large
+ * wheels that only code in the sandbox imports.
  */
 async function cacheAll() {
+  if (/** @type {any} */ (navigator).connection?.saveData) return;
   for (const url of partFiles()) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
 }
 
@@ -39,7 +41,8 @@ export async function startPwa() {
     return; // not allowed in this browser: the page works, but not offline
   }
   addEventListener("appinstalled", cacheAll);
-  if (hadOne && matchMedia("(display-mode: standalone)").matches) whenIdle(cacheAll); // after a new version, too
+  const isInstalled = matchMedia("(display-mode: standalone)").matches;
+  if (hadOne && isInstalled) whenIdle(cacheAll); // after a new version, too
   let reloading = false;
   const offer = (/** @type {ServiceWorker} */ waiting) => {
     const run = () => {
@@ -53,6 +56,7 @@ export async function startPwa() {
     if (!hadOne) isolate();
     const url = languageUrl();
     if (url) fetch(url).catch(() => {}); // the service worker caches it: the page had fetched it before there was one
+    if (!hadOne && isInstalled) whenIdle(cacheAll); // iOS: the first start from the home screen, in a storage of its own
   });
   const watch = (/** @type {ServiceWorker | null} */ worker) => {
     worker?.addEventListener("statechange", () => worker.state === "installed" && hadOne && offer(worker));

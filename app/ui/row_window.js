@@ -247,7 +247,10 @@ export class RowWindow {
     const rows = new Map([...this.#drawn].map((row) => [row.element, row]));
     const { top } = this.#scroller.getBoundingClientRect();
     let above = 0; // px that rows above the view have grown by
-    for (const { target, borderBoxSize } of entries) {
+    const place = (/** @type {ResizeObserverEntry} */ { target }) =>
+      this.#numbers.get(/** @type {Row} */ (rows.get(/** @type {HTMLElement} */ (target)))) ?? 0;
+    // From the first row on: what a row is moved by is the growth of those before it. They come in the order of observe().
+    for (const { target, borderBoxSize } of entries.toSorted((a, b) => place(a) - place(b))) {
       const row = rows.get(/** @type {HTMLElement} */ (target));
       if (!row) continue;
       const height = borderBoxSize[0].blockSize;

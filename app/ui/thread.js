@@ -194,7 +194,7 @@ export class Thread {
     if (scrollHeight - scrollTop - clientHeight < 48) this.#pinned = true;
     else if (scrollTop < this.#lastTop) this.#pinned = false;
     this.#lastTop = scrollTop;
-    this.#toEnd.hidden = this.#pinned;
+    this.#toEnd.hidden = this.#pinned || !this.#rows.length; // the start page has no newest message
   }
 }
 

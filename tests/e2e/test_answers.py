@@ -75,6 +75,14 @@ def test_a_formula_with_a_mistake_is_shown_as_tex(page: Page) -> None:
     assert body.locator("a").count() == 0
 
 
+def test_formulas_that_are_refused_take_of_the_budget_too(page: Page) -> None:
+    """Else a block of many, which grows, would have all of them typeset at every step."""
+    deep = "$" + "\\sqrt{" * 150 + "x" + "}" * 150 + "$"
+    body = show(page, " and ".join([deep] * 40 + ["$a^2$"]))
+    assert body.locator(".katex").count() == 0
+    assert body.locator("code[data-math]").count() == 41
+
+
 def test_a_growing_formula_is_held_back(page: Page) -> None:
     assert show(page, "So \\[ a + ", growing=True).inner_text().strip() == "So"
     assert show(page, "So $$ a", growing=True).inner_text().strip() == "So"

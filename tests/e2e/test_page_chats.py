@@ -138,12 +138,24 @@ def test_the_list_is_virtual_and_search_finds_titles_and_messages(many: Page) ->
         expect(page.locator(TITLES)).to_have_text(expected)
     seek(page, "bakery")
     expect(page.locator("#chat-rows mark")).to_have_text("bakery")
+    seek(page, "3996001")
+    expect(page.locator(TITLES)).to_have_text(["Chat 1999"])
+    page.evaluate(COUNT_CHANGES, "#chat-found")
+    page.locator(TITLES).click()
+    expect(page.locator("#chat-title")).to_have_text("Chat 1999")
+    page.wait_for_timeout(300)  # longer than a search takes
+    assert page.evaluate("changes") == 0  # it is not read out again: what it found is the same
     seek(page, "answer")
     expect(found).to_have_text("2,000 chats")
     page.press("#chat-search", "Escape")
     expect(found).to_be_hidden()
 
 
+COUNT_CHANGES = """(selector) => {
+    globalThis.changes = 0;
+    const options = { childList: true, characterData: true, subtree: true };
+    new MutationObserver(() => globalThis.changes++).observe(document.querySelector(selector), options);
+}"""
 LEFT = """(async () => {
     const opening = indexedDB.open("wisp-page");
     const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
@@ -196,6 +208,17 @@ def test_an_answer_is_found_whose_tab_crashed(talk: Page) -> None:
     seek(talk, "lighthouse")
     expect(talk.locator("#chat-found")).to_have_text("1 chat")
     talk.fill("#chat-search", "")
+
+
+def test_the_start_page_has_no_newest_message_to_go_to(talk: Page) -> None:
+    new_chat(talk)
+    size = talk.viewport_size
+    talk.set_viewport_size({"width": 390, "height": 300})
+    for place in ("scroller.scrollHeight", "0"):
+        talk.evaluate(f"() => void ((scroller) => (scroller.scrollTop = {place}))(document.querySelector('#scroller'))")
+        talk.wait_for_timeout(100)
+    expect(talk.locator("#to-end")).to_be_hidden()
+    talk.set_viewport_size(size or {"width": 1280, "height": 720})
 
 
 def test_pins_and_folders(many: Page) -> None:
@@ -257,7 +280,7 @@ def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
     changed["info"] |= {"title": "Porto trip", "updated": special["info"]["updated"] + 1}
     new = {"info": {**changed["info"], "id": "new", "title": "Faro trip"}, "messages": changed["messages"]}
     node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
-    foreign = [{"title": "From afar", "create_time": 1, "update_time": 2, "mapping": {"x": node}}]
+    foreign = [{"id": "f", "title": "From afar", "create_time": 1, "update_time": 2, "mapping": {"x": node}}]
     broken = saved | {"chats": [new, {"info": {}}]}
     choose(
         {
@@ -281,28 +304,6 @@ def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
     assert "## You\n\nHallo" in Path(download.value.path()).read_text(encoding="utf-8")
     page.get_by_role("searchbox").fill("")
     page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
-
-
-def test_an_import_shows_how_far_it_is_and_is_cancelled_by_keyboard(talk: Page) -> None:
-    """All or nothing is stored, and the page stays quick meanwhile."""
-    page = talk
-    text = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Ahoy " * 40]}}}
-    tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
-    chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(4000)]
-    file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
-    notice = page.locator("#notices [data-key=transfer]")
-    before = page.locator("#chat-rows > .chat").count()
-    page.set_input_files("#import-input", file)
-    notice.get_by_role("button", name="Cancel").focus()
-    expect(notice).to_contain_text(" of 4,000")
-    expect(notice.get_by_role("button", name="Cancel")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(notice).to_have_count(0)
-    seek(page, "ahoy")
-    expect(page.locator("#chat-found")).to_have_text("No chat has these words.")
-    page.fill("#chat-search", "")
-    expect(page.locator("#chat-rows > .chat")).to_have_count(before)
-    expect(page.locator("#notices", has_text="imported")).to_have_count(0)
 
 
 def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:

@@ -154,6 +154,16 @@ def test_a_load_continues_a_download(page: Page, bad_server: FaultyServer) -> No
     assert stored(page, url) == len(MINI)
 
 
+# Whether the page has set the limit; if so, it is stored: another call of setLimit() returns after that.
+LIMIT_IS_STORED = """async (limit) => {
+    const { Wisp } = await import("/wisp.js");
+    const { downloads } = await Wisp.create();
+    if ((await downloads.getLimit()) !== limit) return false;
+    await downloads.setLimit(limit);
+    return true;
+}"""
+
+
 def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: FaultyServer, server: Server) -> None:
     """The queue outlives the page. While another tab is open, nothing is even interrupted."""
     url = published(bad_server, "outlives.gguf", piece=1 << 15, delay=0.02)
@@ -162,6 +172,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
     wait_for(lambda: file.sent > 1 << 20)
     file.delay = SLOW_S
     page.select_option("#downloads-limit", "3")
+    wait_for(lambda: page.evaluate(LIMIT_IS_STORED, 3))
     page.reload()
     wait_ready(page)
     page.click("#model-button")

@@ -226,7 +226,8 @@ def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: B
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     parts = page.evaluate("Object.values(document.getElementById('parts').dataset)")
     assert sum("languages/" in path for path in parts) == 6
-    paths = json.dumps([path for path in parts if not path.endswith("/") and " " not in path])
+    files = [path for path in parts if not path.endswith("/") and " " not in path]  # not the sandbox's wheels
+    paths = json.dumps(files)
     wait_until(page, f"(await Promise.all({paths}.map((path) => caches.match(path)))).every(Boolean)")
     fresh_context.set_offline(True)
     page.click("#settings-button")
@@ -253,6 +254,36 @@ def test_a_full_storage_keeps_no_file_from_being_used(fresh_context: BrowserCont
     found = page.evaluate(FETCH_LANGUAGE)
     assert found["ok"]
     assert not page.evaluate("async (url) => (await caches.match(url)) !== undefined", found["url"])
+
+
+# As iOS starts the page from the home screen: in a storage of its own, without an event.
+STANDALONE = """{
+    const { matchMedia } = window;
+    window.matchMedia = (query) => query.includes("standalone") ? { matches: true } : matchMedia.call(window, query);
+}"""
+SAVES_DATA = "Object.defineProperty(navigator, 'connection', { value: { saveData: true } })"
+CACHED_LANGUAGES = """(async () => {
+    const names = Object.keys(document.getElementById("parts").dataset).filter((name) => name.startsWith("language"));
+    const paths = names.map((name) => document.getElementById("parts").dataset[name]);
+    return (await Promise.all(paths.map((path) => caches.match(path)))).filter(Boolean).length;
+})()"""
+
+
+def test_all_parts_are_cached_at_the_first_start_from_a_home_screen(
+    fresh_context: BrowserContext, server: Server
+) -> None:
+    fresh_context.add_init_script(STANDALONE)
+    page = open_page(fresh_context, server.url)
+    wait_until(page, f"(await {CACHED_LANGUAGES}) === 6")
+
+
+def test_an_installed_page_saves_data_where_it_is_asked_to(fresh_context: BrowserContext, server: Server) -> None:
+    fresh_context.add_init_script(SAVES_DATA)
+    page = open_page(fresh_context, server.url)
+    wait_installed(page)
+    page.evaluate("dispatchEvent(new Event('appinstalled'))")
+    page.wait_for_timeout(1000)
+    assert page.evaluate(CACHED_LANGUAGES) == 0
 
 
 def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:

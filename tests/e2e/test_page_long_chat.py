@@ -137,11 +137,27 @@ WITHOUT_ANCHORS = """{
 }"""
 
 
-def test_what_is_in_view_stays_without_the_browser_s_help(page: Page, server: Server) -> None:
+@pytest.fixture
+def other(page: Page, server: Server) -> Iterator[Page]:
+    """A tab with the long chat, in whose browser nothing keeps what is in view in place."""
     other = page.context.new_page()
     other.add_init_script(WITHOUT_ANCHORS)
     other.goto(server.url)
     expect(last(other)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
+    yield other
+    other.close()
+
+
+# Sets the heights of the two messages above the view.
+GROW = """(height) => {
+    const { top } = document.querySelector("#scroller").getBoundingClientRect();
+    const items = [...document.querySelectorAll("#thread > .message")];
+    globalThis.above ??= items.filter((item) => item.getBoundingClientRect().bottom <= top).slice(-2);
+    for (const item of globalThis.above) item.style.minHeight = height;
+}"""
+
+
+def test_what_is_in_view_stays_without_the_browser_s_help(other: Page) -> None:
     scroll_to(other, "scroller.scrollHeight / 3")
     shown = other.locator("#thread > .message").first.evaluate_handle(
         "(item) => [...item.parentNode.children].find((other) => other.getBoundingClientRect().top > 100)"
@@ -150,11 +166,10 @@ def test_what_is_in_view_stays_without_the_browser_s_help(page: Page, server: Se
     other.evaluate("() => { document.querySelector('#scroller').scrollTop -= 200; }")
     other.wait_for_timeout(300)  # the messages near the view are drawn in further frames
     assert abs(shown.evaluate(TOP) - place - 200) <= 1
-    for height in ("1400px", "1000px", ""):  # a message above grows, as when its picture comes, and shrinks
-        other.locator("#thread > .message").first.evaluate("(item, size) => (item.style.minHeight = size)", height)
+    for height in ("1400px", "1000px", ""):  # messages above grow, as when their pictures come, and shrink
+        other.evaluate(GROW, height)
         other.wait_for_timeout(300)
         assert abs(shown.evaluate(TOP) - place - 200) <= 1, height
-    other.close()
 
 
 def test_the_first_message_is_drawn_when_one_scrolls_there(page: Page) -> None:

@@ -1,5 +1,7 @@
 """Nothing moves by itself while the page starts: neither when a load's progress or a notice comes, nor when it goes."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
@@ -15,9 +17,15 @@ new PerformanceObserver((list) => {
 }).observe({ type: "layout-shift", buffered: true });"""
 
 
+@pytest.fixture
+def page(context: BrowserContext, server: Server) -> Iterator[Page]:
+    made = open_page(context, server.url)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_moves_on_a_return_visit(context: BrowserContext, server: Server, width: int) -> None:
-    page = open_page(context, server.url)
+def test_nothing_moves_on_a_return_visit(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     page.add_init_script(WATCH)
     for prepare in (lambda: new_chat(page), lambda: ask(page, "What is the capital of France?")):
@@ -27,7 +35,6 @@ def test_nothing_moves_on_a_return_visit(context: BrowserContext, server: Server
         page.wait_for_timeout(300)
         shifts = moved(page)
         assert sum(value for value, _ in shifts) < MOST, shifts
-    page.close()
 
 
 def moved(page: Page) -> list[tuple[float, list[str]]]:

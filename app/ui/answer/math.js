@@ -7,10 +7,9 @@ const MAX_LENGTH = 5_000; // characters of a formula
 const MAX_EXPAND = 500; // macros of a formula
 const MAX_EXPANDED = 20_000; // characters that a formula's own macros may become
 const MAX_DEPTH = 400; // elements within each other: layout recurses, and an overflow of its stack ends the tab
+const MAX_OF_BLOCK = 20_000; // elements of a block's formulas: one that grows is rendered again and again
 const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
 const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
-
-const MAX_OF_BLOCK = 20_000; // elements of a block's formulas: one that grows is rendered again and again
 
 /** @typedef {{ left: number }} Budget elements that the formulas of one answer may still have */
 
@@ -57,7 +56,7 @@ export function typeset(root, budget) {
   };
 }
 
-/** Replaces TeX by the formula; returns how many elements that has. @param {HTMLElement} code */
+/** Replaces TeX by the formula; returns how many elements were made. @param {HTMLElement} code */
 function typesetOne(code) {
   const tex = code.textContent ?? "";
   if (tex.length > MAX_LENGTH || !code.parentNode) return 0;
@@ -77,9 +76,9 @@ function typesetOne(code) {
     code.title = `${error}`; // of the syntax, or nested too deep
     return 0;
   }
-  if (isDeep(formula)) return 0;
-  code.replaceWith(formula);
-  return formula.getElementsByTagName("*").length;
+  const size = formula.getElementsByTagName("*").length;
+  if (!isDeep(formula)) code.replaceWith(formula);
+  return size; // of one that is refused, too: it took as long
 }
 
 /** Whether a formula's elements are nested too deep. @param {Element} formula */

@@ -122,15 +122,18 @@ const markOf = (id) => ({ id, mark: crypto.randomUUID() });
 /** Says that a chat's last message grew at a time, after which the index got nothing. @param {string} id */
 const growthOf = (id) => ({ ...markOf(`growth:${id}`), chat: id, at: Date.now() });
 
+/** Awaits no single write: where one fails, its transaction does. @param {Promise<unknown>} write */
+const request = (write) => void write.catch(() => {});
+
 /**
  * Has the search index get a chat: soon, or, while its last message grows, when that ends or has not grown for a while.
  * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {string} id @param {boolean} [growing]
  */
 function mark(transaction, id, growing = false) {
   const store = transaction.objectStore("unindexed");
-  if (growing) return void store.put(growthOf(id));
-  store.put(markOf(id));
-  store.delete(growthOf(id).id);
+  if (growing) return request(store.put(growthOf(id)));
+  request(store.put(markOf(id)));
+  request(store.delete(growthOf(id).id));
 }
 
 /** The key range of a chat's messages. @param {string} id */
@@ -199,17 +202,30 @@ const STEP = 200; // chats, after which saveChats() says how far it is
 /**
  * Stores several chats, such as imported ones, all or none.
  * @param {{ info: ChatInfo, messages: Message[] }[]} chats @param {(done: number) => void} tell
+ * @param {AbortSignal} signal ends it; one that comes while the last chats are committed is too late
  */
-export async function saveChats(chats, tell) {
+export async function saveChats(chats, tell, signal) {
   const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
-  for (const [index, { info, messages }] of chats.entries()) {
-    put(transaction, info, messages);
-    mark(transaction, info.id);
-    if (index % STEP !== STEP - 1) continue;
-    await transaction.objectStore("chats").getKey(info.id); // comes when what was asked for before is done
-    tell(index + 1);
+  try {
+    for (const [index, { info, messages }] of chats.entries()) {
+      signal.throwIfAborted();
+      put(transaction, info, messages);
+      mark(transaction, info.id);
+      if (index % STEP !== STEP - 1) continue;
+      await transaction.objectStore("chats").getKey(info.id); // comes when what was asked for before is done
+      tell(index + 1);
+    }
+    signal.throwIfAborted();
+    await transaction.done;
+  } catch (error) {
+    try {
+      transaction.abort(); // else what came before is committed
+    } catch {
+      // A write that failed has aborted it: storage is full, perhaps.
+    }
+    await transaction.done.catch(() => {});
+    throw transaction.error ?? error; // why that write failed: those after it only tell that they were aborted
   }
-  await transaction.done;
 }
 
 /** Stores a chat while the page closes, when nothing can be awaited. @param {ChatInfo} info @param {Message[]} messages */
@@ -235,6 +251,6 @@ export async function deleteChat(id) {
  * @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {ChatInfo} info @param {Message[]} messages
  */
 function put(transaction, info, messages) {
-  transaction.objectStore("chats").put(info);
-  for (const message of messages) transaction.objectStore("messages").put({ ...message, chat: info.id });
+  request(transaction.objectStore("chats").put(info));
+  for (const message of messages) request(transaction.objectStore("messages").put({ ...message, chat: info.id }));
 }

@@ -36,6 +36,7 @@ export function startChatList(actions) {
   let current = "";
   /** @type {string[] | null} ids that the search found; null: there is none */
   let found = null;
+  let searched = ""; // what of the chats the search's result depends on
   /** @type {{ id: string, what: "title" | "folder" } | null} the row that is edited */
   let edited = null;
 
@@ -190,13 +191,15 @@ export function startChatList(actions) {
       found = null;
       return draw();
     }
+    searched = stateOf(chats);
     try {
       const ids = await search.find(text);
       if (text !== field.value.trim()) return;
       found = ids;
       draw();
       const count = foundRows(ids).length;
-      say(byId("chat-found"), count ? t("{n} chats", { n: count }) : t("No chat has these words."));
+      const result = count ? t("{n} chats", { n: count }) : t("No chat has these words.");
+      if (byId("chat-found").textContent !== `${result}`) say(byId("chat-found"), result); // else it is read out again
     } catch (error) {
       notify({ key: "search", text: t("The search failed."), more: `${error}`, kind: "error" });
     }
@@ -218,12 +221,15 @@ export function startChatList(actions) {
       chats = all;
       current = shown;
       draw();
-      if (field.value.trim()) void seek(); // what a search finds may have changed, too
+      if (field.value.trim() && stateOf(all) !== searched) void seek(); // what it finds may have changed, too
     },
     /** Reads the search index, so that the first search of the visit is quick. */
     prepareSearch: () => chats.length > 0 && prepare(),
   };
 }
+
+/** @param {ChatInfo[]} chats */
+const stateOf = (chats) => chats.map(({ id, title, updated }) => `${id} ${updated} ${title}`).join("\n");
 
 const PINNED = "pinned";
 /** The groups by age, the newest first. */

@@ -9,7 +9,7 @@ const ENTRY_BYTES = 46; // of the directory, before its name
 const LOCAL_BYTES = 30; // before the name of a file's own header
 const STORED = 0;
 const DEFLATED = 8;
-const MOST = 1 << 30; // bytes of a file of chats
+const MOST = 500e6; // bytes of a file of chats: V8's longest string has 2 ** 29 - 24 characters
 const CHATS = /(^|\/)conversations[^/]*\.json$/;
 
 /** @typedef {{ name: string, method: number, packed: number, size: number, at: number }} Entry */
@@ -38,6 +38,7 @@ async function directory(file) {
   for (let at = 0; at + ENTRY_BYTES <= view.byteLength;) {
     if (view.getUint32(at, true) !== ENTRY) throw damaged();
     const [name, extra, comment] = [28, 30, 32].map((field) => view.getUint16(at + field, true));
+    if (at + ENTRY_BYTES + name > view.byteLength) throw damaged();
     entries.push({
       name: new TextDecoder().decode(new Uint8Array(view.buffer, at + ENTRY_BYTES, name)),
       method: view.getUint16(at + 10, true),
@@ -57,14 +58,27 @@ async function textOf(file, { method, packed, size, at }) {
   const start = at + LOCAL_BYTES + local.getUint16(26, true) + local.getUint16(28, true);
   const data = file.slice(start, start + packed);
   const stream = method === STORED ? data.stream() : data.stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return textOfStream(stream, size);
+}
+
+/** The text of a stream, which has to have as many bytes as its archive says. @param {ReadableStream} stream @param {number} size */
+async function textOfStream(stream, size) {
+  const reader = stream.getReader(); // Safari has no `for await` over a stream
   const decoder = new TextDecoder();
   let [text, length] = ["", 0];
-  for await (const chunk of /** @type {any} */ (stream)) {
-    length += chunk.length;
-    if (length > size) throw damaged(); // more than it says: perhaps without an end
-    text += decoder.decode(chunk, { stream: true });
+  try {
+    for (;;) {
+      const { done, value } = await reader.read(); // fails where the data cannot be unpacked
+      if (done) break;
+      length += value.length;
+      if (length > size) break; // perhaps without an end
+      text += decoder.decode(value, { stream: true });
+    }
+  } catch {
+    throw damaged();
   }
-  if (length < size) throw damaged();
+  reader.cancel().catch(() => {}); // of what is left, if anything
+  if (length !== size) throw damaged();
   return text + decoder.decode();
 }
 

@@ -1,14 +1,15 @@
 /** ChatGPT's export: conversations.json, a list of conversations whose `mapping` is a tree of messages. */
 import { t } from "../../../language/phrase.js";
-import { chatOf } from "./tree.js";
+import { chatOf, idOf } from "./tree.js";
 
 /** @param {any} entry */
 export const isChatGpt = (entry) => isObject(entry?.mapping);
 
 /** @param {any} conversation @returns {import("./tree.js").Stored} */
-export function fromChatGpt({ title, create_time, update_time, mapping, current_node }) {
+export function fromChatGpt({ id, conversation_id = id, title, create_time, update_time, mapping, current_node }) {
   const nodes = Object.entries(mapping).map(([id, node]) => nodeOf(id, node));
   const about = {
+    id: idOf("chatgpt", conversation_id),
     title: textOf(title) || `${t("Untitled")}`,
     created: Number(create_time),
     updated: Number(update_time),

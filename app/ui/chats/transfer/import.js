@@ -3,30 +3,41 @@ import { language, t } from "../../../language/phrase.js";
 import { byId } from "../../dom.js";
 import { dismiss, notify } from "../../notices.js";
 
-/** Imports a file, and says how far it is and how it ended. @param {File} file @returns {Promise<boolean>} false: it was cancelled */
+/** @typedef {{ added: number, skipped: number } | "cancelled"} Result */
+
+let imports = 0; // of this visit
+
+/**
+ * Imports a file, and says how far it is and how it ended.
+ * @param {File} file @returns {Promise<"done" | "cancelled">} "cancelled": no more files, though it may have been too late
+ */
 export async function importFile(file) {
   const worker = new Worker(new URL(byId("import-input").dataset.worker ?? "", document.baseURI), { type: "module" });
-  const { promise, resolve, reject } = /** @type {PromiseWithResolvers<{ added: number, skipped: number } | null>} */ (
-    Promise.withResolvers()
-  );
+  const { promise, resolve, reject } = /** @type {PromiseWithResolvers<Result>} */ (Promise.withResolvers());
+  const key = `import ${++imports}`;
+  let isCancelled = false;
+  const cancel = () => {
+    isCancelled = true;
+    worker.postMessage({ cancel: true }); // it answers what became of it
+  };
   const tell = (/** @type {import("../../texts.js").Text} */ text) =>
-    notify({ key: "transfer", text, actions: [{ label: t("Cancel"), run: () => resolve(null) }] });
-  worker.onmessage = ({ data: { progress, error, ...result } }) => {
+    isCancelled || notify({ key, text, actions: [{ label: t("Cancel"), run: cancel }] });
+  worker.onmessage = ({ data: { progress, error, result } }) => {
     if (progress) tell(t("Importing chats: {done} of {total}", progress));
     else if (error) reject(new Error(error));
     else resolve(result);
   };
-  worker.onerror = ({ message }) => reject(new Error(message));
+  worker.onerror = () => reject(new Error(`${t("The import stopped. Try again.")}`)); // perhaps it cannot be loaded
   tell(t("Reading {name} …", { name: file.name }));
   worker.postMessage({ file, language: language() });
   try {
     const result = await promise;
-    if (!result) return false;
+    if (result === "cancelled") return result;
     const more = result.skipped ? t("{n} chats were empty or there already.", { n: result.skipped }) : "";
     notify({ key: "imported", text: t("{n} chats imported.", { n: result.added }), more, seconds: 10 });
-    return true;
+    return isCancelled ? "cancelled" : "done";
   } finally {
-    worker.terminate(); // which ends what it has not stored
-    dismiss("transfer");
+    worker.terminate();
+    dismiss(key);
   }
 }

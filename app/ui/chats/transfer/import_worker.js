@@ -1,30 +1,39 @@
-/** Reads a file of chats and stores them, all or none. Runs beside the page, which stays quick; ended, it stores nothing. */
-import { setLanguage } from "../../../language/phrase.js";
+/** Reads a file of chats and stores them, all or none. Runs beside the page, which stays quick. */
+import { setLanguage, t } from "../../../language/phrase.js";
 import { listChats, saveChats } from "../database.js";
 import { conversationsOf, isArchive } from "./archive.js";
 import { chatsOf } from "./read.js";
 
-onmessage = async ({ data: { file, language } }) => {
+const cancelling = new AbortController();
+
+onmessage = async ({ data: { cancel, file, language } }) => {
+  if (cancel) return cancelling.abort();
   try {
     setLanguage(language); // of the errors
     const texts = (await isArchive(file)) ? await conversationsOf(file) : [await file.text()];
-    postMessage(await add(texts.flatMap(chatsOf)));
+    postMessage({ result: await add(texts.flatMap(chatsOf)) });
   } catch (error) {
-    postMessage({ error: error instanceof Error ? error.message : `${error}` });
+    if (cancelling.signal.aborted) postMessage({ result: "cancelled" });
+    else postMessage({ error: whyOf(error) });
   }
 };
 
 /** Chats that are there already stay as they are. @param {import("./tree.js").Stored[]} chats */
 async function add(chats) {
-  const there = new Map((await listChats()).map((info) => [info.id, info]));
-  const isThere = (/** @type {import("../database.js").ChatInfo} */ { id, updated }) =>
-    there.get(id)?.updated === updated;
-  const added = chats
-    .filter(({ info, messages }) => messages.length && !isThere(info))
-    .map(({ info, messages }) => ({
-      info: there.has(info.id) ? { ...info, id: crypto.randomUUID() } : info,
-      messages,
-    }));
-  await saveChats(added, (done) => postMessage({ progress: { done, total: added.length } }));
+  const times = new Map((await listChats()).map(({ id, updated }) => [id, updated]));
+  const added = [];
+  for (const { info, messages } of chats) {
+    const { id, updated } = info;
+    if (!messages.length || times.get(id) === updated) continue;
+    added.push({ info: times.has(id) ? { ...info, id: crypto.randomUUID() } : info, messages });
+    times.set(id, updated); // a file may have a chat twice
+  }
+  await saveChats(added, (done) => postMessage({ progress: { done, total: added.length } }), cancelling.signal);
   return { added: added.length, skipped: chats.length - added.length };
+}
+
+/** @param {any} error */
+function whyOf(error) {
+  if (error?.name === "QuotaExceededError") return `${t("The storage of this browser is full.")}`; // it has no message
+  return error?.message || `${error}`;
 }

@@ -1,6 +1,6 @@
 /** Open WebUI's export: a list of {title, chat}, where chat.history.messages is a tree of messages by ids. */
 import { t } from "../../../language/phrase.js";
-import { chatOf } from "./tree.js";
+import { chatOf, idOf } from "./tree.js";
 
 /** @param {any} entry */
 export const isOpenWebUi = (entry) =>
@@ -8,7 +8,7 @@ export const isOpenWebUi = (entry) =>
   Array.isArray(entry?.chat?.messages);
 
 /** @param {any} entry @returns {import("./tree.js").Stored} */
-export function fromOpenWebUi({ title, chat, created_at, updated_at, pinned }) {
+export function fromOpenWebUi({ id, title, chat, created_at, updated_at, pinned }) {
   const { history, messages, params } = chat;
   const list = history?.messages ? Object.values(history.messages) : messages;
   const nodes = list.map((/** @type {any} */ message, /** @type {number} */ index) =>
@@ -16,7 +16,8 @@ export function fromOpenWebUi({ title, chat, created_at, updated_at, pinned }) {
   );
   const system = typeof params?.system === "string" ? params.system : undefined;
   const name = [title, chat.title].find((text) => typeof text === "string" && text) ?? `${t("Untitled")}`;
-  const about = { title: name, created: seconds(created_at ?? chat.timestamp), updated: seconds(updated_at), system };
+  const times = { created: seconds(created_at ?? chat.timestamp), updated: seconds(updated_at) };
+  const about = { id: idOf("open-webui", id), title: name, ...times, system };
   const made = chatOf(about, nodes, history?.currentId);
   if (pinned === true) made.info.pinned = true;
   return made;

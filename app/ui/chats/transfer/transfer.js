@@ -10,6 +10,7 @@ import { fileName, FRAME, WRITE } from "./write.js";
 /** @typedef {import("./write.js").Form} Form */
 
 const SHOWN = 100; // chats after which the progress is shown, and shown again
+let saves = 0; // of this visit
 
 /**
  * @param {{ imported: () => Promise<void>, presets: () => void }} actions `presets` opens the assistants and snippets
@@ -28,10 +29,10 @@ export function startTransfer({ imported, presets }) {
     const files = [...(input.files ?? [])];
     input.value = "";
     for (const file of files) {
-      const goOn = await importFile(file).catch((error) =>
+      const end = await importFile(file).catch((error) =>
         failed(t("{name} was not imported.", { name: file.name }), error),
       );
-      if (goOn === false) break;
+      if (end === "cancelled") break;
     }
     await imported();
   });
@@ -59,6 +60,7 @@ async function saveAll(form) {
 
 /** @param {database.ChatInfo[]} infos @param {string} name @param {Form} form */
 async function save(infos, name, form) {
+  const key = `save ${++saves}`;
   let isCancelled = false;
   const cancel = { label: t("Cancel"), run: () => (isCancelled = true) };
   const [start, end, between] = FRAME[form];
@@ -66,12 +68,12 @@ async function save(infos, name, form) {
   for (const [index, info] of infos.entries()) {
     if (index % SHOWN === SHOWN - 1) {
       const text = t("Saving chats: {done} of {total}", { done: index + 1, total: infos.length });
-      notify({ key: "transfer", text, actions: [cancel] });
+      notify({ key, text, actions: [cancel] });
     }
     if (isCancelled) return;
     parts.push((index ? between : "") + (await WRITE[form]({ info, messages: await database.readMessages(info.id) })));
   }
-  dismiss("transfer");
+  dismiss(key);
   const url = URL.createObjectURL(new Blob([...parts, end], { type: "application/octet-stream" }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);

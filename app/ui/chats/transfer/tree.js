@@ -15,11 +15,11 @@
  */
 
 /**
- * @param {{ title: string, created: number, updated: number, system?: string }} about times in seconds
+ * @param {{ id: string, title: string, created: number, updated: number, system?: string }} about times in seconds
  * @param {Node[]} nodes in any order @param {string | null | undefined} current the last one of the shown branch
  * @returns {Stored}
  */
-export function chatOf({ title, created, updated, system }, nodes, current) {
+export function chatOf({ id, title, created, updated, system }, nodes, current) {
   const known = new Set(nodes.map(({ id }) => id));
   /** @type {Map<string | null, Node[]>} */
   const after = new Map();
@@ -42,7 +42,7 @@ export function chatOf({ title, created, updated, system }, nodes, current) {
     const next = waiting.pop();
     if (!next) break;
     const { node, before, thought } = next;
-    const { id, role, content, model } = node;
+    const { role, content, model } = node;
     const reasoning = [thought, node.reasoning].filter(Boolean).join("\n\n");
     let last = before;
     if (role && content) {
@@ -58,15 +58,15 @@ export function chatOf({ title, created, updated, system }, nodes, current) {
         last = add({ role, content, ...answer, ...(reasoning && { reasoning }) }, before?.n ?? null);
       }
     }
-    shownBy.set(id, last);
+    shownBy.set(node.id, last);
     const rest = last === before && !content ? reasoning : "";
-    for (const next of (after.get(id) ?? []).toReversed()) {
+    for (const next of (after.get(node.id) ?? []).toReversed()) {
       if (!shownBy.has(next.id)) waiting.push({ node: next, before: last, thought: rest });
     }
   }
   const shown = current ? shownBy.get(current) : null;
   const info = {
-    id: crypto.randomUUID(),
+    id,
     title,
     created: timeOf(created),
     updated: timeOf(updated || created),
@@ -88,3 +88,10 @@ function timeOf(seconds) {
   const time = new Date(1000 * seconds).getTime();
   return seconds && !Number.isNaN(time) ? time : Date.now();
 }
+
+/**
+ * A chat's id, by which another import knows it again; a new one where the export has none.
+ * @param {string} program @param {unknown} id of the export
+ */
+export const idOf = (program, id) =>
+  typeof id === "string" && id ? `${program} ${id.slice(0, 100)}` : crypto.randomUUID();
