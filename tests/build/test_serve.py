@@ -197,6 +197,7 @@ def test_slow_and_idle_and_too_many_connections(tmp_path: Path) -> None:
     try:
         answer = raw(site, b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # its header never ends
         assert answer.startswith(b"HTTP/1.1 408 ")
+        wait_for(lambda: site._free._value == 2)  # that connection's thread has ended
         site.request_s = 60  # else a busy machine is too slow for the next ones
         address = ("127.0.0.1", site.server_address[1])
         held = [socket.create_connection(address, timeout=HANG_S) for _ in range(2)]
