@@ -55,12 +55,13 @@ async def rounded_logits(engine: Engine, ids: list[int]) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("variant", ["pairs", "simd"])
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
-async def test_logits_and_greedy_ids(path: Path, variant: str) -> None:
+async def test_logits_and_greedy_ids(path: Path, variant: str, threads: int) -> None:
     """Logits with floats, logits with rounded activations, greedy ids."""
     want, about = golden(path)
-    engine = await wasm_engines.load(path, about["settings"]["n_ctx"], variant=variant)
+    engine = await wasm_engines.load(path, about["settings"]["n_ctx"], variant=variant, threads=threads)
     prompt, noise = want["prompt"].tolist(), about["llama_cpp_vs_reference"]["max_abs"]
     logits, _ = await engine.evaluate(prompt)
     assert_close(want["logits_ref"], logits, "f32")
