@@ -7,6 +7,7 @@ token as one of many.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from math import inf
 from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
@@ -32,7 +33,7 @@ class StepTimes:
     def __init__(self) -> None:
         self._times: dict[Hashable, float] = {}
         self._shortest: dict[Hashable, float] = {}
-        self._newest: dict[Hashable, float] = {}
+        self._newest: dict[Hashable, float] = {}  # of prompts
         self._undelayed: dict[Hashable, float] = {}  # of prompts: the shortest time that two results in turn confirm
         self._queued: set[Hashable] = set()  # kinds that were measured without waiting
         self._delayed: set[Hashable] = set()  # kinds whose newest step took more than MOST times the estimate
@@ -46,10 +47,11 @@ class StepTimes:
         alone, so it also counts where nothing is known: too small parts of prompts are better than too large ones.
         """
         before = self._times.get(kind)
-        if kind in self._newest:  # a result that came together with another one looks too short, but follows a long one
-            confirmed = max(ms, self._newest[kind])
-            self._undelayed[kind] = min(confirmed, self._undelayed.get(kind, confirmed))
-        self._newest[kind] = ms
+        if _of_prompt(kind):
+            # A result that came together with the one before looks too short, but follows one that looks too long.
+            confirmed = max(ms, self._newest.get(kind, inf))
+            self._undelayed[kind] = min(confirmed, self._undelayed.get(kind, inf))
+            self._newest[kind] = ms
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:  # the first one takes the place of what waited
             known = before if kind in self._queued else None
