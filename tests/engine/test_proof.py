@@ -1,6 +1,6 @@
 """Kernels are proven on the device before they are used, and wrong ones are replaced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,12 @@ pytestmark = pytest.mark.lavapipe
 
 
 @pytest.fixture
-def page(engine_pages: Callable[[str | None], Page]) -> Page:
-    """A page on which nothing is proven yet."""
+def page(engine_pages: Callable[[str | None], Page]) -> Iterator[Page]:
+    """A page on which nothing is proven yet, and that forgets these tests' faults: other tests use it, too."""
     page = engine_pages("lavapipe")  # whose shader cache has what an earlier load compiled
     call_python(page, "proof_faults.forget")
-    return page
+    yield page
+    call_python(page, "proof_faults.forget")
 
 
 def load(page: Page, faults: Faults, **options: Any) -> dict[str, Any]:

@@ -25,16 +25,16 @@ class Outcomes(Prover):
 @pytest.mark.parametrize(
     ("label", "again", "wrong"),
     [
-        ("matvec", ["matvec"], "off"),
-        ("matvec", [], ""),  # the device failed once
-        ("sample_draw", ["sample_draw"], ""),  # with the same data again, but not with other data
+        ("matvec", [], "off"),
+        ("sample_draw", ["sample_draw"], "off"),
+        ("sample_draw", [], ""),  # its single token hung on a rounding
     ],
 )
-async def test_a_kernel_is_wrong_if_it_is_so_again(label: str, again: list[str], wrong: str) -> None:
-    prover = Outcomes([label, "norm"], [label], again, [])
+async def test_a_sampler_is_wrong_if_it_is_so_with_other_data(label: str, again: list[str], wrong: str) -> None:
+    prover = Outcomes([label, "norm"], [label], again)
     shaders: list[Any] = [SimpleNamespace(label=name) for name in (label, "norm")]
     await prover._find_out([], shaders)
-    assert prover.seeds == [1, 1, 2]
+    assert prover.seeds == [1, 2]
     assert prover.found == {label: wrong, "norm": ""}
     assert prover.stats == {"checked": 2, "skipped": []}
 
