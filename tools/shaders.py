@@ -221,12 +221,38 @@ def report(errors: list[Invalid]) -> str:
     return "\n".join(lines)
 
 
+class Validated:
+    """The shaders that were valid in the last run over all models, by hash: what a change leaves alone stays valid."""
+
+    def __init__(self) -> None:
+        self._file = cache_dir("shaders") / f"valid-{_digest_of_dawn().hexdigest()}.txt"
+        self._hashes = set(self._file.read_text().split()) if self._file.exists() else set[str]()
+
+    def __contains__(self, shader: Shader) -> bool:
+        return _hash(shader) in self._hashes
+
+    def store(self, shaders: Iterable[Shader]) -> None:
+        """Keep the hashes of these alone."""
+        self._file.write_text("\n".join(_hash(shader) for shader in shaders))
+
+
+def _hash(shader: Shader) -> str:
+    return hashlib.sha256(shader.code.encode()).hexdigest()
+
+
+def _digest_of_dawn() -> Any:
+    """The hash, to be updated, of what decides whether a shader is valid."""
+    digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
+    digest.update(VALIDATOR.read_bytes())
+    return digest
+
+
 def sources_digest() -> str:
     """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
-    digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
+    digest = _digest_of_dawn()
     files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl")]
     files += [*golden_models(), *golden_projectors(), *adapters_of(WITH_ADAPTERS)]
-    files += [*(ROOT / "bench").glob("*shapes.py"), VALIDATOR, Path(__file__)]
+    files += [*(ROOT / "bench").glob("*shapes.py"), Path(__file__)]
     for path in sorted(files):
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())
         digest.update(path.read_bytes() if path.suffix != ".gguf" else b"")
@@ -240,28 +266,30 @@ def main(arguments: list[str]) -> int:
     if not models and passed.exists():
         print(passed.read_text(), end="")
         return 0
-    labels: list[str] = []
+    validated, shaders = Validated(), list[Shader]()
 
-    def noted() -> Iterator[Shader]:
+    def new() -> Iterator[Shader]:
         for shader in expanded(models):
-            labels.append(shader.label)
-            yield shader
+            shaders.append(shader)
+            if shader not in validated:
+                yield shader
 
     try:
-        errors = validate(noted())
+        errors = validate(new())
     except Failure as failure:
         print(failure)
         return 1
-    missing = [] if models else unreached(labels)
+    missing = [] if models else unreached(shader.label for shader in shaders)
     if errors:
         print(report(errors))
     if missing:
         print(f"No golden model uses {', '.join(missing)}: add one that does, or expand the kernel in tools/shaders.py")
     if errors or missing:
         return 1
-    text = f"{len(labels)} shaders are valid\n"
+    text = f"{len(shaders)} shaders are valid\n"
     print(text, end="")
     if not models:
+        validated.store(shaders)
         passed.write_text(text)
     return 0
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import checks
+from py_engine.plan.kernels import Shader
+from tools import checks, shaders
 from tools.paths import ROOT, venv_python
 
 MODEL = "tests/golden/llama/llama.F16.gguf"
@@ -44,6 +45,17 @@ def test_a_broken_kernel_is_found(run: Callable[..., subprocess.CompletedProcess
     assert "norm.wgsl: invalid" in done.stdout
     assert "fn broken() -> u32 { return 1.5; }" in done.stdout
     assert "cannot" in done.stdout
+
+
+def test_what_is_valid_is_validated_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))
+    assert first not in shaders.Validated()
+    shaders.Validated().store([first])
+    assert first in shaders.Validated()
+    assert second not in shaders.Validated()
+    monkeypatch.setattr(shaders, "VALIDATOR", ROOT / "build.py")  # validates in another way
+    assert first not in shaders.Validated()
 
 
 def test_lint_prints_a_line_for_each_checker(
