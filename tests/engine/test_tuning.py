@@ -14,15 +14,15 @@ from tests.support.tolerances import assert_close
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 
 
-def load(page: Page, before: str | None = None, **options: Any) -> dict[str, Any]:
-    """Load a model after a patch to the page's tuning; return its logits and the device variant of its kernels."""
+def load(page: Page, within: str | None = None, **options: Any) -> dict[str, Any]:
+    """Load a model with a patch to the page's tuning; return its logits and the device variant of its kernels."""
     golden = np.load(GOLDEN / "llama.Q4_0.npz")
     out = run(
         page,
         "/repo/tests/golden/llama/llama.Q4_0.gguf",
         "engines.evaluate_and_kernels",
         {"prompt": golden["prompt"].tolist()},
-        before=before,
+        within=within,
         backend="webgpu",
         kv_type="f16",
         context_length=256,

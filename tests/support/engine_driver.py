@@ -14,15 +14,15 @@ def run(
     url: str | list[str],
     task: str,
     arguments: dict[str, Any] | None = None,
-    before: str | None = None,
+    within: str | None = None,
     **options: Any,
 ) -> Any:
     """Load `url` with `options` and return what a task of tests/support/page does with the engine and the arguments.
 
-    `task` and `before`, which is called first, are "module.function".
+    `task` and `within`, the context that it runs in, are "module.function".
     """
     urls = url if isinstance(url, list) else [url]
-    given = {"task": task, "urls": urls, "options": options, "arguments": arguments or {}, "before": before}
+    given = {"task": task, "urls": urls, "options": options, "arguments": arguments or {}, "within": within}
     return call_python(page, "engines.with_engine", **given)
 
 

@@ -5,6 +5,7 @@ import base64
 import importlib
 import inspect
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 
 import js
@@ -25,11 +26,17 @@ Logits = dict[str, Any]  # {"logits": float32 in base64, "shape": [n_tokens, n_v
 
 
 async def with_engine(
-    task: str, urls: list[str], options: dict[str, Any], arguments: dict[str, Any], before: str | None
+    task: str, urls: list[str], options: dict[str, Any], arguments: dict[str, Any], within: str | None
 ) -> Any:
-    """Call `before()`, load the model and return `task(engine, **arguments)`. Names are "module.function"."""
-    if before:
-        _function(before)()
+    """Load the model and return `task(engine, **arguments)`, in the context `within()` if it is given.
+
+    Names are "module.function".
+    """
+    with _function(within)() if within else nullcontext():
+        return await _with_engine(task, urls, options, arguments)
+
+
+async def _with_engine(task: str, urls: list[str], options: dict[str, Any], arguments: dict[str, Any]) -> Any:
     opened = [await open_model(url) for url in urls]
     sources, headers = (list(part) for part in zip(*opened, strict=True))
     several = len(urls) > 1

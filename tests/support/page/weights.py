@@ -17,8 +17,8 @@ from py_engine.gpu import adapter as adapters
 from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
 from py_engine.gpu.runner import GpuRunner
+from tests.support.page.patches import patched
 
-plan_records = records.plan_records
 INTERRUPTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "cancel": lambda gpu, task: task.cancel(),
     "lose the device": lambda gpu, task: gpu.device.destroy(),
@@ -49,7 +49,12 @@ async def load(
 
     `early`: begin the download before the device exists. `software`: check records on the CPU, as for a software GPU.
     """
-    loader.plan_records = parts.plan_records = partial(plan_records, max_bytes=size)
+    planned = partial(records.plan_records, max_bytes=size)
+    with patched(loader, plan_records=planned), patched(parts, plan_records=planned):
+        return await _loaded(url, early, interruption, software)
+
+
+async def _loaded(url: Any, early: bool, interruption: str | None, software: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"progress": []}
     source = await shards.open_source(url, lambda *_: None)
     gpu: Gpu | None = None
