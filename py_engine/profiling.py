@@ -12,7 +12,7 @@ from py_engine.plan.lists import BATCH_STEP, DECODE_STEP, PREFILL
 from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import Limits, of_step, profile
-from py_engine.runners import Runner
+from py_engine.runners import FeedOptions, Runner
 
 PROFILED_STEPS = 64  # positions that must be free after the tokens: a runner times some steps one after the other
 
@@ -62,7 +62,7 @@ async def profile_step(
     if plan.encodes_prompts:  # for the decoder to read
         half = max(1, position // 2)
         await runner.prepare([PREFILL], [seq])
-        runner.feed(0, [0] * half, [PREFILL], seq, shift=-half)
+        runner.feed(0, [0] * half, [PREFILL], seq, options=FeedOptions(shift=-half))
     times = [ns for name in names for ns in await runner.profile(position, n, name, seq)]
     step_ns = await runner.time_lists(position, n, names, seq)
     ops = of_step(plan, names, device or CPU, n, position, panelled=device is None)

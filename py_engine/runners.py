@@ -52,6 +52,21 @@ class Rounding(Enum):
     ANY = "the fastest way: a token's result may depend on the size of its batch"
 
 
+@dataclass(frozen=True)
+class FeedOptions:
+    """How a batch of a prompt is computed.
+
+    `media`: what the list MEDIA needs. `shift`: rotary position - position, of later tokens without media (M-RoPE);
+    None: as it is. `rounding`: lists that run with ALL_LOGITS always have FLOATS.
+    """
+
+    media: MediaBatch | None = None
+    shift: int | None = None
+    rounding: Rounding = Rounding.SAME
+
+
+AS_USUAL = FeedOptions()
+IN_FLOATS = FeedOptions(rounding=Rounding.FLOATS)
 Kind = tuple[int, bool, int]  # (rows, drafting, n_model_draft): submits of a kind take the same time per step
 
 
@@ -123,13 +138,11 @@ class Runner(Protocol):
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
+        options: FeedOptions = AS_USUAL,
     ) -> None:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
-        `read`: result() then returns the token that they sampled. `media`: what the list MEDIA needs. `shift`: rotary
-        position - position, of later tokens without media (M-RoPE); None: as it is. Lists that run with ALL_LOGITS
-        always have FLOATS.
+        `read`: result() then returns the token that they sampled.
         """
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
@@ -248,7 +261,7 @@ async def warm_up(runner: Runner) -> None:
         n = position = min(n, plan.n_ctx - 1)
         prompt, shift = (PREFILL,), -n
     for at, count, lists in ((0, n, prompt), (position, 1, DECODE_STEP)):
-        runner.feed(at, [0] * count, lists, read=True, shift=shift)
+        runner.feed(at, [0] * count, lists, read=True, options=FeedOptions(shift=shift))
         await runner.result()
 
 

@@ -114,7 +114,7 @@ class Cpu:
     def run(self, name: str) -> None:
         """Run a list of the plan on the batch that the state describes."""
         for op in self.plan.lists[name]:
-            if op.runs_in(inf):
+            if op.contexts.include(inf):
                 self.run_op(op)
 
     def run_op(self, op: Op) -> None:

@@ -35,7 +35,8 @@ LOWERED: dict[str, Callable[[Calls, Op], None]] = {
 def supports(plan: Plan) -> bool:
     """Whether the engine has all ops of a plan. numpy (runner.py) runs what it lacks: kernels of users, GPU plans."""
     ops = [op for ops in plan.lists.values() for op in ops]
-    return {op.kernel for op in ops} <= LOWERED.keys() | set(SKIPPED) and not any(op.up_to or op.above for op in ops)
+    known = {op.kernel for op in ops} <= LOWERED.keys() | set(SKIPPED)
+    return known and not any(op.contexts.up_to or op.contexts.above for op in ops)
 
 
 def lower(ops: Sequence[Op], memory: Addresses, exact: bool) -> list[list[bytes]]:

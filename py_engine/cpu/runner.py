@@ -16,7 +16,6 @@ from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
-from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
@@ -24,7 +23,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.runners import Counts, Kind, Rounding, Row, tokens_per_draft
+from py_engine.runners import AS_USUAL, Counts, FeedOptions, Kind, Row, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -138,10 +137,10 @@ class CpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
+        options: FeedOptions = AS_USUAL,
     ) -> None:  # fmt: skip
         def run() -> list[Batch]:
-            self._cpu.set_media(seq, shift, media)
+            self._cpu.set_media(seq, options.shift, options.media)
             if SMALL_BATCH in lists:
                 self._set_states([Row(seq, position + i) for i in range(len(ids))])
             self._cpu.feed(position, ids, self._adapted.lists(lists, [seq]), seq)

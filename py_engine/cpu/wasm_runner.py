@@ -22,7 +22,6 @@ from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import ALL_LOGITS, DECODE, SMALL_BATCH
 from py_engine.plan.low_rank import SCALES
-from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.placement import Placement
@@ -31,7 +30,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
-from py_engine.runners import Counts, Kind, Rounding, Row, tokens_per_draft
+from py_engine.runners import AS_USUAL, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -176,17 +175,18 @@ class WasmRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
+        options: FeedOptions = AS_USUAL,
     ) -> None:  # fmt: skip
         self._check()
-        if shift is not None:
-            self._inputs.shift(seq, shift)
-        if media is not None:
-            self._inputs.media(media)
+        if options.shift is not None:
+            self._inputs.shift(seq, options.shift)
+        if options.media is not None:
+            self._inputs.media(options.media)
         self.set_tokens(seq, position, ids)
         small = SMALL_BATCH in lists
         self._inputs.states([Row(seq, position + i) for i in range(len(ids) if small else 1)], len(ids))
-        self._run(self._adapted.lists(lists, [seq]), exact=rounding == Rounding.FLOATS or ALL_LOGITS in lists)
+        exact = options.rounding == Rounding.FLOATS or ALL_LOGITS in lists
+        self._run(self._adapted.lists(lists, [seq]), exact=exact)
         if read:
             regions, parse = self._tokens.of([Row(seq, position + len(ids) - 1)], 1)
             self._submit(PROMPT, len(ids), regions, parse)

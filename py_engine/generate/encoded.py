@@ -12,7 +12,7 @@ from py_engine.generate.sequences import Sequences
 from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL, PREFILL_END
 from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Rounding, Runner
+from py_engine.runners import IN_FLOATS, FeedOptions, Rounding, Runner
 
 
 def prompt_lists(plan: Plan) -> tuple[str, ...]:
@@ -33,10 +33,11 @@ async def answer_logits(runner: Runner, sequences: Sequences, prompt: list[int],
         await sequences.wait_for_pages(sequence, first + len(ids))
         sequences.resumed(sequence)
         sequence.reserve(first + len(ids))
-        runner.feed(0, prompt, [PREFILL], sequence.number, shift=-first, rounding=Rounding.FLOATS)
+        prompted = FeedOptions(shift=-first, rounding=Rounding.FLOATS)
+        runner.feed(0, prompt, [PREFILL], sequence.number, options=prompted)
         parts = []
         for at in range(0, len(ids), MAX_SMALL_BATCH):
             batch = ids[at : at + MAX_SMALL_BATCH]
-            runner.feed(first + at, batch, BATCH_FORWARD, sequence.number, rounding=Rounding.FLOATS)
+            runner.feed(first + at, batch, BATCH_FORWARD, sequence.number, options=IN_FLOATS)
             parts.append(await runner.rows("small_batch_logits.logits", len(batch), runner.plan.n_vocab))
         return parts

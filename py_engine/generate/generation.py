@@ -33,7 +33,7 @@ from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import ALL_LOGITS, MEDIA
 from py_engine.plan.sampling import Batch
-from py_engine.runners import Counts, Rounding, Runner
+from py_engine.runners import Counts, FeedOptions, Rounding, Runner
 
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 Result = TypeVar("Result")
@@ -279,10 +279,7 @@ class Generation:
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            runner.feed(
-                part.at, part.ids, part.lists, sequence.number, read=True, media=part.media, shift=part.shift,
-                rounding=part.rounding,
-            )  # fmt: skip
+            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, options=part.options)
             await runner.result()
             part.record(sequence)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
@@ -318,7 +315,8 @@ class Generation:
                 given, shift = media.batch(ids, at, count)
                 sequence.reserve(at + count)
                 run = lists if wanted else lists[:1] if given is None else [MEDIA]
-                self.runner.feed(at, batch, run, sequence.number, media=given, shift=shift, rounding=rounding)
+                options = FeedOptions(given, shift, rounding)
+                self.runner.feed(at, batch, run, sequence.number, options=options)
                 if self.plan.causal:
                     sequence.append(batch)
                     sequence.advance(at + count, exact=True)

@@ -9,10 +9,9 @@ from py_engine.generate.answer import Answer
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.batch_sizes import splits_attention
 from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
-from py_engine.plan.media import MediaBatch
 from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import Rounding, Runner
+from py_engine.runners import FeedOptions, Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
@@ -28,9 +27,7 @@ class PromptPart:
     lists: Sequence[str]
     exact: bool  # its tokens have the results that they have in any other part of a prompt
     last: bool
-    media: MediaBatch | None = None
-    shift: int = 0  # rotary position - position (Runner.feed)
-    rounding: Rounding = Rounding.SAME
+    options: FeedOptions
 
     def record(self, cache: SequenceCache) -> None:
         """Record in the caches that the part was submitted."""
@@ -72,8 +69,8 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     differs = not answer.exact and answer.sampling.temperature > 0
     split = differs and lists == PREFILL_END and splits_attention(runner.plan, count, at + count)
     exact = lists == PREFILL_END and not split
-    rounding = Rounding.ANY if split else Rounding.SAME
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], exact, last, None, shift, rounding)
+    options = FeedOptions(shift=shift, rounding=Rounding.ANY if split else Rounding.SAME)
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], exact, last, options)
 
 
 def _short_prompt(plan: Plan) -> int:
@@ -85,7 +82,7 @@ def _short_prompt(plan: Plan) -> int:
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:
     """The prompt of an encoder-decoder model, which the encoder reads as a whole."""
     count = answer.prompted if cache.reserve(answer.prompted) >= answer.prompted else 0
-    return PromptPart(0, answer.ids[:count], (PREFILL,), True, False, None, -count)
+    return PromptPart(0, answer.ids[:count], (PREFILL,), True, False, FeedOptions(shift=-count))
 
 
 def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -> PromptPart:
@@ -96,4 +93,5 @@ def _part_with_media(answer: Answer, cache: SequenceCache, at: int, most: int) -
     media, shift = answer.media.batch(answer.ids, at, count)
     last = at + count == len(answer.ids)
     lists = PREFILL_END if media is None else MEDIA_END
-    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], True, last, media, shift)
+    options = FeedOptions(media, shift)
+    return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], True, last, options)

@@ -299,9 +299,7 @@ class Scheduler:
             sequence.left -= 1
             self._joining.end_prompt(sequence)
         number = sequence.cache.number
-        runner.feed(
-            part.at, part.ids, lists, number, read=True, media=part.media, shift=part.shift, rounding=part.rounding
-        )
+        runner.feed(part.at, part.ids, lists, number, read=True, options=part.options)
         part.record(sequence.cache)
         ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
         submit = ScheduledWork([sequence], ms, part.last)

@@ -202,7 +202,7 @@ class Gpu(Memory):
                         tile, axis = g.tile, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
                 grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
-                contexts = {"positions": op.positions, "above": op.above, "upTo": op.up_to}
+                contexts = {"positions": op.contexts.positions, "above": op.contexts.above, "upTo": op.contexts.up_to}
                 command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
                 self.replay.add(name, command)
 

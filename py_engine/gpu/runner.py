@@ -24,14 +24,13 @@ from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
 from py_engine.plan.low_rank import SCALES
-from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.placement import Placement
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import Counts, Rounding, Row
+from py_engine.runners import AS_USUAL, Counts, FeedOptions, Rounding, Row
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
@@ -153,22 +152,22 @@ class GpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        media: MediaBatch | None = None, shift: int | None = None, rounding: Rounding = Rounding.SAME,
+        options: FeedOptions = AS_USUAL,
     ) -> None:  # fmt: skip
         self._check()
-        if shift is not None and shift != self._shifts.get(seq, 0):
-            self.gpu.set_shift(seq, shift)
-            self._shifts[seq] = shift
-        if media is not None:
-            self.gpu.set_media(media)
+        if options.shift not in (None, self._shifts.get(seq, 0)):
+            self.gpu.set_shift(seq, options.shift)
+            self._shifts[seq] = options.shift
+        if options.media is not None:
+            self.gpu.set_media(options.media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         self._in_flight.append(GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read))
-        found = self._for_batch(self._adapted.lists(lists, [seq]), len(ids), any_rounding=rounding == Rounding.ANY)
+        found = self._for_batch(self._adapted.lists(lists, [seq]), len(ids), options.rounding)
         self.gpu.feed(position, ids, found, seq, read, logprobs >= 0)
 
-    def _for_batch(self, lists: list[str], n: int, *, any_rounding: bool = False) -> list[str]:
+    def _for_batch(self, lists: list[str], n: int, rounding: Rounding = Rounding.SAME) -> list[str]:
         """The lists for a batch of n tokens. The usual ones do for all sizes, until the others are compiled."""
-        for split in (True, False) if any_rounding else (False,):
+        for split in (True, False) if rounding == Rounding.ANY else (False,):
             found = batch_sizes.lists_for(self.plan, lists, n, split_attention=split)
             if found == lists or self.prepared(found):
                 return found

@@ -55,20 +55,20 @@ def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
     return triangles if htk else triangles * (2 / (edges[2:] - edges[:-2]))[:, None]
 
 
-def _energies(
-    samples: Array, n_mel: int, window: int, n_fft: int, at: int = 0, *, htk: bool = False, symmetric: bool = False
-) -> Array:
-    """Mel energies (n_mel, n_frames) of frames of n_fft samples, under a Hann window that begins at `at`.
+def _hann(count: int, n_fft: int, at: int = 0, *, symmetric: bool = False) -> Array:
+    """A Hann window of `count` samples from `at` on, among n_fft: periodic, or symmetric, ending as it begins."""
+    window = np.zeros(n_fft)
+    window[at : at + count] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(count) / (count - symmetric))
+    return window
 
-    The window is periodic, or symmetric: it then ends as it begins. HTK's filters take magnitudes, the others take
-    squares.
-    """
-    hann = np.zeros(n_fft)
-    hann[at : at + window] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / (window - symmetric))
+
+def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False) -> Array:
+    """Mel energies (n_mel, n_frames) under a window. HTK's filters take magnitudes, the others take squares."""
+    n_fft = len(window)
     frames = np.lib.stride_tricks.sliding_window_view(samples, n_fft)[::HOP]
     found = np.empty((n_mel, len(frames)))
     for first in range(0, len(frames), AT_ONCE):
-        magnitudes = np.abs(np.fft.rfft(frames[first : first + AT_ONCE] * hann, axis=1))
+        magnitudes = np.abs(np.fft.rfft(frames[first : first + AT_ONCE] * window, axis=1))
         found[:, first : first + AT_ONCE] = _bank(n_mel, n_fft, htk) @ (magnitudes if htk else magnitudes**2).T
     return found
 
@@ -94,7 +94,7 @@ def _whisper(samples: Array, n_mel: int) -> list[Array]:
         samples = np.pad(samples, (0, 201 - len(samples)))
     n_frames = (len(samples) + WHISPER_FRAMES * HOP) // HOP + 1
     heard = np.concatenate([_reflected(samples, 200), samples, np.zeros(400 + HOP)])
-    energies = _energies(heard, n_mel, 400, 400)
+    energies = _energies(heard, n_mel, _hann(400, 400))
     silence = np.zeros((n_mel, n_frames - energies.shape[1]))
     mel = _whisper_scale(np.concatenate([energies, silence], 1))
     return [mel[:, at : at + WHISPER_FRAMES] for at in range(0, n_frames - WHISPER_FRAMES + 1, WHISPER_FRAMES)]
@@ -103,7 +103,7 @@ def _whisper(samples: Array, n_mel: int) -> list[Array]:
 def _qwen3a(samples: Array, n_mel: int) -> list[Array]:
     """Reflected at both ends; windows of 800 frames, padded with 0 to whole hundreds."""
     padded = np.concatenate([_reflected(samples, 200), samples, _reflected(samples[::-1], 200)[::-1]])
-    mel = _whisper_scale(_energies(padded, n_mel, 400, 400))[:, : len(samples) // HOP + 1]
+    mel = _whisper_scale(_energies(padded, n_mel, _hann(400, 400)))[:, : len(samples) // HOP + 1]
     windows = [mel[:, at : at + 800] for at in range(0, mel.shape[1], 800)]
     return [np.pad(window, ((0, 0), (0, -window.shape[1] % 100))) for window in windows]
 
@@ -116,7 +116,7 @@ def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
         n_frames = max((len(piece) + HOP - 321) // HOP + 1, 1)
         padded = np.zeros(max((n_frames - 1) * HOP + 512, len(piece) + HOP))
         padded[HOP : HOP + len(piece)] = piece
-        found.append(np.log(np.maximum(_energies(padded, n_mel, 320, 512, htk=True), 0.001))[:, :n_frames])
+        found.append(np.log(np.maximum(_energies(padded, n_mel, _hann(320, 512), htk=True), 0.001))[:, :n_frames])
     return found
 
 
@@ -127,7 +127,8 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     """
     samples = np.pad(samples, (0, max(0, 2 * HOP - len(samples))))
     raised = np.concatenate([samples[:1], samples[1:] - np.float64(np.float32(0.97)) * samples[:-1]])
-    log = np.log(_energies(np.pad(raised, 256), n_mel, 400, 512, at=56, symmetric=True) + FLOOR)
+    window = _hann(400, 512, at=56, symmetric=True)
+    log = np.log(_energies(np.pad(raised, 256), n_mel, window) + FLOOR)
     clip = log[:, : len(samples) // HOP]
     log[:, : clip.shape[1]] = (clip - clip.mean(1, keepdims=True)) / (clip.std(1, ddof=1, keepdims=True) + 1e-5)
     log[:, clip.shape[1] :] = 0

@@ -17,11 +17,11 @@ from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.encoded import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
-from py_engine.plan.per_layer import gate
+from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import norm_into
+from py_engine.plan.rows import RowNorm, clamp, norm_into
 from py_engine.plan.shortconv import shortconv
 from py_engine.plan.value_padding import padded_values, unpadded
 from py_engine.plan.weights import Weights
@@ -89,7 +89,7 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
         return x, norm
     if cfg.plain_norms:
         y = ops.buffer(f"{ops.name}.normed", x.shape)
-        norm_into(ops, x, ops.constant(f"ones.{n}", [1.0] * n), y, n, cfg.eps, mean=True)
+        norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=True), y)
         return y, None
     if name + ".weight" not in w:
         return x, None
@@ -142,12 +142,17 @@ class Layer:
             stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
         projection = Projection(stack, bias, norm, cfg.eps)
-        if cfg.value_dim:
-            stacked = padded_values(self.ops, self.ops.normed_stack("qkv", h, projection), cfg.heads, cfg.value_dim)
+        if cfg.value_dim or cfg.qkv_limit:
+            stacked = self.ops.normed_stack("qkv", h, projection)
+            if limit := cfg.qkv_limit:
+                limits = self.ops.constant(f"limits.{limit:g}", [limit, -limit])
+                clamp(self.ops, stacked, limits, stacked, projection.rows)
+            if cfg.value_dim:
+                stacked = padded_values(self.ops, stacked, cfg.heads, cfg.value_dim)
             q = self.ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
             self.ops.quantize_cache(cache, kv_rows)
         else:
-            q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm(), cfg.qkv_limit)
+            q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
         if cfg.temperature:
             scale_queries(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
@@ -167,7 +172,7 @@ class Layer:
             gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
         if gates is None:
             return attn
-        return gate(self.ops, gates, attn, 0, q_rows, "sigmoid", for_products=True, span=span)
+        return gate(self.ops, Gates(gates, "sigmoid", span=span), attn, 0, q_rows, for_products=True)
 
     def append_keys(self, x: Buffer, cache: Cache) -> None:
         """Append x's keys and values to the cache, and compute nothing else."""

@@ -92,17 +92,17 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         altup = layer.b + "altup_"
         factors = w.vector((altup + "predict_coef.weight", cfg.streams**3))
-        predict(ops, streams, x, _router(layer, cfg.streams, x), factors, cfg.streams, 1 / n)
+        predict(ops, streams, x, _router(layer, cfg.streams, x), factors, 1 / n)
         _add_layer(layer, x, caches[i], sparse=i < SPARSE_LAYERS)
         factors = w.vector((altup + "correct_coef.weight", cfg.streams**2))
         scale = w.vector((altup + "correct_scale.weight", n))
-        scaled = correct(ops, streams, x, _router(layer, cfg.streams, x), factors, scale, cfg.streams, 1 / n)
+        scaled = correct(ops, streams, x, _router(layer, cfg.streams, x), factors, scale, 1 / n)
         out, norm = layer_output(layer, i, extra, scaled, inputs)
-        others = Parts(pad(n), pad(n), cfg.streams - 1)
-        copy_columns(ops, ops.rms_norm("per_layer_out", out, norm, cfg.eps), streams, n, Parts(), others, add=True)
+        others = Parts(streams, pad(n), pad(n), cfg.streams - 1)
+        copy_columns(ops, Parts(ops.rms_norm("per_layer_out", out, norm, cfg.eps)), others, n, add=True)
         ops.end_layer(streams)
         if i in ops.adapters.directions:  # a control vector has changed the streams
-            copy_columns(ops, streams, x, n, Parts(), Parts())
+            copy_columns(ops, Parts(streams), Parts(x), n)
     return _end(cfg, w, ops, x, streams)
 
 
@@ -110,9 +110,9 @@ def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Buffer:
     """The streams (n, streams * padded n_embd): x, and projections of it with its length."""
     n, width = cfg.embedding_length, pad(cfg.embedding_length)
     streams = ops.rows("streams", cfg.streams * width)
-    copy_columns(ops, x, streams, n, Parts(), Parts())
+    copy_columns(ops, Parts(x), Parts(streams), n)
     for i, matrix in enumerate(w.slices("altup_proj.weight", cfg.streams - 1, n, n), start=1):
-        copy_columns(ops, ops.project("out", x, matrix, None), streams, n, Parts(), Parts(i * width), like=x)
+        copy_columns(ops, Parts(ops.project("out", x, matrix, None)), Parts(streams, i * width), n, like=x)
     return streams
 
 
@@ -120,12 +120,12 @@ def _end(cfg: Config, w: Weights, ops: Ops, x: Buffer, streams: Buffer) -> Buffe
     """The mean of x and of projections of the other streams with its length."""
     n, width, share = cfg.embedding_length, pad(cfg.embedding_length), 1 / cfg.streams
     mean = ops.buffer(f"{ops.name}.merged", x.shape)
-    copy_columns(ops, x, mean, n, Parts(), Parts(), scale=share)
+    copy_columns(ops, Parts(x), Parts(mean), n, scale=share)
     stream = ops.buffer(f"{ops.name}.stream", x.shape)
     for i, matrix in enumerate(w.slices("altup_unembd_proj.weight", cfg.streams - 1, n, n), start=1):
-        copy_columns(ops, streams, stream, n, Parts(i * width), Parts())
+        copy_columns(ops, Parts(streams, i * width), Parts(stream), n)
         out = ops.project("out", stream, matrix, None)
-        copy_columns(ops, out, mean, n, Parts(), Parts(), scale=share, add=True, like=x)
+        copy_columns(ops, Parts(out), Parts(mean), n, scale=share, add=True, like=x)
     return mean
 
 

@@ -78,7 +78,7 @@ def _add_networks(cfg: Config, layer: Layer, x: Buffer) -> None:
         eps *= 2  # the sum is divided by sqrt(2); for a norm that only scales epsilon
     else:
         out = ops.rows("experts_out", n)
-        copy_columns(ops, x, out, n, Parts(), Parts(), scale=0.0)  # the experts' outputs are added to zeros
+        copy_columns(ops, Parts(x), Parts(out), n, scale=0.0)  # the experts' outputs are added to zeros
     experts.combine(ops, hidden, down, out)
     old, new = (f"{b}{name}.weight" for name in POST_NORMS)
     ops.add_norm(out, w.vector((old if old in w else new, n)), x, eps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
 from py_engine.plan.ops import Ops
-from py_engine.plan.per_layer import gate, group_norm
+from py_engine.plan.per_layer import Gates, gate, group_norm
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.weights import Weights
 
@@ -28,6 +28,6 @@ def layer_output(layer: Layer, i: int, width: int, x: Buffer, inputs: Buffer) ->
     """proj(activation(gate(x)) * layer i's input) (n, n_embd), and the norm to apply to it."""
     w, ops, b, n_embd = layer.w, layer.ops, layer.b, layer.cfg.embedding_length
     gate_rows = ops.project("per_layer_gate", x, w.matrix(b + "inp_gate.weight", width, n_embd), None)
-    gated = gate(ops, gate_rows, inputs, i * width, width, layer.cfg.activation)
+    gated = gate(ops, Gates(gate_rows, layer.cfg.activation), inputs, i * width, width)
     out = ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, width), None)
     return out, w.vector((b + "post_norm.weight", n_embd))

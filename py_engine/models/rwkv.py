@@ -15,7 +15,7 @@ from py_engine.models.common import block_count, count, dimension, natural, numb
 from py_engine.models.time_mix import TimeMix, TimeMix6, TimeMix7
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops, Projection
-from py_engine.plan.per_layer import gate, scale_by
+from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
 from py_engine.plan.states import StateShape
@@ -120,7 +120,7 @@ def _add_channel_mix(cfg: Config, w: Weights, ops: Ops, b: str, x: Buffer, windo
         return
     out = ops.project("out", hidden, value, None)
     receptance = ops.project("receptance", mixes[1], w.matrix(name + "receptance.weight", width, width), None)
-    ops.add_scaled(gate(ops, receptance, out, 0, width, "sigmoid"), 1.0, x)
+    ops.add_scaled(gate(ops, Gates(receptance, "sigmoid"), out, 0, width), 1.0, x)
 
 
 output = decoder.output

@@ -115,12 +115,13 @@ def qkv_epilogue(heads: tuple[int, int, int], cache: Cache, rope: Rope) -> Epilo
     )
 
 
-def rope_append(ops: OpList, rows: Buffer, count: int, epilogue: Epilogue, low_rank: Epilogue | None = None) -> None:
-    """Rotate the `count` columns of stacked q, k and v rows in place; append keys and values to the cache.
+def rope_append(ops: OpList, rows: Buffer, epilogue: Epilogue, low_rank: Epilogue | None = None) -> None:
+    """Rotate stacked q, k and v rows in place; append keys and values to the cache.
 
     `low_rank`: what adapters add to the rows before (low_rank.py).
     """
     added = {"LOW_RANK": 1, **low_rank.params} if low_rank else {}
+    count = int(epilogue.consts["q_rows"] + 2 * epilogue.consts["kv_rows"])
     ops.add(
         "rope_append",
         dict(epilogue.params) | ops.state_params | added,

@@ -13,7 +13,7 @@ from py_engine.plan.attention import Call
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import Buffer, PerToken
+from py_engine.plan.plan import Buffer, Contexts, PerToken
 from py_engine.plan.products import Epilogue
 
 WHOLE_SCALES = 4 * GROUP  # dimensions of a head's key whose scales are whole vectors of the cache
@@ -87,8 +87,8 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     if call.options.part:  # the length of its context is not known on the host
         short = 0
     if short:
-        _add_splits(ops, replace(call, share=call.share * share), splits, up_to=short)
-    _add_splits(ops, call, splits, above=short)
+        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, up_to=short))
+    _add_splits(ops, call, splits, Contexts(0 if call.options.part else positions, above=short))
     store = splits.staged and ops.batch == 1
     lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP
@@ -111,8 +111,8 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     )
 
 
-def _add_splits(ops: OpList, call: Call, splits: _Splits, above: int = 0, up_to: int = 0) -> None:
-    """The partial results of each split, for contexts that are longer than `above` and at most `up_to`."""
+def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts) -> None:
+    """The partial results of each split."""
     slopes, relative, norm = call.options.slopes, call.options.relative, splits.norm
     loads = tiles.attention_loads(ops.device, call.cache.kind, call.heads[2], splits.positions, splits.threads)
     ops.add(
@@ -136,7 +136,5 @@ def _add_splits(ops: OpList, call: Call, splits: _Splits, above: int = 0, up_to:
         call.heads[1] * call.share,
         splits.count,
         PerToken(),
-        positions=0 if call.options.part else splits.positions,
-        above=above,
-        up_to=up_to,
+        contexts=contexts,
     )

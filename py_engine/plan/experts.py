@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.plan import matmul_tiles, tiles
 from py_engine.plan.activations import activation_params
-from py_engine.plan.ops import Ops, pad
+from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, halves
 from py_engine.plan.shared import THREADS
@@ -140,7 +140,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
     # Weighted x means weighted gates, here, and weighted up, for which combine() weighs the output: down is linear.
     factors = route.weights if network.weighs_inputs else None
-    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, repeat=route.used, factors=factors)
+    ops.activate(rows, y, n_ff, network.activation, gated=network.gated, rows=TokenRows(route.used, factors))
     return Hidden(route, y, groups)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from py_engine.plan.kernels import Device
-from py_engine.plan.plan import Op
+from py_engine.plan.plan import Contexts, Op
 from py_engine.plan.quants import GROUP
 
 KERNEL = "attention_combine"
@@ -50,7 +50,7 @@ def _alternatives(combine: Op, product: Op) -> list[Op]:
     bindings |= {name: combine.bindings[name] for name in ("parts", "sinks") if name in combine.bindings}
     params = product.params | {name: combine.params[name] for name in JOINED if name in combine.params}
     return [
-        replace(combine, above=limit),
-        replace(product, params=params, bindings=bindings, up_to=limit),
-        replace(product, above=limit),
+        replace(combine, contexts=Contexts(above=limit)),
+        replace(product, params=params, bindings=bindings, contexts=Contexts(up_to=limit)),
+        replace(product, contexts=Contexts(above=limit)),
     ]

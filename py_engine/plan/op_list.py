@@ -11,7 +11,7 @@ from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import adapted
 from py_engine.plan.pages import state_words
-from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.plan import ALWAYS, Buffer, Contexts, Op, PerToken, Plan
 from py_engine.plan.shared import MAX_SEQUENCES
 
 
@@ -74,10 +74,8 @@ class OpList:
         consts: Mapping[str, int | float],
         bindings: Mapping[str, Any],
         *grid: int | PerToken,
-        positions: int = 0,
-        above: int = 0,
-        up_to: int = 0,
+        contexts: Contexts = ALWAYS,
     ) -> None:
         """Append one dispatch; the arguments are Op's."""
         x, y, z = (*grid, 1, 1)[:3]
-        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), positions, above, up_to))
+        self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), contexts))

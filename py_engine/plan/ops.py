@@ -23,7 +23,7 @@ from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, Product
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import clamp, norm_threads
+from py_engine.plan.rows import norm_threads
 from py_engine.plan.shared import THREADS
 
 __all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "Xielu", "pad"]
@@ -48,6 +48,17 @@ class Projection:
     def rows(self) -> int:
         """Rows of the whole stack."""
         return sum(w.rows for w in self.stack)
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """The rows that an op has for each token. `factors` (n, count): the gate of each is multiplied by its factor."""
+
+    count: int = 1
+    factors: Buffer | None = None
+
+
+ONE_ROW = TokenRows()
 
 
 class Ops(OpList):
@@ -157,26 +168,26 @@ class Ops(OpList):
 
     def qkv(
         self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope,
-        qk_norm: HeadNorm | None = None, limit: float = 0.0,
+        qk_norm: HeadNorm | None = None,
     ) -> Buffer:  # fmt: skip
         """Project x to queries, keys and values, rotate, append keys and values to the cache; return the queries.
 
         `heads` is (n_head, n_head_kv, head_dim); n_head 0: keys and values only. `qk_norm` normalises before the
-        rotation. `limit`: q, k and v are clamped to it before all else. A row of the result holds the queries first; if
-        the steps are not fused, the keys and values follow.
+        rotation. A row of the result holds the queries first; if the steps are not fused, the keys and values follow.
         """
         n_head, n_head_kv, head_dim = heads
         if projection.rows == n_head * head_dim:  # queries only: another layer fills the cache
             n_head_kv = 0
         heads = n_head, n_head_kv, head_dim
-        q = None if qk_norm or limit else self._fused_qkv(x, projection, cache, heads, rope)
+        q = None if qk_norm else self._fused_qkv(x, projection, cache, heads, rope)
         if q is None:
-            hold = self.small_batch and qk_norm is None and not limit
+            hold = self.small_batch and qk_norm is None
             rows, added = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
-            if limit:
-                limits = self.constant(f"limits.{limit:g}", [limit, -limit])
-                clamp(self, rows, limits, rows, projection.rows)
-            q = self.split_qkv(rows, cache, heads, rope, qk_norm, projection.eps, added)
+            if added:
+                attention.rope_append(self, rows, attention.qkv_epilogue(heads, cache, rope), added)
+                q = rows
+            else:
+                q = self.split_qkv(rows, cache, heads, rope, qk_norm, projection.eps)
         self.quantize_cache(cache, n_head_kv * head_dim)
         return q
 
@@ -195,19 +206,14 @@ class Ops(OpList):
         return q if is_single or mixed.append(self, parts) else None
 
     def split_qkv(
-        self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float,
-        added: Epilogue | None = None,
-    ) -> Buffer:  # fmt: skip
-        """Normalise and rotate rows of stacked queries, keys and values; store keys and values; return the queries.
-
-        `added`: what adapters add to the rows before, if there is no norm.
-        """
-        n_head, n_head_kv, head_dim = heads
+        self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float
+    ) -> Buffer:
+        """Normalise and rotate rows of stacked queries, keys and values; store keys and values; return the queries."""
         epilogue = attention.qkv_epilogue(heads, cache, rope)
         if norm is None:
-            attention.rope_append(self, rows, (n_head + 2 * n_head_kv) * head_dim, epilogue, added)
+            attention.rope_append(self, rows, epilogue)
             return rows
-        q = self.rows("q", max(1, n_head) * head_dim)
+        q = self.rows("q", max(1, heads[0]) * heads[2])
         attention.norm_rope_append(self, rows, q, norm, eps, epilogue)
         return q
 
@@ -331,24 +337,20 @@ class Ops(OpList):
         return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
 
     def activate(
-        self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, repeat: int = 1,
-        factors: Buffer | None = None,
-    ) -> Buffer:  # fmt: skip
-        """y = activation(x), or, gated, activation(gate) * up of stacked rows. `repeat`: rows per token.
-
-        `factors` (n, repeat): each row's gate is multiplied by its factor first.
-        """
+        self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, rows: TokenRows = ONE_ROW
+    ) -> Buffer:
+        """y = activation(x), or, gated, activation(gate) * up of stacked rows."""
         name, terms = ("xielu", asdict(activation)) if isinstance(activation, Xielu) else (activation, {})
         assert gated or "<" not in name, "limits are of gated activations"
         self.add(
             "activate",
             {"COLS": cols, **activation_params(name), "GATED": int(gated), "Y16": int(y.dtype == "f16")}
-            | ({"WEIGHTED": 1} if factors else {}),
+            | ({"WEIGHTED": 1} if rows.factors else {}),
             {"x_stride": x.shape[1], "y_stride": y.shape[1]} | terms,
-            {"state": self.state, "x": x, "y": y} | ({"factors": factors} if factors else {}),
+            {"state": self.state, "x": x, "y": y} | ({"factors": rows.factors} if rows.factors else {}),
             -(-cols // THREADS),
             PerToken(),
-            repeat,
+            rows.count,
         )
         return y
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from py_engine.errors import WispError
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -25,22 +27,26 @@ def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Bu
     return y
 
 
-def gate(
-    ops: Ops, x: Buffer, up: Buffer, first: int, cols: int, activation: str, *, for_products: bool = False,
-    span: int = 1, x_first: int = 0,
-) -> Buffer:  # fmt: skip
-    """activation(x) * up[:, first : first + cols]: (n, cols). `for_products`: nothing but products reads it.
+@dataclass(frozen=True)
+class Gates:
+    """activation(x[:, first :]). `span`: neighbouring columns of the result that share a column of x."""
 
-    `span`: neighbouring columns that share a column of x. `x_first`: the first column of x.
-    """
+    x: Buffer
+    activation: str
+    first: int = 0
+    span: int = 1
+
+
+def gate(ops: Ops, gates: Gates, up: Buffer, first: int, cols: int, *, for_products: bool = False) -> Buffer:
+    """gates * up[:, first : first + cols]: (n, cols). `for_products`: nothing but products reads it."""
     y = ops.rows("gated_input", cols, ops.input_dtype) if for_products else ops.rows("gated", cols)
     ops.add(
         "gate",
-        {"COLS": cols, "ACTIVATION": activation, "UP16": int(up.dtype == "f16"), "Y16": int(y.dtype == "f16")}
-        | ({"SPAN": span} if span > 1 else {}),
-        {"x_stride": x.shape[1], "x_first": x_first, "up_stride": up.shape[1], "first": first}
+        {"COLS": cols, "ACTIVATION": gates.activation, "UP16": int(up.dtype == "f16"), "Y16": int(y.dtype == "f16")}
+        | ({"SPAN": gates.span} if gates.span > 1 else {}),
+        {"x_stride": gates.x.shape[1], "x_first": gates.first, "up_stride": up.shape[1], "first": first}
         | {"y_stride": y.shape[1]},
-        {"state": ops.state, "x": x, "up": up, "y": y},
+        {"state": ops.state, "x": gates.x, "up": up, "y": y},
         -(-cols // THREADS),
         PerToken(),
     )

@@ -110,14 +110,33 @@ class PerToken:
 
 
 @dataclass(frozen=True)
+class Contexts:
+    """How a dispatch depends on the batch's longest context.
+
+    `positions`: if not 0, a workgroup along y has so many positions of a context, or more where the op's `grid` has too
+    few workgroups. Those after the newest position do nothing. `above`, `up_to`: the op is dispatched only if the
+    context is longer than `above`, and at most `up_to` (0: of any length). Where the length is not known on the host,
+    ops with `up_to` are left out.
+    """
+
+    positions: int = 0
+    above: int = 0
+    up_to: int = 0
+
+    def include(self, length: float) -> bool:
+        """Whether the op is dispatched in contexts of so many positions. lists.js decides the same."""
+        return length > self.above and (not self.up_to or length <= self.up_to)
+
+
+ALWAYS = Contexts()
+
+
+@dataclass(frozen=True)
 class Op:
     """One dispatch: wgsl/<kernel>.wgsl, or the function <kernel> of cpu/, on these buffers.
 
     `params` are the kernel's #param values (compiled in), `consts` the fields of its Params struct,
-    `bindings` name -> Buffer or Weight, `grid` the workgroup counts. `positions`: if not 0, a workgroup along y has so
-    many positions of a context, or more where `grid` has too few workgroups. Those after the newest position do
-    nothing. `above`, `up_to`: it is dispatched only if the batch's longest context is longer than `above`, and at most
-    `up_to` (0: of any length). Where the length is not known on the host, ops with `up_to` are left out.
+    `bindings` name -> Buffer or Weight, `grid` the workgroup counts.
     """
 
     kernel: str
@@ -125,13 +144,7 @@ class Op:
     consts: dict[str, int | float]
     bindings: dict[str, Buffer | Weight]
     grid: tuple[int | PerToken, int | PerToken, int | PerToken]
-    positions: int = 0
-    above: int = 0
-    up_to: int = 0
-
-    def runs_in(self, context: float) -> bool:
-        """Whether it is dispatched in contexts of so many positions. lists.js decides the same."""
-        return context > self.above and (not self.up_to or context <= self.up_to)
+    contexts: Contexts = ALWAYS
 
 
 @dataclass(frozen=True)
@@ -291,7 +304,7 @@ class Plan:
 
     def dispatches(self, names: Iterable[str], context: float) -> int:
         """Dispatches of lists in contexts of so many positions."""
-        return sum(op.runs_in(context) for name in names for op in self.lists.get(name, []))
+        return sum(op.contexts.include(context) for name in names for op in self.lists.get(name, []))
 
     def memory(self) -> dict[str, int]:
         """Bytes per pool."""

@@ -169,27 +169,29 @@ def subsample(ops: OpList, x: Buffer, length: Buffer, kernels: Weight, biases: W
 def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
     """x / rms(x), row by row, for products."""
     y = ops.rows("plain_norm", cols, ops.input_dtype)
-    norm_into(ops, x, ops.constant(f"ones.{cols}", [1.0] * cols), y, cols, eps)
+    norm_into(ops, x, RowNorm(ops.constant(f"ones.{cols}", [1.0] * cols), cols, eps), y)
     return y
 
 
 @dataclass(frozen=True)
 class Parts:
-    """`count` parts of a row, each `step` columns after the one before."""
+    """`count` parts of each row of a buffer, each `step` columns after the one before."""
 
+    buffer: Buffer
     first: int = 0
     step: int = 0
     count: int = 1
 
 
 def copy_columns(
-    ops: OpList, x: Buffer, y: Buffer, cols: int, source: Parts, target: Parts, *,
+    ops: OpList, source: Parts, target: Parts, cols: int, *,
     scale: float = 1.0, add: bool = False, like: Buffer | None = None,
 ) -> None:  # fmt: skip
-    """y = scale * x for the `target`'s parts of y and the `source`'s of x, of `cols` columns. `add`: y += ...
+    """target = scale * source, part by part, of `cols` columns. `add`: target += ...
 
     `like`: every part gets the length of its row (n, padded cols), times `scale`.
     """
+    x, y = source.buffer, target.buffer
     ops.add(
         "copy_columns",
         {"COLS": cols, "ADD": int(add), "LIKE": int(like is not None), "WG": norm_threads(ops.device, cols)}
@@ -223,18 +225,18 @@ def norm_threads(device: Device, cols: int) -> int:
     return 256 if cols >= 1024 and not device.software else 64
 
 
-def norm_into(
-    ops: OpList,
-    x: Buffer,
-    norm: Weight | Buffer,
-    y: Buffer,
-    cols: int,
-    eps: float,
-    *,
-    mean: bool = False,
-    parts: int = 1,
-) -> None:
-    """y = the RMS norm of each row of x; with `mean`, its layer norm. `parts`: rows of x for each row of the list."""
-    flags = {"MEAN": int(mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
-    params = {"COLS": cols, "WG": norm_threads(ops.device, cols)} | flags
-    ops.add("norm", params, {"eps": eps}, {"x": x, "norm": norm, "y": y}, PerToken(), parts)
+@dataclass(frozen=True)
+class RowNorm:
+    """The RMS norm of rows of `cols` columns, times `factors`; with `mean`, their layer norm."""
+
+    factors: Weight | Buffer
+    cols: int
+    eps: float
+    mean: bool = False
+
+
+def norm_into(ops: OpList, x: Buffer, norm: RowNorm, y: Buffer, parts: int = 1) -> None:
+    """y = each row of x, normalised. `parts`: rows of x for each row of the list."""
+    flags = {"MEAN": int(norm.mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
+    params = {"COLS": norm.cols, "WG": norm_threads(ops.device, norm.cols)} | flags
+    ops.add("norm", params, {"eps": norm.eps}, {"x": x, "norm": norm.factors, "y": y}, PerToken(), parts)

@@ -100,7 +100,7 @@ def of_step(
         pair
         for name in names
         for pair in zip(plan.lists[name], of_list(plan, name, device, n, position, panelled=panelled), strict=True)
-        if pair[0].runs_in(position + n)
+        if pair[0].contexts.include(position + n)
     ]
 
 

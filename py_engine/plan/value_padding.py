@@ -14,11 +14,11 @@ def padded_values(ops: OpList, rows: Buffer, heads: tuple[int, int, int], value_
         return rows
     first = (n_head + n_head_kv) * head_dim  # of the values
     y = ops.rows("padded_qkv", first + n_head_kv * head_dim)
-    copy_columns(ops, rows, y, first, Parts(), Parts())
-    values, targets = Parts(first, value_dim, n_head_kv), Parts(first, head_dim, n_head_kv)
-    copy_columns(ops, rows, y, value_dim, values, targets)
-    rest = Parts(first + value_dim, head_dim, n_head_kv)
-    copy_columns(ops, rows, y, head_dim - value_dim, Parts(), rest, scale=0.0)
+    copy_columns(ops, Parts(rows), Parts(y), first)
+    values, targets = Parts(rows, first, value_dim, n_head_kv), Parts(y, first, head_dim, n_head_kv)
+    copy_columns(ops, values, targets, value_dim)
+    rest = Parts(y, first + value_dim, head_dim, n_head_kv)
+    copy_columns(ops, Parts(rows), rest, head_dim - value_dim, scale=0.0)
     return y
 
 
@@ -26,5 +26,6 @@ def unpadded(ops: OpList, attn: Buffer, heads: tuple[int, int, int], value_dim: 
     """The result of attention, (n, n_head * value_dim), times `scale`, without what comes of the values' zeros."""
     n_head, _, head_dim = heads
     y = ops.rows("unpadded", n_head * value_dim)
-    copy_columns(ops, attn, y, value_dim, Parts(0, head_dim, n_head), Parts(0, value_dim, n_head), scale=scale)
+    values, targets = Parts(attn, 0, head_dim, n_head), Parts(y, 0, value_dim, n_head)
+    copy_columns(ops, values, targets, value_dim, scale=scale)
     return y

@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import js
@@ -41,30 +42,36 @@ REST_LATER = "Time ran out: the rest is measured when the model is idle, for its
 T = TypeVar("T")
 
 
-async def tuned(
-    adapter: Any,
-    device: Device,
-    header: Header,
-    load_settings: dict[str, Any],
-    forced: Iterable[str],
-    plan: Plan,
-    measure: bool = True,
-    seconds: float = tuner.TIME_BUDGET_S,
+@dataclass(frozen=True)
+class Tuned:
+    """What kernels are chosen for. `forced`: fields of the device that must stay as they are."""
+
+    adapter: Any
+    device: Device
+    header: Header
+    plan: Plan  # made for the device as it is
+    kv_type: str
+    forced: Iterable[str]
+
+    def key(self) -> str:
+        """The key of its choices in the cache."""
+        info = self.adapter.info
+        about: dict[str, Any] = {
+            name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")
+        }
+        about |= {"browser": str(js.navigator.userAgent), "n_ctx": self.plan.n_ctx, "kv_type": self.kv_type}
+        return cached_choices.key(about, self.header, self.device, sorted(self.forced), cached_choices.kernels_hash())
+
+
+async def choose_kernels(
+    tuned: Tuned, measure: bool = True, seconds: float = tuner.TIME_BUDGET_S
 ) -> tuple[Device, dict[str, Any]]:
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
-    `load_settings`: plain JSON that the choices depend on; `plan`: made for the device as it is; `measure`:
-    whether to measure where no choice is cached, for so many seconds at most. Choices that were cut short are measured
-    again where there is more time.
+    `measure`: whether to measure where no choice is cached, for so many seconds at most. Choices that were cut short
+    are measured again where there is more time.
     """
-    started = time.perf_counter()
-    info = adapter.info
-    about: dict[str, Any] = {
-        name: str(getattr(info, name)) for name in ("vendor", "architecture", "description", "device")
-    }
-    about |= {"browser": str(js.navigator.userAgent), **load_settings}
-    forced = sorted(forced)
-    key = cached_choices.key(about, header, device, forced, cached_choices.kernels_hash())
+    started, device, key = time.perf_counter(), tuned.device, tuned.key()
     found = await _cached(key, device)
     if found is not None and found.unfinished and found.seconds < seconds:
         found = None
@@ -73,7 +80,7 @@ async def tuned(
         return device, {"source": "default", "why": LATER, **cached_choices.as_stats(device, [])}
     if found is None:
         try:
-            found = Choices(*await _measure(device, plan, forced, seconds), seconds)
+            found = Choices(*await _measure(tuned, seconds), seconds)
         except (JsException, WispError, ValueError) as error:
             why = f"Measuring failed: {error}"
             return device, {"source": "default", "why": why, **cached_choices.as_stats(device, [])}
@@ -98,15 +105,13 @@ async def _cached(key: str, device: Device) -> Choices | None:
         return None
 
 
-async def _measure(
-    device: Device, plan: Plan, forced: list[str], seconds: float
-) -> tuple[Device, list[dict[str, Any]]]:
+async def _measure(tuned: Tuned, seconds: float) -> tuple[Device, list[dict[str, Any]]]:
     adapter = await request_adapter()
     if adapter is None:
         raise WispError("The browser offers no second GPU adapter.", "internal_error", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
     try:
-        chosen = await tuner.tune(plan, device, bench, forced, seconds)
+        chosen = await tuner.tune(tuned.plan, tuned.device, bench, sorted(tuned.forced), seconds)
         if bench.lost:
             raise WispError(f"The GPU was lost: {bench.lost}", "internal_error", SERVER_ERROR)
         return chosen

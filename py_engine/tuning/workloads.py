@@ -220,7 +220,7 @@ def small_batches_of(plan: Plan) -> list[SmallBatch]:
 
 def attention_of(plan: Plan) -> Attention | None:
     """The decode attention of a layer; one without a window if there is any."""
-    ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode" and not op.up_to]
+    ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode" and not op.contexts.up_to]
     if not ops:
         return None
     op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # a whole context costs most

@@ -18,12 +18,12 @@ def test_streams(bench: Bench, n: int, cols: int, count: int) -> None:
     streams, x, router = ops.rows("streams", count * pad(cols)), ops.rows("x", cols), ops.rows("router", count)
     bench.fill(router)[:] *= 30  # their hyperbolic tangents are of all sizes
     bench.fill(streams)[n:] = np.nan
-    altup.predict(ops, streams, x, router, bench.vector("f", count**3), count, 1 / 16)
+    altup.predict(ops, streams, x, router, bench.vector("f", count**3), 1 / 16)
     change = ops.rows("change", cols)
     bench.fill(change)
     ops.add_scaled(change, 0.5, x)
     factors, weights = bench.vector("g", count**2), bench.vector("w", cols)
-    scaled = altup.correct(ops, streams, x, router, factors, weights, count, 1 / 16)
+    scaled = altup.correct(ops, streams, x, router, factors, weights, 1 / 16)
     gpu, host = bench.run(ops)
     for got, want in ((gpu[b.name][:n], host[b.name][:n]) for b in (streams, x)):
         check(bench, got, want, 1e-10)
@@ -40,10 +40,10 @@ def test_copied_columns(bench: Bench, n: int, cols: int, parts: int, like: bool)
     bench.fill(x)[0, 5 : 5 + cols] = 0
     for b in (other, total):
         bench.fill(b)[n:] = np.nan
-    source, target = rows.Parts(5, cols, parts), rows.Parts(2, cols + 3, parts)
+    source, target = rows.Parts(x, 5, cols, parts), rows.Parts(y, 2, cols + 3, parts)
     given = other if like else None
-    rows.copy_columns(ops, x, y, cols, source, target, scale=0.25, like=given)
-    rows.copy_columns(ops, x, total, cols, rows.Parts(5), rows.Parts(), scale=-2, add=True, like=given)
+    rows.copy_columns(ops, source, target, cols, scale=0.25, like=given)
+    rows.copy_columns(ops, rows.Parts(x, 5), rows.Parts(total), cols, scale=-2, add=True, like=given)
     gpu, host = bench.run(ops)
     written = np.isfinite(host[y.name])
     assert written[:n].sum() == n * parts * cols

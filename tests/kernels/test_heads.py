@@ -64,7 +64,7 @@ class Case:
         q = ops.split_qkv(x, cache, self.heads, rope, norm, EPS)
         ops.quantize_cache(cache, n_kv * dim)
         y = ops.attention(q, cache, self.heads, AttentionOptions(dim**-0.5, self.window))
-        ops.ops[:] = [op for op in ops.ops if op.runs_in(self.pos + 1)]
+        ops.ops[:] = [op for op in ops.ops if op.contexts.include(self.pos + 1)]
         return ops, cache, y
 
     def stored(self, cache: np.ndarray, row: int, page: int) -> np.ndarray:

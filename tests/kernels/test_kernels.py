@@ -215,8 +215,8 @@ def test_inputs_of_layers(bench: Bench) -> None:
     for b in (x, opened):
         bench.fill(b)
     extra = per_layer.group_norm(ops, x, bench.vector("norm", 32), 5, EPS)
-    y = per_layer.gate(ops, opened, extra, 64, 32, "gelu")
-    spans = per_layer.gate(ops, opened, extra, 32, 33, "sigmoid", span=3, x_first=2)
+    y = per_layer.gate(ops, per_layer.Gates(opened, "gelu"), extra, 64, 32)
+    spans = per_layer.gate(ops, per_layer.Gates(opened, "sigmoid", first=2, span=3), extra, 32, 33)
     per_layer.scale_by(ops, opened, bench.vector("factor", 1))
     gpu, host = bench.run(ops)
     for b in (extra, y, opened):

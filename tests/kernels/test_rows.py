@@ -162,7 +162,7 @@ def test_norms_of_parts_of_rows_and_without_weights(bench: Bench, cols: int, par
     ops = bench.begin(Setup(batch=4, n=3))
     x, y = (ops.buffer(name, (4 * parts, pad(cols))) for name in ("other.x", "other.y"))
     bench.fill(x)[:, cols:] = np.nan
-    rows.norm_into(ops, x, bench.vector("norm", cols), y, cols, EPS, mean=True, parts=parts)
+    rows.norm_into(ops, x, rows.RowNorm(bench.vector("norm", cols), cols, EPS, mean=True), y, parts)
     plain = rows.plain_rms_norm(ops, x, cols, EPS)
     bench.data[f"ones.{cols}"] = np.frombuffer(bench.plan.constants[f"ones.{cols}"], np.float32).reshape(1, -1)
     gpu, host = bench.run(ops)

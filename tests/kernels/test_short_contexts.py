@@ -48,9 +48,9 @@ def test_a_short_context_gets_the_bits_of_any_other(
     bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
     bench = Bench(bench.page, replace(bench.device, software=False, dot8=True))
     ops, y = attended(bench, pos, heads, window, sinks)
-    usual = [op for op in ops.ops if not op.up_to]
+    usual = [op for op in ops.ops if not op.contexts.up_to]
     merged_splits.merge(ops.ops, bench.device)
-    short = [op for op in ops.ops if op.runs_in(pos + 1)]
+    short = [op for op in ops.ops if op.contexts.include(pos + 1)]
     assert [op.kernel for op in usual] == ["attention_decode", "attention_combine", "matvec"]
     assert [op.kernel for op in short] == ["attention_decode", "matvec"]
     assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == [1, shares]
@@ -74,6 +74,6 @@ def test_longer_contexts_have_the_usual_ops(kernel_pages: Pages) -> None:
         (limit + 1, ["attention_decode", "attention_combine", "matvec"]),
         (tiles.SHORT_CONTEXT + 1, ["attention_decode", "attention_combine", "matvec"]),
     ):
-        found = [op for op in ops.ops if op.runs_in(context)]
+        found = [op for op in ops.ops if op.contexts.include(context)]
         assert [op.kernel for op in found] == kernels
         assert found[0].params.get("SHARE", 1) == (1 if context > tiles.SHORT_CONTEXT else 4)

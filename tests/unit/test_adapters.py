@@ -121,7 +121,7 @@ def test_adapters_take_one_dispatch_more_for_each_product(tmp_path: Path) -> Non
     plan = planner.make_plan(header, gpu, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
     layers = header.arch("block_count")
     for name in (DECODE, SMALL_BATCH):
-        without, more = ([op for op in plan.lists[n] if op.runs_in(inf)] for n in (name, adapted(name)))
+        without, more = ([op for op in plan.lists[n] if op.contexts.include(inf)] for n in (name, adapted(name)))
         rounding = sum(int(op.params.get("ROUNDS", 0)) for op in without)
         assert rounding == (4 * layers if name == SMALL_BATCH else 0)
         assert len(more) == len(without) + 4 * layers + rounding, name

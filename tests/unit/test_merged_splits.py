@@ -41,7 +41,7 @@ def unwritten(ops: list[Op], device: Device, context: float) -> list[tuple[str, 
     ever = {name for op in ops for name in buffers(op, "storage, read_write")}
     written, found = set[str](), list[tuple[str, str]]()
     for op in ops:
-        if op.runs_in(context):
+        if op.contexts.include(context):
             found += [(op.kernel, name) for name in buffers(op, "storage, read") & ever - written]
             written |= buffers(op, "storage, read_write")
     return found

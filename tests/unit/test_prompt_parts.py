@@ -66,7 +66,7 @@ def test_attention_is_split_where_the_text_may_round_otherwise(
     part = prompt_part(answer, FakeCache([1] * cached), runner, 2048)  # type: ignore[arg-type]
     assert (part.at, len(part.ids), part.last) == (cached, tokens, True)
     assert part.lists == PREFILL_END
-    assert part.rounding == (Rounding.ANY if splits else Rounding.SAME)
+    assert part.options.rounding == (Rounding.ANY if splits else Rounding.SAME)
     assert part.exact != splits
 
 
@@ -74,7 +74,7 @@ def test_a_token_that_was_decoded_is_decoded_again(runner: FakeRunner) -> None:
     answer = Answer([1] * 2001, SAMPLED, 10, frozenset())
     answer.prompted = 2000
     part = prompt_part(answer, FakeCache([1] * 2000), runner, 2048)  # type: ignore[arg-type]
-    assert (part.lists, part.rounding, part.exact) == ((DECODE,), Rounding.SAME, False)
+    assert (part.lists, part.options.rounding, part.exact) == ((DECODE,), Rounding.SAME, False)
 
 
 @pytest.mark.parametrize(

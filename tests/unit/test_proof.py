@@ -158,7 +158,7 @@ def test_heads_that_several_workgroups_share_are_all_joined() -> None:
     cache = make_latent_cache(plan, 0, shape, "f16", page_group(plan, 0))
     ops.attention(ops.rows("q", 16 * shape.row), cache, (16, 1, shape.row), AttentionOptions(0.1))
     made = [case.ops for case in cases(plan, device, [SMALL_BATCH], lambda shader: False)]
-    assert [bool(decode.up_to) for decode, _ in made] == [True, False], "of short contexts, and of longer ones"
+    assert [bool(decode.contexts.up_to) for decode, _ in made] == [True, False], "of short contexts, and of longer ones"
     for decode, combine in made:
         shared = int(decode.params["SHARE"]) * int(decode.params["G"]) * int(decode.consts["n_head_kv"])
         assert int(decode.params["SHARE"]) > 1

@@ -19,6 +19,7 @@ from py_engine.models.projectors.stages import Stages
 from py_engine.plan import attention, products, rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.op_list import pad
+from py_engine.plan.ops import TokenRows
 from py_engine.plan.plan import Buffer
 from py_engine.plan.products import Product
 
@@ -80,9 +81,10 @@ def _normed(s: Stages, x: Buffer, name: str, cols: int, repeat: int = 1) -> Buff
     """relu(the layer norm of each row of `cols` channels). `repeat`: rows of x for each row of the stage."""
     ops = s.ops
     y = ops.buffer(f"{ops.name}.norm", x.shape)
-    rows.norm_into(ops, x, s.w.vector((name + ".norm.weight", cols)), y, cols, EPS, mean=True, parts=repeat)
+    norm = rows.RowNorm(s.w.vector((name + ".norm.weight", cols)), cols, EPS, mean=True)
+    rows.norm_into(ops, x, norm, y, parts=repeat)
     z = ops.buffer(f"{ops.name}.relu", x.shape)
-    return ops.activate(y, z, cols, "relu", gated=False, repeat=repeat)
+    return ops.activate(y, z, cols, "relu", gated=False, rows=TokenRows(repeat))
 
 
 def _relative_keys(s: Stages) -> list[Buffer]:
@@ -127,7 +129,7 @@ class _Block:
         self._feed_forward(x, "_1")
         n, ops = self.s.tower.embedding_length, self.s.ops
         y = ops.buffer(f"audio.{to}", x.shape)
-        rows.norm_into(ops, x, self.s.w.vector((self.b + "ln2.weight", n)), y, n, EPS)
+        rows.norm_into(ops, x, rows.RowNorm(self.s.w.vector((self.b + "ln2.weight", n)), n, EPS), y)
         return y
 
     def _normed(self, name: str, x: Buffer, *, for_product: bool = True) -> Buffer:

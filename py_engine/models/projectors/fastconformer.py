@@ -139,7 +139,7 @@ class _Block:
         """x += a gated convolution. Its batch norm is a factor and a shift."""
         s, ops, n = self.s, self.s.ops, self.s.tower.embedding_length
         both = ops.project("both", self._normed("norm_conv", x), *self._matrix("conv_pw1", 2 * n, n))
-        gated = per_layer.gate(ops, both, both, 0, n, "sigmoid", x_first=n)
+        gated = per_layer.gate(ops, per_layer.Gates(both, "sigmoid", first=n), both, 0, n)
         names = ("conv_dw.bias", "conv_norm.weight", "conv_norm.bias")
         terms = s.w.vector(*((self.b + name, n) for name in names))
         convolved = rows.depthwise(ops, gated, s.w.matrix(self.b + "conv_dw.weight", n, KERNEL), n, self.near, terms)
