@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, close_settings, last_answer, new_chat, open_page, wait_ready
@@ -196,8 +196,10 @@ def test_a_snippet_is_inserted_and_its_variables_are_filled(talk: Page) -> None:
     field.fill("")
 
 
-def test_a_private_chat_leaves_nothing(talk: Page) -> None:
-    page = talk
+def test_a_private_chat_leaves_nothing(context: BrowserContext, server: Server) -> None:
+    """In a profile of its own: what other chats have computed is stored while the page is idle, at any time."""
+    page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
+    page.evaluate(RECORD)
     before = page.evaluate(STORED)
     page.get_by_role("button", name="Private chat").click()
     expect(page.locator("#private-mark")).to_be_visible()

@@ -84,20 +84,17 @@ async def test_the_cpu_engine_drafts_the_same(base: str, tmp_path: Path) -> None
     mtp_models.write(base, path)
     on_numpy, on_wasm = engine(path, mtp=True), await wasm_engines.load(path, 256, mtp=True)
     _always(on_wasm.runner)
-    texts = [
-        [
-            await collect(used, PROMPT, GREEDY, 40),
-            *await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3])),
-        ]
-        for used in (on_numpy, on_wasm)
-    ]
-    assert texts[0] == texts[1]
+    assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
     counts = [
         (totals.draft_steps, totals.model_drafted, totals.model_accepted)
         for totals in (used._generation.totals for used in (on_numpy, on_wasm))
     ]
     assert counts[0] == counts[1]
-    assert counts[0][2] > 5
+    assert counts[0][2] > 3
+    side_by_side = [  # how many steps they share depends on the clock
+        await asyncio.gather(*(collect(used, ids, GREEDY, 30) for ids in PROMPTS[:3])) for used in (on_numpy, on_wasm)
+    ]
+    assert side_by_side[0] == side_by_side[1]
 
 
 async def test_a_draft_is_no_longer_than_asked_and_ends_with_the_context(path: Path) -> None:
