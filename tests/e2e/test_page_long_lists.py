@@ -202,6 +202,16 @@ def test_the_focus_stays_in_a_list_that_changes(page: Page) -> None:
     assert row(shown, 1).get_attribute("aria-setsize") == str(N - 1)
 
 
+def test_only_a_sheet_s_body_scrolls(page: Page) -> None:
+    """Its head, with the button that closes it, stays where it is."""
+    page.set_viewport_size(PHONE)
+    for open_list in (stored_models, documents, snippets, mcp):
+        open_list(page)
+        sizes = "() => [...document.querySelectorAll('dialog[open]')].map((one) => one.scrollHeight - one.clientHeight)"
+        assert set(page.evaluate(sizes)) == {0}, open_list.__name__
+        page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
+
+
 def test_a_search_in_a_long_list_shows_what_it_finds(page: Page) -> None:
     shown = models_of_a_server(page)
     field = page.get_by_role("searchbox", name="Search the models of office")
