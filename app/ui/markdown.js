@@ -25,7 +25,7 @@ const MAX_LENGTH = 300_000; // characters: about a second in the worst case
 const MAX_INLINE = { characters: 20_000, tokens: 2_000 }; // of a paragraph: a longer one is shown as it is
 
 const MAX_TOKENS = 20_000; // of a block, such as a list or a table
-const MAX_GROWING = 4_000; // tokens of a block that grows, all of which is rendered again: it is shown as it is until it ends
+const MAX_GROWING = 4_000; // tokens of a block that grows: each change renders all of it, so a longer one is shown as it is until it ends
 
 const MAX_BLOCKS = 10_000; // of a text
 const MAX_NESTING = 50; // of blocks
