@@ -135,7 +135,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     for language in sorted((ROOT / "app" / "language").glob("*.json")):
         text = json.dumps(json.loads(language.read_text(encoding="utf-8")), ensure_ascii=False, separators=(",", ":"))
         source = language.relative_to(ROOT).as_posix()
-        on_use.append(site.add_hashed("assets/languages", language.name, text.encode(), source))
+        offline.append(site.add_hashed("assets/languages", language.name, text.encode(), source))
     bundles["math-style"] = with_fonts(bundles["math-style"], ROOT / "node_modules/katex/dist", publish_font)
     for name, source in PAGES.items():
         if name in bundles:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
+from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, either, literal
@@ -76,12 +77,6 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
     (('"parameters"', "ipython"), LLAMA),
     (("<|python_tag|>",), LLAMA),
 )
-THINKING = (
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<seed:think>", "</seed:think>"),
-)
 _HARMONY_MARKERS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -97,7 +92,7 @@ def dialect_of(template: ChatTemplate, tools: Tools) -> Dialect:
     """The dialect of a template, for a request's tools."""
     source = template.source
     found = next((s for signs, s in SYNTAXES if all(sign in source for sign in signs)), None)
-    tags = next((t for t in THINKING if t[0] in source or t[1] in source), None)
+    tags = tags_of(source)
     native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
     if found is HARMONY:
         return Harmony(HARMONY, tags, tools, source, native)
@@ -180,7 +175,7 @@ class Dialect:
             )
         if not split_reasoning:
             return inner
-        tags = self._tags or THINKING[0]
+        tags = self._tags or TAGS[0]
         return ReasoningParser(tags, self._inside(prompt), inner)
 
     def _inside(self, prompt: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from app.answers import pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
+from app.answers.thinking import without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, PromptWithMedia
@@ -79,7 +80,9 @@ def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: 
         variables["documents"] = _broken(model, variables["documents"])
 
     def render(messages: Messages, prompt: bool = True) -> str:
-        return model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+        text = model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+        thinks = not prompt or variables.get("enable_thinking") is not False
+        return text if thinks else without_thoughts(model.template.source, text)
 
     return render
 

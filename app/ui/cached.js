@@ -2,6 +2,7 @@
 import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, day } from "./format.js";
+import { LongList } from "./long_list.js";
 
 /**
  * @typedef {import("../sdk/types.d.ts").CachedModel} CachedModel
@@ -16,13 +17,14 @@ import { bytes, day } from "./format.js";
  * @param {Actions} actions
  */
 export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
-  const list = byId("cached-list");
+  const list = new LongList(byId("cached-list"));
   const show = async () => {
     const models = (await cached().catch(() => [])).filter((model) => model.bytes > 0);
     const usage = await prompts().catch(() => null);
-    const items = [...models.map(item), ...(usage?.bytes ? [promptCache(usage)] : [])];
-    list.replaceChildren(...items);
-    byId("cached").hidden = items.length === 0;
+    const items = models.map((model) => ({ key: model.url, state: model, draw: () => item(model) }));
+    const computed = usage?.bytes ? [{ key: "", state: usage, draw: () => promptCache(usage) }] : [];
+    byId("cached").hidden = items.length + computed.length === 0;
+    list.show([...items, ...computed]);
   };
   /** @param {Usage} usage */
   const promptCache = (usage) => {
@@ -48,14 +50,11 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
       pinned
         ? t("Let {name} be removed when space is needed", { name: id })
         : t("Pin {name}: never remove it to make space", { name: id }),
-      async () => {
-        await pin(url, !pinned).finally(show);
-        /** @type {HTMLElement | null} */ (list.querySelector(`[data-url="${CSS.escape(url)}"] button`))?.focus();
-      },
+      () => pin(url, !pinned).finally(show),
     );
     keep.setAttribute("aria-pressed", String(pinned));
     const buttons = h("div", { class: "cached-actions" }, keep, away);
-    return h("li", { "data-url": url }, h("span", {}, id), h("small", {}, joined(about)), buttons);
+    return h("li", {}, h("span", {}, id), h("small", {}, joined(about)), buttons);
   };
   byId("model-button").addEventListener("click", show);
 }

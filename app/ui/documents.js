@@ -5,11 +5,13 @@ import { adviceFor, explain } from "./advice.js";
 import { askDocuments } from "./ask.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
+import { LongList } from "./long_list.js";
 import { Library } from "../retrieval/library.js";
 import { fileOf, isAddress, nameOf } from "./address.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 
+const MOST_ERRORS = 20; // of files chosen at once
 const STORED = "wisp.ask"; // "off": questions do not use the documents
 
 /** @typedef {import("./engine.js").Engine} Engine */
@@ -21,6 +23,7 @@ export function startDocuments(engine) {
   const modelInput = /** @type {HTMLInputElement} */ (byId("embedder-file"));
   const toggle = byId("ask-documents");
   const error = byId("embedder-error");
+  const list = new LongList(byId("document-list"));
   const library = new Library({ wisp: () => engine.wisp(), pdf: () => pdfReader(dialog), changed: () => draw() });
 
   const asked = () => library.documents.length > 0 && localStorage.getItem(STORED) !== "off";
@@ -28,10 +31,18 @@ export function startDocuments(engine) {
     const { documents, busy, embedder } = library;
     const ids = new Set(documents.map(({ name }) => name));
     const waiting = [...busy].filter(([name]) => name && !ids.has(name));
-    byId("document-list").replaceChildren(
-      ...documents.map((document) => documentItem(document, busy.get(document.name), () => remove(document))),
-      ...waiting.map(([name, what]) => h("li", { class: "document busy" }, documentText(name, what))),
-    );
+    const stored = documents.map((document) => {
+      const { id, name, size, pages, passages } = document;
+      const now = busy.get(name);
+      const draw = () => documentItem(document, now, () => remove(document));
+      return { key: `${id}`, state: [name, size, pages, passages, now && `${now}`], draw };
+    });
+    const coming = waiting.map(([name, what]) => ({
+      key: `coming ${name}`,
+      state: `${what}`,
+      draw: () => h("li", { class: "document busy" }, documentText(name, what)),
+    }));
+    list.show([...stored, ...coming]);
     byId("documents-count").textContent = documents.length ? String(documents.length) : "";
     toggle.hidden = !documents.length;
     toggle.setAttribute("aria-pressed", String(asked()));
@@ -78,7 +89,8 @@ export function startDocuments(engine) {
           const { code, message } = explain(failure);
           const text = t("{name} was not read.", { name: file.name });
           notify({ key: `document ${file.name}`, text, more: sentences(message, adviceFor(code)), kind: "error" });
-          if (dialog.open) errors.append(h("p", { class: "form-error", role: "alert" }, sentences(text, message)));
+          if (dialog.open && errors.childElementCount < MOST_ERRORS)
+            errors.append(h("p", { class: "form-error", role: "alert" }, sentences(text, message)));
         },
       );
     }

@@ -3,6 +3,7 @@ import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, duration, speed as speedOf } from "./format.js";
 import { isProjector } from "../hub/files.js";
+import { LongList } from "./long_list.js";
 import { rememberProjector } from "./media/known_projectors.js";
 import { announce, notify } from "./notices.js";
 import { say } from "./texts.js";
@@ -19,10 +20,10 @@ import { say } from "./texts.js";
  * @param {(() => void) | null} actions.openFile opens a file of this computer, which stays where it is
  */
 export function startDownloads({ wisp, choose, openFile }) {
-  const list = byId("downloads-list");
+  const list = new LongList(byId("downloads-list"));
   const limit = /** @type {HTMLSelectElement} */ (byId("downloads-limit"));
-  /** @type {Map<string, { item: HTMLElement, update: (download: QueuedDownload) => void }>} */
-  const items = new Map();
+  /** @type {Map<string, (download: QueuedDownload) => void>} changes the row of each, in place: a focused button stays */
+  const updates = new Map();
   /** @type {Map<string, string>} the last state of each */
   const states = new Map();
   /** @type {Promise<import("../wisp.js").Wisp["downloads"]> | null} */
@@ -64,17 +65,15 @@ export function startDownloads({ wisp, choose, openFile }) {
   function show(downloads, atOnce) {
     byId("downloads").hidden = downloads.length === 0;
     limit.value = `${atOnce}`;
-    for (const [id, { item }] of items)
-      if (!downloads.some((download) => download.id === id)) {
-        item.remove();
-        items.delete(id);
+    const ids = new Set(downloads.map(({ id }) => id));
+    for (const id of states.keys())
+      if (!ids.has(id)) {
+        updates.delete(id);
         states.delete(id);
       }
-    for (const [index, download] of downloads.entries()) {
-      const entry = items.get(download.id) ?? itemOf(download);
-      items.set(download.id, entry);
-      if (list.children[index] !== entry.item) list.insertBefore(entry.item, list.children[index] ?? null);
-      entry.update(download);
+    list.show(downloads.map((download) => ({ key: download.id, draw: () => itemOf(download) })));
+    for (const download of downloads) {
+      updates.get(download.id)?.(download);
       tell(download);
     }
   }
@@ -100,7 +99,8 @@ export function startDownloads({ wisp, choose, openFile }) {
   }
 
   /** @param {QueuedDownload} download */
-  function itemOf({ id, model }) {
+  function itemOf(download) {
+    const { id, model } = download;
     const about = h("small", {});
     const bar = h("progress", { max: 1, "aria-label": t("Download of {name}", { name: model }) });
     const buttons = h("div", { class: "download-actions" });
@@ -140,7 +140,9 @@ export function startDownloads({ wisp, choose, openFile }) {
         : iconButton("pause", t("Pause the download of {name}", name), () => run((queue) => queue.pause(id)));
       return [...(state === "queued" ? [first] : []), turn, away];
     };
-    return { item, update };
+    updates.set(id, update);
+    update(download);
+    return item;
   }
 
   limit.addEventListener("change", () => run((queue) => queue.setLimit(Number(limit.value))));

@@ -6,6 +6,7 @@ import { joined, sentences, t } from "../language/phrase.js";
 import { explain } from "./advice.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, rate, tokens } from "./format.js";
+import { LongList } from "./long_list.js";
 import { say, show } from "./texts.js";
 
 /**
@@ -26,6 +27,7 @@ const HEADERS = 24 << 20; // bytes of headers that may travel to state the fit o
 export class Repository {
   #actions;
   #dialog;
+  #list = new LongList(byId("hub-files"));
   #leaving = new AbortController();
   #id = "";
   /** @type {ModelFile[]} */
@@ -53,7 +55,7 @@ export class Repository {
     byId("hub-name").textContent = id;
     byId("hub-error").hidden = true;
     say(byId("hub-about"), t("Reading its list of files …"));
-    byId("hub-files").replaceChildren();
+    this.#list.show([]);
     try {
       const hub = await Hub.open();
       const found = await hub.files(id, { signal });
@@ -129,16 +131,14 @@ export class Repository {
   #draw() {
     const fitOf = (/** @type {ModelFile} */ file) => this.#fits.get(file);
     const chosen = this.#parameters && this.#fits.size ? best(this.#files, fitOf, this.#parameters) : undefined;
-    const focused = document.activeElement?.closest("li")?.dataset.name;
     const ordered = chosen ? [chosen, ...this.#files.filter((file) => file !== chosen)] : this.#files;
-    byId("hub-files").replaceChildren(...ordered.map((file) => this.#item(file, file === chosen)));
-    if (focused) this.#button(focused)?.focus();
-  }
-
-  /** @param {string} name */
-  #button(name) {
-    const items = /** @type {HTMLElement[]} */ ([...byId("hub-files").children]);
-    return items.find((item) => item.dataset.name === name)?.querySelector("button");
+    this.#list.show(
+      ordered.map((file) => ({
+        key: file.name,
+        state: [fitOf(file), file === chosen],
+        draw: () => this.#item(file, file === chosen),
+      })),
+    );
   }
 
   /** @param {ModelFile} file @param {boolean} chosen */
@@ -162,7 +162,7 @@ export class Repository {
     );
     return h(
       "li",
-      { class: chosen ? "hub-file best" : "hub-file", "data-name": file.name },
+      { class: chosen ? "hub-file best" : "hub-file" },
       h(
         "div",
         {},

@@ -53,8 +53,7 @@ export function startLanguage(changed) {
 }
 
 /** The address of a language's file; null for English, which needs none. */
-export const languageUrl = (code = document.documentElement.lang) =>
-  partUrl(`language${code[0].toUpperCase()}${code.slice(1)}`);
+const languageUrl = (/** @type {string} */ code) => partUrl(`language${code[0].toUpperCase()}${code.slice(1)}`);
 
 /** @param {string} code @returns {Promise<import("../language/phrase.js").Language["entries"]>} */
 async function entriesOf(code) {

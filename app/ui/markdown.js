@@ -18,9 +18,14 @@ import { h } from "./dom.js";
  * @typedef {{ raw: string, element: HTMLElement, code?: CodeBlock, giveBack?: () => void }} Block
  *   `giveBack`: what its formulas took of the budget
  */
-/** @typedef {{ raw: string, tokens: Token[] }} Part a top-level block of the text */
+/** @typedef {{ raw: string, tokens: Token[], text?: string }} Part a top-level block of the text; `text`: what to show of one without tokens */
 
 const MAX_LENGTH = 300_000; // characters: about a second in the worst case
+
+const MAX_INLINE = { characters: 20_000, tokens: 2_000 }; // of a paragraph: a longer one is shown as it is
+
+const MAX_TOKENS = 20_000; // of a block, such as a list or a table
+const MAX_GROWING = 4_000; // tokens of a block that grows: each change renders all of it, so a longer one is shown as it is until it ends
 
 const MAX_BLOCKS = 10_000; // of a text
 const MAX_NESTING = 50; // of blocks
@@ -29,6 +34,17 @@ const LONGEST_HELD = 600; // characters of an open formula
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: MAX_NESTING + 1 });
 markdown.use(math);
+markdown.core.ruler.at("inline", ({ tokens, md, env, Token }) => {
+  const lineOf = (/** @type {string} */ text) => Object.assign(new Token("text", "", 0), { content: text });
+  for (const { type, content, children } of tokens) {
+    if (type !== "inline" || !children) continue;
+    if (content.length <= MAX_INLINE.characters) md.inline.parse(content, md, env, children);
+    if (content.length <= MAX_INLINE.characters && children.length <= MAX_INLINE.tokens) continue;
+    children.length = 0;
+    for (const [i, line] of content.split("\n").entries())
+      children.push(...(i ? [new Token("softbreak", "br", 0)] : []), lineOf(line));
+  }
+});
 const { escapeHtml } = markdown.utils;
 // Text of a model must cause no request: an image becomes a link.
 markdown.renderer.rules.image = (tokens, i) => {
@@ -60,18 +76,28 @@ export class Markdown {
   #references = "";
   #version = 0; // of them
   #formulas = newBudget();
+  /** @type {{ text: string, parts: Part[] } | null} of the last rendering, which may not have shown all of it */
+  #parsed = null;
 
   /** @param {HTMLElement} root holds the blocks */
   constructor(root) {
     this.root = root;
   }
 
-  /** @param {string} text all of it so far @param {boolean} [growing] more is coming: half-written syntax is held back */
-  render(text, growing = false) {
+  /**
+   * Shows a text, or its next blocks if all of them take too long: then another call goes on.
+   * @param {string} text all of it so far @param {boolean} [growing] more is coming: half-written syntax is held back
+   * @param {number} [ms] after which it ends @returns {boolean} whether all is shown
+   */
+  render(text, growing = false, ms = Infinity) {
     text = text.replace(/\r\n?/g, "\n"); // as markdown-it does; else its line numbers would not be those of the text
     try {
-      const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(growing ? settled(text) : text, this.#versionOf);
-      parts.forEach((part, index) => this.#place(part, index, growing && index === parts.length - 1));
+      const parts = this.#partsOf(growing ? settled(text) : text);
+      const until = performance.now() + ms;
+      for (const [index, part] of parts.entries()) {
+        const isNew = this.#place(part, index, growing && index === parts.length - 1);
+        if (isNew && performance.now() > until && index < parts.length - 1) return false;
+      }
       for (const { element, giveBack } of this.#blocks.splice(parts.length)) {
         giveBack?.();
         element.remove();
@@ -81,6 +107,17 @@ export class Markdown {
       this.#blocks = [];
       this.root.replaceChildren(plainText(text));
     }
+    if (!growing) this.#parsed = null; // it is shown
+    return true;
+  }
+
+  /** @param {string} text */
+  #partsOf(text) {
+    if (this.#parsed?.text !== text) {
+      const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(text, this.#versionOf);
+      this.#parsed = { text, parts };
+    }
+    return this.#parsed.parts;
   }
 
   /** @param {Record<string, unknown>} references */
@@ -90,24 +127,32 @@ export class Markdown {
     return this.#references === before ? this.#version : ++this.#version;
   };
 
-  /** @param {Part} part @param {number} index @param {boolean} growing more of it is coming */
+  /**
+   * Shows a block, if it is not there already.
+   * @param {Part} part @param {number} index @param {boolean} growing more of it is coming
+   */
   #place(part, index, growing) {
+    if (growing && sizeOf(part) > MAX_GROWING) part = { raw: `plain ${part.raw}`, tokens: [], text: part.text };
     const old = this.#blocks[index];
     const [token] = part.tokens;
     const isCode = token?.type === "fence" || token?.type === "code_block";
     if (isCode && old?.code) {
       old.code.update(codeOf(token), languageOf(token), growing); // grows in place and keeps its buttons
       old.raw = part.raw;
-      return;
+      return true;
     }
-    if (old?.raw === part.raw) return;
+    if (old?.raw === part.raw) return false;
     old?.giveBack?.();
     const block = isCode ? codeBlock(part, growing) : token ? textBlock(part, this.#formulas) : plainBlock(part);
     if (old) old.element.replaceWith(block.element);
     else this.root.append(block.element);
     this.#blocks[index] = block;
+    return true;
   }
 }
+
+/** Tokens of a block. @param {Part} part */
+const sizeOf = ({ tokens }) => tokens.reduce((sum, { children }) => sum + 1 + (children?.length ?? 0), 0);
 
 /**
  * Splits a text into its top-level blocks.
@@ -132,7 +177,8 @@ function partsOf(text, versionOf) {
     const block = tokens.slice(first, i + 1);
     first = i + 1;
     const lost = block.some(({ level }) => level >= MAX_NESTING); // markdown-it leaves out what is nested deeper
-    parts.push(lost ? plain(raw) : { raw: `${references} ${raw}`, tokens: block });
+    const isPlain = lost || sizeOf({ raw, tokens: block }) > MAX_TOKENS;
+    parts.push(isPlain ? plain(raw) : { raw: `${references} ${raw}`, tokens: block, text: raw });
   });
   return parts;
 }
@@ -151,7 +197,7 @@ export function htmlOf(text) {
 export const sanitized = (html) => DOMPurify.sanitize(html, ALLOWED);
 
 /** @param {string} text @returns {Part} */
-const plain = (text) => ({ raw: text, tokens: [] });
+const plain = (text) => ({ raw: text, tokens: [], text });
 
 /** @param {string} text */
 const plainText = (text) => h("div", { class: "block plain", dir: "auto" }, text);
@@ -184,7 +230,7 @@ function codeBlock({ raw, tokens: [token] }, growing) {
 }
 
 /** @param {Part} part @returns {Block} */
-const plainBlock = ({ raw }) => ({ raw, element: plainText(raw) });
+const plainBlock = ({ raw, text }) => ({ raw, element: plainText(text ?? raw) });
 
 /** @param {Token} token */
 const codeOf = (token) => token.content.replace(/\n$/, "");

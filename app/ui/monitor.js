@@ -4,6 +4,8 @@ import { byId } from "./dom.js";
 import { importPart, applyStyle } from "./parts.js";
 import { show } from "./texts.js";
 
+const MOST = 100; // reactions, the newest
+
 /** @typedef {{ time: number, text: string }} Reaction */
 
 /** @param {import("./engine.js").Engine} engine @returns {{ note: (text: string) => void }} */
@@ -31,5 +33,9 @@ export function startMonitor(engine) {
       show(button, "title", t("The monitor cannot be loaded. Check the connection and try again."));
     }
   };
-  return { note: (text) => void reactions.push({ time: Date.now(), text }) };
+  const note = (/** @type {string} */ text) => {
+    reactions.push({ time: Date.now(), text });
+    if (reactions.length > MOST) reactions.shift();
+  };
+  return { note };
 }

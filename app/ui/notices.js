@@ -17,6 +17,8 @@ import { say } from "./texts.js";
  * @property {() => void} [onDismiss]
  */
 
+const MOST = 20; // at once: more would hide the page, such as one for each of a hundred files that cannot be read
+
 /** @type {Map<string, { element: HTMLElement, line: HTMLElement, notice: Notice }>} */
 const shown = new Map();
 
@@ -54,6 +56,8 @@ export function notify(notice) {
   );
   shown.set(key, Object.assign(made, { element }));
   byId("notices").append(element);
+  const [oldest] = shown.keys();
+  if (shown.size > MOST) dismiss(oldest);
   if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
 }
 

@@ -1,7 +1,6 @@
 /** Registers the service worker. When a newer version has been fetched, a notice offers to reload. */
 import { t } from "../language/phrase.js";
 import { whenIdle } from "./dom.js";
-import { languageUrl } from "./language.js";
 import { notify } from "./notices.js";
 import { partFiles } from "./parts.js";
 
@@ -20,7 +19,7 @@ async function isolate() {
 }
 
 /**
- * Has the service worker cache the parts of the page that it fetches only when they are used, such as the languages: whoever
+ * Has the service worker cache the parts of the page that it fetches only when they are used, such as diagrams: whoever
  * installs the page expects it to work without a network. Not where the browser is to save data, and not the many large
  * wheels that only code in the sandbox imports.
  */
@@ -54,8 +53,6 @@ export async function startPwa() {
   serviceWorker.addEventListener("controllerchange", () => {
     if (reloading) return location.reload();
     if (!hadOne) isolate();
-    const url = languageUrl();
-    if (url) fetch(url).catch(() => {}); // the service worker caches it: the page had fetched it before there was one
     if (!hadOne && isInstalled) whenIdle(cacheAll); // iOS: the first start from the home screen, in a storage of its own
   });
   const watch = (/** @type {ServiceWorker | null} */ worker) => {

@@ -47,21 +47,23 @@ export class RowWindow {
   #list;
   #placed;
   #sizes = new ResizeObserver((entries) => this.#measured(entries));
+  #inView; // tells of gaps that come into view without a scroll, when something above them shrinks
 
-  /** @param {HTMLElement} scroller @param {HTMLElement} list in it @param {() => void} placed is called after rows were drawn */
-  constructor(scroller, list, placed) {
+  /** @param {HTMLElement} scroller @param {HTMLElement} list in it, or itself @param {() => void} [placed] is called after rows were drawn */
+  constructor(scroller, list, placed = () => {}) {
     this.#scroller = scroller;
     this.#list = list;
     this.#placed = placed;
     scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
     new ResizeObserver(() => this.#drawSoon()).observe(scroller);
     for (const event of ["click", "input"])
-      list.addEventListener(event, (event) => this.#change(event), { capture: true });
-    addEventListener("beforeprint", () => this.#drawWhole(true));
-    addEventListener("afterprint", () => this.#drawWhole(false));
+      list.addEventListener(event, (event) => this.#noteChange(event), { capture: true });
+    const seen = (/** @type {IntersectionObserverEntry[]} */ gaps) =>
+      gaps.some(({ isIntersecting }) => isIntersecting) && this.#drawSoon();
+    this.#inView = new IntersectionObserver(seen, { root: scroller });
   }
 
-  /** Shows other rows. @param {Row[]} rows */
+  /** Shows the rows of another list. @param {Row[]} rows */
   show(rows) {
     this.#sizes.disconnect();
     this.#drawn.clear();
@@ -71,6 +73,25 @@ export class RowWindow {
     this.#list.replaceChildren(...(rows.length ? [this.#gap(0, rows.length)] : []));
     this.#placed(); // it may scroll to the end
     this.#update();
+  }
+
+  /** Changes which rows the list has. Those that stay keep their elements. @param {Row[]} rows */
+  change(rows) {
+    const stay = new Set(rows);
+    for (const row of this.#drawn) if (!stay.has(row)) this.#hide(row);
+    this.#rows = rows;
+    this.#update();
+  }
+
+  /** Makes a row's element again. @param {Row} row */
+  redraw(row) {
+    const { element } = row;
+    row.changed = false;
+    delete row.element;
+    if (!element || !this.#drawn.has(row)) return;
+    this.#sizes.unobserve(element);
+    this.#attach(row);
+    element.replaceWith(/** @type {HTMLElement} */ (/** @type {Row} */ (row).element));
   }
 
   /** @param {Row} row @param {number} [index] default: after the others */
@@ -112,8 +133,8 @@ export class RowWindow {
     this.#draw();
   }
 
-  /** @param {boolean} isWhole */
-  #drawWhole(isWhole) {
+  /** Draws all rows, to be printed, or only those near the view again. @param {boolean} isWhole */
+  drawWhole(isWhole) {
     this.#isWhole = isWhole;
     this.#draw();
   }
@@ -157,12 +178,14 @@ export class RowWindow {
     for (const row of this.#staying(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
     const [first, end] = [rowAt(this.#tops, top - NEAR), rowAt(this.#tops, bottom + NEAR)];
     const near = [...this.#rows.slice(to + 1, end + 1), ...this.#rows.slice(first, Math.max(first, from)).reverse()];
+    let isLate = false; // only after a row was added: layout alone may take longer than the budget
     for (const row of near) {
       if (wanted.has(row)) continue;
-      if (performance.now() > until) {
+      if (isLate) {
         this.#drawSoon();
         break;
       }
+      isLate = !this.#drawn.has(row) && performance.now() > until;
       row.element ??= row.draw?.(); // now, so that its time counts
       wanted.add(row);
     }
@@ -189,7 +212,7 @@ export class RowWindow {
   }
 
   /** @param {Event} event a click or an input */
-  #change({ type, target }) {
+  #noteChange({ type, target }) {
     const element = /** @type {Element} */ (target);
     if (type === "click" && !element.closest(CHANGES)) return;
     const row = this.#rowOf(element);
@@ -215,6 +238,7 @@ export class RowWindow {
 
   /** Puts the drawn rows and the gaps between them in order. Elements that are in the document stay where they are. */
   #arrange() {
+    this.#inView.disconnect();
     for (const gap of this.#list.querySelectorAll(":scope > .gap")) gap.remove();
     const rows = [...this.#drawn].map((row) => ({ row, index: this.#numbers.get(row) ?? 0 }));
     let next = this.#list.firstElementChild;
@@ -239,6 +263,7 @@ export class RowWindow {
     const gap = h("li", { class: "gap", "aria-hidden": true });
     gap.style.height = `${this.#tops[to] - this.#tops[from] - this.#between}px`;
     this.#gaps.set(gap, [from, to]);
+    this.#inView.observe(gap);
     return gap;
   }
 
@@ -281,6 +306,10 @@ export class RowWindow {
 
   /** What is in view, in px from the top of the first row. */
   #view() {
+    if (this.#scroller === this.#list) {
+      const top = this.#list.scrollTop;
+      return { top, bottom: top + this.#list.clientHeight };
+    }
     const top = this.#scroller.getBoundingClientRect().top - this.#list.getBoundingClientRect().top;
     return { top, bottom: top + this.#scroller.clientHeight };
   }

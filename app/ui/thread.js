@@ -57,6 +57,8 @@ export class Thread {
     this.actions = actions;
     this.#scroller.addEventListener("scroll", () => this.#look(), { passive: true }); // before rows are drawn
     this.#window = new RowWindow(this.#scroller, this.#list, () => this.#follow());
+    addEventListener("beforeprint", () => this.#window.drawWhole(true));
+    addEventListener("afterprint", () => this.#window.drawWhole(false));
     new ResizeObserver(() => this.#follow()).observe(this.#list);
     const resized = new ResizeObserver(() => this.#follow());
     for (const element of [this.#scroller, byId("overlay")]) resized.observe(element);

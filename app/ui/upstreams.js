@@ -3,6 +3,7 @@ import { listed, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { clock } from "./format.js";
 import { icon } from "./icons.js";
+import { LongList } from "./long_list.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 
@@ -121,17 +122,17 @@ export function startUpstreams({ wisp, removed }) {
   /** @param {string[]} models as requests name them @param {string} upstream */
   const choices = (models, upstream) => {
     const current = loaded?.choice.upstream ? loaded.choice.model : null;
-    const items = models.map((model) => {
+    const item = (/** @type {string} */ model) => {
       const name = model.slice(upstream.length + 1);
       const click = () => take({ model, name, keep: model, upstream });
       const props = { type: "button", class: model === current ? "model current" : "model", on: { click } };
       return h("li", {}, h("button", { ...props, "aria-current": model === current ? "true" : null }, name));
-    });
-    const list = h(
-      "ul",
-      { class: "upstream-models", "aria-label": t("Models of {name}", { name: upstream }) },
-      ...items,
-    );
+    };
+    const list = h("ul", { class: "upstream-models", "aria-label": t("Models of {name}", { name: upstream }) });
+    const rows = new LongList(list, list);
+    const show = (/** @type {string[]} */ found) =>
+      rows.show(found.map((model) => ({ key: model, draw: () => item(model) })));
+    show(models);
     if (models.length <= SEARCH_FROM) return list;
     const search = h("input", {
       type: "search",
@@ -140,7 +141,7 @@ export function startUpstreams({ wisp, removed }) {
     });
     search.addEventListener("input", () => {
       const words = search.value.toLowerCase().split(/\s+/);
-      items.forEach((element, i) => (element.hidden = !words.every((word) => models[i].toLowerCase().includes(word))));
+      show(models.filter((model) => words.every((word) => model.toLowerCase().includes(word))));
     });
     return h("div", {}, search, list);
   };

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tools import dist as maker
-from tools import pyodide, texts
+from tools import pyodide
 from tools.catalog import entries
 from tools.environment import pyproject
 from tools.paths import ROOT, STATIC
@@ -71,8 +71,7 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     on_use = set(precache["onUse"])
     seldom = {"cpu", "mcp", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
     seldom |= {"code", "session", "pictures", "plots"}
-    languages = {f"languages/{code}" for code in texts.codes()}
-    assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom | languages
+    assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything
 

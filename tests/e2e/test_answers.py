@@ -78,9 +78,9 @@ def test_a_formula_with_a_mistake_is_shown_as_tex(page: Page) -> None:
 def test_formulas_that_are_refused_take_of_the_budget_too(page: Page) -> None:
     """Else a block of many, which grows, would have all of them typeset at every step."""
     deep = "$" + "\\sqrt{" * 150 + "x" + "}" * 150 + "$"
-    body = show(page, " and ".join([deep] * 40 + ["$a^2$"]))
+    body = show(page, " and ".join([deep] * 8 + ["$a^2$"]))
     assert body.locator(".katex").count() == 0
-    assert body.locator("code[data-math]").count() == 41
+    assert body.locator("code[data-math]").count() == 9
 
 
 def test_a_growing_formula_is_held_back(page: Page) -> None:
@@ -121,6 +121,70 @@ def test_a_table_is_copied_as_csv(page: Page) -> None:
     body.get_by_role("button", name="Copy as CSV").click()
     expect(page.locator("#live")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == 'name,value\r\n"a ""b"", c",x^2\r\nbold,1\r\n'
+
+
+# Streams a text, a piece a frame. Returns the longest time between two frames, in ms.
+GAP = """async ([text, pieces]) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    let longest = 0;
+    let before = await frame();
+    const wait = async () => {
+        const now = await frame();
+        longest = Math.max(longest, now - before);
+        before = now;
+    };
+    for (let piece = 1; piece <= pieces; piece++) {
+        shown.render(text.slice(0, (text.length * piece) / pieces), true, 60);
+        await wait();
+    }
+    while (!shown.render(text, false, 60)) await wait();
+    await wait();
+    await wait();
+    return longest;
+}"""
+LONG = {
+    "formulas": "$a$ " * 20_000,
+    "marks": "*[`_<$|~" * 12_000,
+    "list": "- item *x*\n" * 8_000,
+    "table": "|a|b|\n|-|-|\n" + "|1|2|\n" * 8_000,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_very_long_block_does_not_hold_the_page(page: Page, name: str) -> None:
+    """It took 1.2 to 3.3 s at a time and made 16,000 to 40,000 elements, on the machine where the bound was chosen."""
+    body = show(page, "")
+    assert page.evaluate(GAP, [LONG[name], 30]) < 1_000
+    assert len(body.inner_text()) > 40_000
+    assert page.evaluate("document.querySelectorAll('#answer *').length") < 100
+
+
+def test_a_paragraph_too_long_to_be_rendered_is_shown_as_it_is(page: Page) -> None:
+    """The others are not."""
+    for text in ("**b** " * 4_000, "`x` " * 1_100):
+        body = show(page, f"{text.strip()}\nsecond\n\n**after**")
+        assert body.locator("p").first.inner_text() == f"{text.strip()}\nsecond"
+        expect(body.locator("strong, code")).to_have_text("after")
+    assert show(page, "**b** `x` " * 240).locator("strong").count() == 240
+
+
+def test_a_long_table_is_text_while_it_grows(page: Page) -> None:
+    text = "|a|b|\n|-|-|\n" + "|1|*2*|\n" * 600
+    body = show(page, text, growing=True)
+    assert body.locator("table").count() == 0
+    assert body.inner_text().count("|1|*2*|") == 600
+    page.evaluate("(text) => shown.render(text + '\\nAfter', true)", text)
+    assert body.locator("em").count() == 600
+    assert show(page, "|a|b|\n|-|-|\n" + "|1|*2*|\n" * 60, growing=True).locator("em").count() == 60
+
+
+def test_a_text_is_shown_in_pieces_that_end_as_the_whole(page: Page) -> None:
+    text = "".join(f"Paragraph {i} with $a_{i}$ and *marks*.\n\n" for i in range(200)) + "[x]: http://a.example\n\n[x]"
+    whole = show(page, text).inner_html()
+    show(page, "")
+    steps = page.evaluate("(text) => { let n = 1; while (!shown.render(text, false, 0)) n++; return n; }", text)
+    assert steps > 100
+    assert page.locator("#answer .body").inner_html() == whole
 
 
 def test_many_openings_take_linear_time(page: Page) -> None:

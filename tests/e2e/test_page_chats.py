@@ -317,6 +317,34 @@ def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:
     assert "Rome" in wait_answer(page)
 
 
+# A model that thinks whatever it is told: the first request for a title ends within its thoughts.
+THINKER = """async () => {
+    const { completions } = (await (await import("/wisp.js")).Wisp.create()).chat;
+    const create = completions.create;
+    globalThis.asked = [];
+    completions.create = (request, options) => {
+        if (request.stream) return create.call(completions, request, options);
+        asked.push([request.reasoning_effort, request.max_tokens]);
+        const message = { reasoning_content: "Well, a title. ", content: asked.length > 1 ? "Sums" : "" };
+        return Promise.resolve({ choices: [{ message, finish_reason: asked.length > 1 ? "stop" : "length" }] });
+    };
+    globalThis.asWritten = () => void (completions.create = create);
+}"""
+
+
+def test_a_model_that_always_thinks_makes_a_title(talk: Page) -> None:
+    page = talk
+    new_chat(page)
+    page.evaluate(THINKER)
+    page.evaluate("localStorage['wisp.titles'] = 'always'")
+    ask(page, "What is 12 + 31?")
+    current = page.locator("#chat-rows .chat.current .chat-open > span")
+    expect(current).to_have_text("Sums", timeout=60_000)  # once it is idle
+    assert page.evaluate("asked") == [["none", 24], ["none", 512]]
+    page.evaluate("asWritten()")
+    page.evaluate("localStorage['wisp.titles'] = 'never'")
+
+
 def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:
     page = talk
     new_chat(page)

@@ -35,6 +35,8 @@ HOSTILE = {
     * 3_000,
     "one formula": "$\\def\\a{" + "x" * 2_000 + "}" + "\\a" * 400 + "$",
     "deep formula": "$" + "\\sqrt{" * 400 + "1" + "}" * 400 + "$",  # Chromium's layout overflowed its stack
+    "small formulas": "$a$ " * 20_000,
+    "marks": "*[`_<$|~" * 12_000,
     "one word": f"```java\n{'a' * 39_000}\n```\n" * 5,
     "rules": "---\n\n" * 60_000,
 }

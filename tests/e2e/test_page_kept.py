@@ -225,21 +225,28 @@ def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: B
     wait_installed(page)
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     parts = page.evaluate("Object.values(document.getElementById('parts').dataset)")
-    assert sum("languages/" in path for path in parts) == 6
     files = [path for path in parts if not path.endswith("/") and " " not in path]  # not the sandbox's wheels
     paths = json.dumps(files)
     wait_until(page, f"(await Promise.all({paths}.map((path) => caches.match(path)))).every(Boolean)")
     fresh_context.set_offline(True)
+    assert page.evaluate(FETCH_SELDOM)["ok"]  # which was never used
+    fresh_context.set_offline(False)
+
+
+def test_a_tab_has_every_language_offline(fresh_context: BrowserContext, server: Server) -> None:
+    page = open_page(fresh_context, server.url)
+    wait_installed(page)
+    fresh_context.set_offline(True)
     page.click("#settings-button")
-    page.select_option("#language", "ja")  # which was never used
-    expect(page.locator("html")).to_have_attribute("lang", "ja")
+    for code in ("ja", "ar", "zh", "de", "es", "fr", "en"):  # which were never used
+        page.select_option("#language", code)
+        expect(page.locator("html")).to_have_attribute("lang", code)
     expect(page.locator("#notices .error")).to_have_count(0)
     fresh_context.set_offline(False)
 
 
-FETCH_LANGUAGE = """async () => {
-  const path = Object.values(document.getElementById("parts").dataset).find((each) => each.includes("languages/"));
-  const { ok, url } = await fetch(path);
+FETCH_SELDOM = """async () => {
+  const { ok, url } = await fetch(document.getElementById("parts").dataset.highlightAll);
   return { ok, url };
 }"""
 
@@ -251,7 +258,7 @@ def test_a_full_storage_keeps_no_file_from_being_used(fresh_context: BrowserCont
     worker.evaluate(
         "() => { Cache.prototype.put = async () => { throw new DOMException('', 'QuotaExceededError'); }; }"
     )
-    found = page.evaluate(FETCH_LANGUAGE)
+    found = page.evaluate(FETCH_SELDOM)
     assert found["ok"]
     assert not page.evaluate("async (url) => (await caches.match(url)) !== undefined", found["url"])
 
@@ -262,10 +269,9 @@ STANDALONE = """{
     window.matchMedia = (query) => query.includes("standalone") ? { matches: true } : matchMedia.call(window, query);
 }"""
 SAVES_DATA = "Object.defineProperty(navigator, 'connection', { value: { saveData: true } })"
-CACHED_LANGUAGES = """(async () => {
-    const names = Object.keys(document.getElementById("parts").dataset).filter((name) => name.startsWith("language"));
-    const paths = names.map((name) => document.getElementById("parts").dataset[name]);
-    return (await Promise.all(paths.map((path) => caches.match(path)))).filter(Boolean).length;
+CACHED_SELDOM = """(async () => {
+    const { mermaid, highlightAll, mcp } = document.getElementById("parts").dataset;
+    return (await Promise.all([mermaid, highlightAll, mcp].map((path) => caches.match(path)))).filter(Boolean).length;
 })()"""
 
 
@@ -274,7 +280,7 @@ def test_all_parts_are_cached_at_the_first_start_from_a_home_screen(
 ) -> None:
     fresh_context.add_init_script(STANDALONE)
     page = open_page(fresh_context, server.url)
-    wait_until(page, f"(await {CACHED_LANGUAGES}) === 6")
+    wait_until(page, f"(await {CACHED_SELDOM}) === 3")
 
 
 def test_an_installed_page_saves_data_where_it_is_asked_to(fresh_context: BrowserContext, server: Server) -> None:
@@ -283,7 +289,7 @@ def test_an_installed_page_saves_data_where_it_is_asked_to(fresh_context: Browse
     wait_installed(page)
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     page.wait_for_timeout(1000)
-    assert page.evaluate(CACHED_LANGUAGES) == 0
+    assert page.evaluate(CACHED_SELDOM) == 0
 
 
 def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:
@@ -292,8 +298,8 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
     page = open_page(fresh_context, server.url)
     wait_installed(page)
     assert len(page.evaluate("caches.keys()")) == 1
-    language = page.evaluate(FETCH_LANGUAGE)["url"]  # cached when it is first used
-    wait_until(page, f"await caches.match({language!r})")
+    seldom = page.evaluate(FETCH_SELDOM)["url"]  # cached when it is first used
+    wait_until(page, f"await caches.match({seldom!r})")
     worker, index = (tmp_path / "site" / name for name in ("sw.js", "index.html"))
     first, rest = worker.read_text().split("\n", 1)
     precache = json.loads(first.partition("=")[2].strip().rstrip(";"))
@@ -304,7 +310,7 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
     page.get_by_role("button", name="Reload").click(timeout=60_000)
     expect(page.locator("#welcome h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
-    assert page.evaluate("async (url) => (await caches.match(url)) !== undefined", language)
+    assert page.evaluate("async (url) => (await caches.match(url)) !== undefined", seldom)
     server.shutdown()
     server.server_close()
 

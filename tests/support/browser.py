@@ -117,7 +117,8 @@ def open_engine_page(browser: Browser, url: str) -> Page:
         wait_until(page, "globalThis.ready")
     except Exception as error:
         raise RuntimeError(f"The engine page does not start: {errors}") from error
-    modules = {f"{path.relative_to(ROOT)}": path.read_text(encoding="utf-8") for path in PAGE_MODULES.glob("*.py")}
+    paths = [*PAGE_MODULES.glob("*.py"), ROOT / "bench" / "__init__.py", ROOT / "bench" / "shapes.py"]
+    modules = {f"{path.relative_to(ROOT)}": path.read_text(encoding="utf-8") for path in paths}
     run_python(page, INSTALL, {"modules": modules})
     return page
 

@@ -8,11 +8,13 @@ from typing import Any, cast
 import pytest
 
 from app.answers import prompts
+from app.answers.dialects import dialect_of
 from app.answers.media import RequestMedia
 from app.answers.truncation import without_oldest_turns
 from app.models.loaded import Loaded
 from app.models.loading import vocabulary
 from app.openai.requests import chat_request
+from app.openai.tools import Tools
 from py_engine.files.gguf_header import parse
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer, remove_breaks
@@ -26,6 +28,14 @@ VOCABULARIES = ("qwen2", "llama-bpe", "llama-spm", "bert-bge")
 def tokenizer(name: str) -> Tokenizer:
     data = (Path(__file__).parents[1] / "golden" / "vocab" / f"ggml-vocab-{name}.gguf").read_bytes()
     return load_tokenizer(parse(data, len(data)).metadata)
+
+
+def r1(end: str) -> str:
+    """A template as DeepSeek R1's, with what follows "<|Assistant|>"."""
+    return (
+        "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ m['content'].split('</think>')[-1] }}{% else %}"
+        "{{ m['content'] }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|Assistant|>" + end + "{% endif %}"
+    )
 
 
 class Engine:
@@ -166,3 +176,31 @@ def test_the_fewest_turns_are_dropped_without_rendering_a_long_chat(
         assert prompt.truncated == pytest.approx(whole - len(prompt.ids), rel=0.2)
     else:
         assert prompt.truncated > 10_000
+
+
+@pytest.mark.parametrize(
+    ("template", "end"),
+    [
+        (r1("<think>\n"), "<think>\n\n</think>\n\n"),
+        (r1(""), "<think>\n\n</think>\n\n"),  # older: the model opens them
+        (r1("{% if enable_thinking is false %}<think></think>{% endif %}"), "<|Assistant|><think></think>"),
+        (r1("{% if not enable_thinking %}{# thinking #}</think>{% endif %}"), "<|Assistant|></think>"),
+        (r1("").replace("</think>", "|"), "<|Assistant|>"),  # it marks no thoughts
+    ],
+    ids=["opens them", "leaves it to the model", "closes them", "has another switch", "marks none"],
+)
+def test_a_model_that_is_told_not_to_think_has_no_thoughts_to_go_on_with(template: str, end: str) -> None:
+    model = mini()
+    model.template = ChatTemplate(template)
+    messages = [{"role": "user", "content": "Hi"}]
+
+    def prompt(**more: Any) -> str:
+        request = chat_request({"messages": messages, **more})
+        return prompts.of_chat(RequestMedia(model), request, messages, None).text
+
+    for off in ({"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}):
+        assert prompt(**off).endswith(end)
+        if "<think>" in end:
+            parser = dialect_of(model.template, Tools()).parser(prompt(**off), True)
+            assert parser.push("Paris") == [{"content": "Paris"}]
+    assert prompt(reasoning_effort="high").endswith("<think>\n") == ("<think>\n" in template)

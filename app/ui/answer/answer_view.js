@@ -19,6 +19,7 @@ import { wordsOf } from "./words.js";
  * @typedef {import("../thread.js").Actions} Actions
  */
 
+const SLICE_MS = 60; // of a frame, for the blocks of an answer: a very long one is shown in pieces
 const BUSY = 4; // a long answer is rendered for a fifth of the time at most
 
 /** Whether an answer ended before it was complete, and the model may go on. @param {Message} message */
@@ -72,9 +73,10 @@ export class AnswerView {
       this.element.classList.toggle("waiting", !content && !reasoning && !isCalling(message));
       this.#think(message, !content);
       const started = performance.now();
-      this.#markdown.render(content, true);
+      const isWhole = this.#markdown.render(content, true, SLICE_MS);
       const ended = performance.now();
       this.#rest = ended + BUSY * (ended - started);
+      if (!isWhole) this.grow(message);
     });
   }
 
@@ -103,10 +105,13 @@ export class AnswerView {
   /** @param {Message} message with how it ended */
   finish(message) {
     cancelAnimationFrame(this.#frame);
+    if (!this.#markdown.render(message.content, false, SLICE_MS)) {
+      this.#frame = requestAnimationFrame(() => this.finish(message));
+      return;
+    }
     this.#frame = 0;
     this.element.classList.remove("growing", "waiting");
     this.#think(message, false);
-    this.#markdown.render(message.content);
     this.#steps.show(message.steps ?? [], false);
     if (message.toolCalls) this.#calls.replaceChildren(toolCalls(message.toolCalls));
     if (message.sources) this.#foot.before(showSources(this.#body, message.content, message.sources));

@@ -7,7 +7,7 @@ const MAX_LENGTH = 5_000; // characters of a formula
 const MAX_EXPAND = 500; // macros of a formula
 const MAX_EXPANDED = 20_000; // characters that a formula's own macros may become
 const MAX_DEPTH = 400; // elements within each other: layout recurses, and an overflow of its stack ends the tab
-const MAX_OF_BLOCK = 20_000; // elements of a block's formulas: one that grows is rendered again and again
+const MAX_OF_BLOCK = 8_000; // elements of a block's formulas: one that grows is rendered again and again
 const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
 const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
 

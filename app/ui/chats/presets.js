@@ -1,6 +1,7 @@
 /** Named things that the user writes: assistants and snippets. Stored in localStorage, edited in a sheet. */
 import { t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
+import { LongList } from "../long_list.js";
 import { announce, notify } from "../notices.js";
 
 /**
@@ -84,9 +85,11 @@ export function startEditor(section, { presets, plural, add: addText, fields, re
   const add = h("button", { type: "button", class: "button", icon: "plus" }, addText);
   const form = h("form", { class: "upstream-form", hidden: true, autocomplete: "off" });
   section.append(add, form, list);
+  const rows = new LongList(list);
   let id = "";
 
-  const draw = () => list.replaceChildren(...presets.all.map(item));
+  const draw = () =>
+    rows.show(presets.all.map((preset) => ({ key: preset.id, state: preset, draw: () => item(preset) })));
   const item = (/** @type {P} */ preset) =>
     h(
       "li",

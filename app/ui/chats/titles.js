@@ -11,6 +11,7 @@ const KEY = "wisp.titles";
 const QUIET_MS = 2000; // without a request
 const LARGE = 300e6; // bytes of weights: smaller models answer the question again instead of giving a title
 const EXCERPT = 600; // characters of the question and of the answer
+const TOKENS = [24, 512]; // of the answer; the second time for a model that thinks although it is told not to
 const LONGEST = 60; // characters of a title
 
 /** When the model makes titles: if it is large enough, always, or never. @returns {When} */
@@ -51,14 +52,21 @@ export function startTitles({ chat, engine }) {
       const request = {
         model: engine.loaded?.stats.model,
         messages: [{ role: "user", content: promptOf(messages[0], /** @type {Message} */ (answerOf(messages))) }],
-        max_tokens: 24,
         temperature: 0,
-        chat_template_kwargs: { enable_thinking: false }, // thoughts would use up all tokens
+        reasoning_effort: /** @type {const} */ ("none"), // thoughts would use up all tokens
         prompt_cache_retention: /** @type {const} */ ("in_memory"),
       };
-      const { choices } = await wisp.chat.completions.create(request, { signal: controller.signal });
+      let title = "";
+      for (const max_tokens of TOKENS) {
+        const { choices } = await wisp.chat.completions.create(
+          { ...request, max_tokens },
+          { signal: controller.signal },
+        );
+        const { content, reasoning_content: thoughts } = choices[0].message;
+        title = cleaned(content ?? "");
+        if (content || !thoughts) break;
+      }
       tried.add(info.id);
-      const title = cleaned(choices[0].message.content ?? "");
       if (title && !info.titledBy) chat.change(info.id, { title, titledBy: "model" });
     } catch {
       // The user asked something, or the model failed: the first question stays the title.

@@ -5,6 +5,7 @@
 import { t } from "../../language/phrase.js";
 import { bytesOf } from "../../sdk/base64.js";
 import { h } from "../dom.js";
+import { LongList } from "../long_list.js";
 import { expanded, variablesOf } from "./uri_template.js";
 
 /**
@@ -39,6 +40,7 @@ const EXTENSION = /\.\w{1,5}$/;
 export function offersList(server, uses) {
   const { name } = server;
   const list = h("ul", { "aria-label": t("Prompts and resources of {name}", { name }) });
+  const rows = new LongList(list, list);
   const attempt = async (/** @type {() => Promise<void>} */ work) => {
     details.querySelector(".form-error")?.remove();
     await work().catch((error) => list.before(h("p", { class: "form-error", role: "alert" }, error.message)));
@@ -51,8 +53,9 @@ export function offersList(server, uses) {
       ...prompts.map((prompt) => promptOffer(prompt, server, uses)),
       ...usable.map((resource) => resourceOffer(resource, server, uses)),
     ];
-    const items = offers.map((offer) => item(offer, attempt));
-    list.replaceChildren(...(items.length ? items : [h("li", {}, t("This server offers none."))]));
+    const none = { key: "", draw: () => h("li", {}, t("This server offers none.")) };
+    const items = offers.map((offer, index) => ({ key: `${index}`, draw: () => item(offer, attempt) }));
+    rows.show(items.length ? items : [none]);
   };
   const toggled = () => {
     if (details.open && !list.firstChild) void attempt(load);

@@ -2,6 +2,7 @@
 import { t } from "../../language/phrase.js";
 import { byId, h, iconButton } from "../dom.js";
 import { clock } from "../format.js";
+import { LongList } from "../long_list.js";
 import { announce, notify } from "../notices.js";
 import { show } from "../texts.js";
 import { offersList } from "./offers.js";
@@ -151,15 +152,12 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
 
 /** @param {Entry} entry */
 function toolList({ name, tools }) {
-  const items = tools.map((tool) =>
-    h("li", {}, h("code", {}, tool.name), " ", h("small", { dir: "auto" }, tool.unusable ?? tool.description)),
-  );
-  return h(
-    "details",
-    { class: "mcp-tools", id: `mcp-tools-${name}` },
-    h("summary", {}, t("{n} tools", { n: tools.length })),
-    h("ul", { "aria-label": t("Tools of {name}", { name }) }, ...items),
-  );
+  const list = h("ul", { "aria-label": t("Tools of {name}", { name }), tabIndex: 0 }); // it scrolls
+  const item = (/** @type {Entry["tools"][number]} */ { name, unusable, description }) =>
+    h("li", {}, h("code", {}, name), " ", h("small", { dir: "auto" }, unusable ?? description));
+  new LongList(list, list).show(tools.map((tool, index) => ({ key: `${index}`, draw: () => item(tool) })));
+  const summary = h("summary", {}, t("{n} tools", { n: tools.length }));
+  return h("details", { class: "mcp-tools", id: `mcp-tools-${name}` }, summary, list);
 }
 
 /** The calls of this visit. @param {Entry} entry */
@@ -177,7 +175,8 @@ function log({ name, calls }) {
     ),
   );
   const went = t("{n} calls went there, the last at {time}.", { n: calls.length, time: clock(last.time) });
-  return h("details", { class: "mcp-tools", id: `mcp-calls-${name}` }, h("summary", {}, went), h("ul", {}, ...items));
+  const list = h("ul", { "aria-label": went, tabIndex: 0 }, ...items);
+  return h("details", { class: "mcp-tools", id: `mcp-calls-${name}` }, h("summary", {}, went), list);
 }
 
 /** The end of a secret, if it is long enough that this does not tell it. @param {string} secret */

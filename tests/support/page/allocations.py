@@ -1,9 +1,12 @@
 """Compares what inspect() states with what a load allocates."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import js
 
+from bench.shapes import SHAPES, header
+from py_engine.cpu.memory import Memory
 from py_engine.engine import Engine
 from py_engine.files.parts import Parts
 from py_engine.gpu.gpu import Gpu
@@ -36,6 +39,27 @@ async def stated_and_taken(url: str, backend: str, *, compiled: bool) -> dict[st
             await engine.unload()
     finally:
         source.close()
+    return {"stated": stated, "taken": taken}
+
+
+async def of_shape(shape: str, type: str, backend: str) -> dict[str, Any]:
+    """The same for a model of one of the bench's shapes, from its header alone: nothing is loaded.
+
+    Of WebGPU, `js.allocatedBytes` counts the buffers' sizes; the page makes them small (ALLOCATE_LITTLE). The CPU
+    engine's memory is laid out, but not taken.
+    """
+    options = LoadOptions(backend=backend)
+    head = header(SHAPES[shape], type)
+    source = cast("Any", SimpleNamespace(size=head.file_size))
+    stated = await inspect(source, head, options, Capacity(1 << 40, estimated=False))
+    adapter, device = await adapter_for(options)
+    plan = await plan_for(Parts.of(source, head), device, options)
+    if device is None:
+        return {"stated": stated, "taken": Memory(plan, 0, threads=4).end}
+    before = int(js.allocatedBytes())
+    gpu = await Gpu.open(adapter, device, plan)
+    taken = int(js.allocatedBytes()) - before
+    gpu.close()
     return {"stated": stated, "taken": taken}
 
 
