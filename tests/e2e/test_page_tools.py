@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,6 +140,34 @@ def test_a_reload_runs_no_call_twice_unasked(talk: Page, scripted: ScriptedServe
     first, second = results(scripted.asked[-1])
     assert first == before
     assert "did not allow" in second
+
+
+def test_a_reload_while_a_call_fetches_leaves_it_without_a_result(talk: Page, scripted: ScriptedServer) -> None:
+    """The browser ends the fetches of a page that is left: that is no failure of the call."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        talk.evaluate(
+            """(silent) => {
+              const { fetch } = window;
+              window.fetch = (address, ...more) => fetch(`${address}`.includes("session") ? silent : address, ...more);
+            }""",
+            address,
+        )
+        switch_on(talk)
+        scripted.asked.clear()
+        scripted.script = [[("python", {"code": "6 * 7"})], "It is 42."]
+        send(talk, "Go")
+        cards(talk).get_by_role("button", name="Allow once").click()
+        connection, _ = silent.accept()
+        expect(cards(talk)).to_have_attribute("data-state", "running")
+        talk.reload()
+        connection.close()
+    wait_ready(talk)
+    expect(cards(talk)).to_contain_text("did not end")
+    last_answer(talk).get_by_role("button", name="Continue the answer").click()
+    cards(talk).get_by_role("button", name="Allow once").click()
+    assert wait_answer(talk) == "It is 42."
+    assert results(scripted.asked[-1]) == ["42"]
 
 
 def test_stop_ends_a_call_and_the_answer(talk: Page, scripted: ScriptedServer) -> None:

@@ -1,5 +1,6 @@
 /** An answer with tools: turns of the model, and between them the calls that it makes. Each is stored as it happens. */
 import { agentLoop, argumentsOf, toldOf, toldOfError } from "../../sdk/agent_loop.js";
+import { isLeft } from "../leaving.js";
 import { stream } from "./answer.js";
 
 /**
@@ -96,9 +97,15 @@ async function runCall(call, { offered, chat, files: attached, permit, confirm, 
     }
   } catch (error) {
     signal.throwIfAborted();
+    if (isLeft()) await aborted(signal); // without a result, the call is asked for again
     Object.assign(call, { state: "failed", text: toldOfError(error) });
   }
   changed();
+}
+
+/** Never resolves; rejects with the signal's reason. @param {AbortSignal} signal @returns {Promise<never>} */
+function aborted(signal) {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
 /** @param {unknown} value of a tool's run @returns {ToolResult} */
