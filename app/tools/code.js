@@ -22,7 +22,7 @@ const TYPES = { png: "image/png", svg: "image/svg+xml", jpg: "image/jpeg", jpeg:
 const PYTHON =
   "Runs Python 3 code and returns what it prints and the value of its last line. There is no network. Variables and " +
   "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library, numpy, matplotlib, pandas, scipy, scikit-learn, sympy, " +
-  "beautifulsoup4 and lxml can be imported, other packages only as wheels that the user has attached{index}. The user sees " +
+  "seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and python-pptx can be imported, other packages only as wheels that the user has attached{index}. The user sees " +
   "matplotlib's figures, .svg and .png files that the code writes, and what show(array) gets: pixels of shape " +
   "(height, width) or (height, width, 3). Other files are offered for download.";
 const JAVASCRIPT =

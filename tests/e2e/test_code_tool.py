@@ -134,9 +134,29 @@ print(frame.groupby("city").n.sum().to_dict())""",
     assert [re.sub(r"\d+", "N", name) for name, *_ in ran["files"]] == ["plot-N.png"]
     for code, said in (
         ("from sympy import symbols, factor\nx = symbols('x')\nfactor(x**2 - 1)", "(x - 1)*(x + 1)"),
+        (
+            "import docx\nmade = docx.Document()\nmade.add_paragraph('Hello')\nmade.save('a.docx')\n"
+            "docx.Document('a.docx').paragraphs[0].text",
+            "'Hello'\nThe user was given: a.docx",
+        ),
+        ("from pptx import Presentation\nPresentation().slide_layouts[0].name", "'Title Slide'"),
+        (
+            "import pandas as pd\npd.DataFrame({'a': [1, 2]}).to_excel('a.xlsx', index=False)\n"
+            "int(pd.read_excel('a.xlsx').a.sum())",
+            "3\nThe user was given: a.xlsx",
+        ),
+        (
+            "import xlsxwriter\nwith xlsxwriter.Workbook('b.xlsx') as book: book.add_worksheet().write(0, 0, 7)\n"
+            "import openpyxl\nopenpyxl.load_workbook('b.xlsx').active['A1'].value",
+            "7\nThe user was given: b.xlsx",
+        ),
         ("from bs4 import BeautifulSoup\nBeautifulSoup('<p>Hi</p>', 'lxml').p.text", "'Hi'"),
     ):
         assert python(page, code)["said"] == said
+    ran = python(
+        page, "import seaborn, pandas\nseaborn.barplot(pandas.DataFrame({'x': [1, 2], 'y': [3, 4]}), x='x', y='y');"
+    )
+    assert [data[:4] for _, _, data in ran["files"]] == [PNG]
 
 
 @pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it: it takes a minute")

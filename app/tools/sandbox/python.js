@@ -27,6 +27,7 @@ export async function startPython(parts, wheels, resolves) {
     const type = TYPES[/** @type {keyof typeof TYPES} */ (nameOf(address).split(".").at(-1))] ?? "";
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
+  parts["pyodide-lock.json"] = joined(parts["pyodide-lock.json"], parts["packages.json"]);
   const { default: createPyodideModule } = await importPart(parts["pyodide.asm.mjs"]);
   const { loadPyodide } = await importPart(parts["pyodide.mjs"]);
   const pyodide = await loadPyodide({
@@ -90,6 +91,13 @@ export async function startPython(parts, wheels, resolves) {
       })),
     };
   };
+}
+
+/** Pyodide's lock file with more packages. @param {ArrayBuffer} lock @param {ArrayBuffer} more @returns {ArrayBuffer} */
+function joined(lock, more) {
+  const [made, packages] = [lock, more].map((content) => JSON.parse(new TextDecoder().decode(content)));
+  Object.assign(made.packages, packages);
+  return new TextEncoder().encode(JSON.stringify(made)).buffer;
 }
 
 /** Imports a module of this content. @param {ArrayBuffer} content @returns {Promise<any>} */

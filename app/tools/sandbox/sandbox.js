@@ -25,8 +25,9 @@ const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
 const DOWNLOAD_S = 600; // for packages; the next of them, or the last, begins another limit
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
-// Modules in the sandbox, and the parts of the page that have them.
+// Modules in the sandbox, and what it has beside Pyodide's packages; and the parts of the page that have them.
 const MODULES = {
+  "packages.json": "sandboxPackages",
   "wisp_sandbox/session.py": "session",
   "wisp_sandbox/pictures.py": "pictures",
   "wisp_sandbox/plots.py": "plots",

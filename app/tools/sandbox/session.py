@@ -21,11 +21,15 @@ from .pictures import show
 NAME = "<python>"  # of the code, in tracebacks
 HOME = Path("/files")
 NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library, numpy, matplotlib, pandas, " \
-           "scipy, scikit-learn, sympy, beautifulsoup4 and lxml are here. Other packages can be imported from wheels " \
-           "(.whl files) that the user attaches{more}."  # fmt: skip
+           "scipy, scikit-learn, sympy, seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and " \
+           "python-pptx are here. Other packages can be imported from wheels (.whl files) that the user " \
+           "attaches{more}."  # fmt: skip
 NOT_LOADED = "{name} could not be loaded{why}. Import it by name in the code, as in: import {name}. Its first use " \
              "needs a network."  # fmt: skip
-PLOTTING = {"plot", "hist", "boxplot"}  # methods of pandas that import matplotlib
+# Methods of pandas that import more -> what they import
+OF_PANDAS = dict.fromkeys(("plot", "hist", "boxplot"), "matplotlib") | dict.fromkeys(
+    ("read_excel", "to_excel", "ExcelWriter", "ExcelFile"), "openpyxl"
+)
 
 
 class OutputFullError(BaseException):
@@ -53,7 +57,7 @@ _globals: dict[str, Any] = {"__name__": "__main__", "show": show}
 
 
 def imports(code: str) -> str:
-    """Return the code's imports as code, with what these may need: `show` numpy, plots of pandas matplotlib."""
+    """Return the code's imports as code, with what these may need: `show` numpy, pandas' plots matplotlib."""
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except SyntaxError:
@@ -63,8 +67,8 @@ def imports(code: str) -> str:
     if any(isinstance(node, ast.Name) and node.id == "show" for node in nodes):
         names.add("numpy")
     called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    if called & PLOTTING and ("pandas" in names or "pandas" in sys.modules):
-        names.add("matplotlib")
+    if "pandas" in names or "pandas" in sys.modules:
+        names |= {OF_PANDAS[name] for name in called & OF_PANDAS.keys()}
     if "bs4" in names:
         names.add("lxml")
     return "\n".join(f"import {name}" for name in sorted(names))
