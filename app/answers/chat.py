@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -105,6 +105,11 @@ async def _prompt(model: Loaded, request: CompletionRequest, prompt: Given, fetc
     return prompts.of_completion(model, request, prompt)
 
 
+def _common(request: Request) -> Request:
+    """A request without its messages or prompts, which a slot would keep."""
+    return Request(**{field.name: getattr(request, field.name) for field in fields(Request)})
+
+
 class Run:
     """One request in progress. Generates as many of its choices at once as the engine runs side by side."""
 
@@ -197,7 +202,7 @@ class Run:
             self.journal.begin(index)
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
-                slot = self.model.slots.taken(request, len(prompt.ids), limit, output.progress)
+                slot = self.model.slots.taken(_common(request), len(prompt.ids), limit, output.progress)
                 async with self._constraint(prompt.ids, recorded.ids) as constraint:
                     asked = GenerationRequest(
                         prompt.ids, sampling, limits, constraint, begun, prompt.media, self._scales
