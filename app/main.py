@@ -62,8 +62,8 @@ def connect(port: Any, post_json: Callable[[str], None]) -> Client:
 
 
 def _arrays_of(result: dict[str, Any]) -> dict[str, Any]:
-    """Take the fields out of a result that are sent as typed arrays."""
-    return {name: result.pop(name) for name in _ARRAYS if result.get(name) is not None}
+    """Take the fields out of a result that are sent as typed arrays; lists are sent as they are."""
+    return {name: result.pop(name) for name in _ARRAYS if not isinstance(result.get(name), list | None)}
 
 
 def _set_arrays(result: Any, arrays: dict[str, Any]) -> None:

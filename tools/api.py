@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from urllib.parse import parse_qs, urlsplit
 
-from app.openai.endpoints import ENDPOINTS, Endpoint
+from app.openai.endpoints import ENDPOINTS
 from tools.connections import WRITE_S, BadRequest, is_closed, number
 from tools.mcp_relay import RELAY_KEY, RELAYED, HttpRelay, Relay, received, relay_stdio
 from tools.mcp_servers import Address
@@ -27,6 +27,7 @@ BODY_LIMIT = 32 << 20  # bytes
 MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
 API_PATHS = {path: endpoint for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
+OLLAMA = "/api/"  # below it are Ollama's endpoints only
 TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
@@ -45,7 +46,7 @@ class ApiHandler(Handler):
             self._bridge(origin)
         elif path.startswith(RELAYED):
             self._relayed(origin, path.removeprefix(RELAYED))
-        elif path.startswith("/v1/") or path.strip("/") in API_PATHS:
+        elif path.startswith(("/v1/", OLLAMA)) or path.strip("/") in API_PATHS:
             self._api(origin)
         elif self.command in ("GET", "HEAD"):
             self.connection.settimeout(WRITE_S)
@@ -207,8 +208,7 @@ class ApiHandler(Handler):
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":
                 error = self._error(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED)
-                endpoint = self._endpoint()
-                name = "event: error\n" if endpoint and endpoint.errors == "anthropic" else ""
+                name = "event: error\n" if self._errors() == "anthropic" else ""
                 piece = f"{name}data: {error}\n\n" if kind.startswith("text/event-stream") else f"{error}\n"
             if piece:
                 data = piece.encode("utf-8", "replace")
@@ -241,24 +241,26 @@ class ApiHandler(Handler):
         except OSError:
             self.close_connection = True
 
-    def _endpoint(self) -> Endpoint | None:
-        """The endpoint of the request's path; None if there is none, or the path is malformed."""
+    def _errors(self) -> str:
+        """Whose form errors have (Endpoint.errors)."""
         try:
-            return API_PATHS.get(self.decoded_path().strip("/"))
+            path = self.decoded_path()
         except BadRequest:
-            return None
+            return "openai"
+        endpoint = API_PATHS.get(path.strip("/"))
+        return endpoint.errors if endpoint else "ollama" if path.startswith(OLLAMA) else "openai"
 
     def _error(self, status: HTTPStatus, code: str, message: str) -> str:
         """Return an error in the form of the endpoint's API."""
-        endpoint, inside = self._endpoint(), status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        if endpoint and endpoint.errors == "ollama":
+        form, inside = self._errors(), status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if form == "ollama":
             return json.dumps({"error": message})
-        if endpoint and endpoint.errors == "llama":
+        if form == "llama":
             refused = "authentication_error" if status == HTTPStatus.UNAUTHORIZED else "invalid_request_error"
             kind = "unavailable_error" if inside else refused
             return json.dumps({"error": {"code": status, "message": message, "type": kind}})
         error = {"message": message, "type": "server_error" if inside else "invalid_request_error"}
-        if endpoint and endpoint.errors == "anthropic":
+        if form == "anthropic":
             return json.dumps({"type": "error", "error": error | ({"type": "api_error"} if inside else {})})
         return json.dumps({"error": error | {"param": None, "code": code}})
 

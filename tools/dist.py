@@ -94,7 +94,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     """Install what is missing, write dist/ and return its path. `release`: compress as well as possible."""
     ensure_venv(dev=False)
     ensure_node_modules()
-    wheels, seldom = pyodide.wheels(), pyodide.sandbox()
+    wheels, seldom = pyodide.wheels(), [*pyodide.sandbox(), pyodide.installer()]
     started = time.perf_counter()
     site = Site()
     bundles, packages = _bundles()
@@ -118,7 +118,7 @@ def build(*, quiet: bool = False, release: bool = False) -> Path:
     on_use += _add_static(site)
     on_use += [
         site.add_hashed("assets", path.name, path.read_bytes(), path.relative_to(ROOT).as_posix())
-        for path in sorted(SANDBOX.glob("*.py"))
+        for path in (*sorted(SANDBOX.glob("*.py")), pyodide.OF_PYPI, ROOT / "wisp" / "install_errors.py")
     ]
     packed = [site.add(f"assets/wheels-{short_hash(data := path.read_bytes())}/{path.name}", data) for path in seldom]
     site.moved["sandbox.whl"] = " ".join(packed)

@@ -18,11 +18,13 @@ from typing import Any
 from tools.environment import pip, pyproject
 from tools.failure import Failure, say
 from tools.npm import ensure_node_modules
-from tools.paths import cache_dir
+from tools.paths import ROOT, cache_dir
 
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 CDN = "https://cdn.jsdelivr.net/pyodide/v{version}/full/{name}"
 CDN_TIMEOUT_S = 8
+# What the sandbox has of PyPI, as entries of Pyodide's lock file: pure packages, which Pyodide lacks.
+OF_PYPI = ROOT / "app" / "tools" / "sandbox" / "packages.json"
 LISTS = ("pyodide-packages", "pyodide-sandbox", "pyodide-installer")  # of pyproject.toml
 
 
@@ -54,13 +56,30 @@ def wheels() -> list[Path]:
 def sandbox() -> list[Path]:
     """Return the wheels that only code in the page's sandbox imports, and those that they need."""
     of_page = wheels()
-    return [path for path in _cached("pyodide-sandbox") if path not in of_page]
+    return [path for path in _cached("pyodide-sandbox") if path not in of_page] + _of_pypi()
 
 
 def installer() -> Path:
     """Return the wheel of micropip, which installs packages in any Pyodide."""
     (found,) = _cached("pyodide-installer")
     return found
+
+
+def _of_pypi() -> list[Path]:
+    """Return the wheels of OF_PYPI; fetch those that the cache lacks."""
+    entries: dict[str, Any] = json.loads(OF_PYPI.read_text(encoding="utf-8"))
+    cache = cache_dir("pyodide-wheels")
+    listed = [Wheel(f"{name}=={one['version']}", one["file_name"], one["sha256"]) for name, one in entries.items()]
+    if missing := [wheel for wheel in listed if not _is_right(cache / wheel.file_name, wheel)]:
+        names = [wheel.name for wheel in missing]
+        say(f"Fetching {', '.join(names)} for the sandbox ...")
+        with tempfile.TemporaryDirectory() as folder:
+            advice = f"Cannot fetch {', '.join(names)} from the package index; check the network"
+            pip(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder, *names], advice)
+            for wheel in missing:
+                if not _cache_wheel((Path(folder) / wheel.file_name).read_bytes(), wheel, cache):
+                    raise Failure(f"The index's {wheel.file_name} does not have the hash that {OF_PYPI.name} names")
+    return [cache / wheel.file_name for wheel in listed]
 
 
 def _cached(key: str) -> list[Path]:

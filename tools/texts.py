@@ -44,7 +44,7 @@ ENGLISH_FILES = {
     "app/ui/examples.js", "app/ui/markdown.js", "app/ui/unframed.js", "app/retrieval/search.js",
     # texts for models, and for who writes a tool
     "app/tools/code.js", "app/tools/registry.js", "app/tools/sandbox/limits.js", "app/tools/sandbox/python.js",
-    "app/tools/sandbox/worker.js",
+    "app/tools/sandbox/worker.js", "app/tools/packages.js",
     "app/ui/chats/agent.js", "app/ui/chats/steps.js", "app/ui/web_mcp.js",
 }  # fmt: skip
 # Names of keys in keyboard events, and of a type in drag events.

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from py_engine.errors import WispError
-from wisp.package_cache import Fetches, cached_fetches
+from wisp.install_errors import told
+from wisp.package_cache import cached_fetches
 
 IN_BROWSER = sys.platform == "emscripten"
 DROPPED = Path("/tmp/wisp-wheels")  # in Pyodide's file system, where wheels are written to be installed
@@ -41,7 +42,7 @@ async def install(*packages: Any, pypi: bool = False, index_urls: Sequence[str] 
                 constraints=[f"{name} @ {address}" for name, address in found if name],
             )
         except Exception as error:
-            raise _refused(_told(error, fetches, asked=pypi or bool(index_urls))) from None
+            raise _refused(told(error, fetches.unreachable, asked=pypi or bool(index_urls))) from None
 
 
 async def _micropip() -> Any:
@@ -85,28 +86,6 @@ def _name_of(file: str) -> str:
     if found is None:
         raise _refused(f"{file} is no name of a wheel, such as name-1.0-py3-none-any.whl; a wheel keeps its name")
     return found[1].replace("_", "-")
-
-
-def _told(error: Exception, fetches: Fetches, *, asked: bool) -> str:
-    """What a failure means. `asked`: whether an index could be asked."""
-    text = str(error).strip()
-    missing = re.search(r"Can't fetch metadata for '([^']+)'", text)
-    if missing and not asked:
-        what = f"{missing[1]} is neither installed nor among the packages"
-        return f"{what}. Give its wheel, too, or allow PyPI: pypi=True"
-    if url := _unreachable(error, missing[1] if missing else "", fetches):
-        return f"{url} cannot be reached, and is not stored from before. Check the network"
-    if missing:
-        return f"No index has {missing[1]}"
-    return f"The packages cannot be installed: {text.splitlines()[0] if text else type(error).__name__}"
-
-
-def _unreachable(error: Exception, missing: str, fetches: Fetches) -> str:
-    """The address whose failed fetch led to the error, or ""; `missing`: the package that no index gave."""
-    if missing:  # micropip goes on to the next index, and its error has no cause
-        return next((url for url in fetches.unreachable if f"/{missing}/" in url), "")
-    causes = (error, error.__cause__)
-    return next((url for url, failed in fetches.unreachable.items() if failed in causes), "")
 
 
 def _refused(message: str) -> WispError:

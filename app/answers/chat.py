@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from app.answers.stream import AnswerStream
 from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
+from app.openai.messages import Prompt as Given
 from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
@@ -98,12 +99,15 @@ async def complete(
     return await run.all_choices(found)
 
 
-async def _prompt(
-    model: Loaded, request: CompletionRequest, prompt: str | list[int] | PromptWithMedia, fetch: Fetch
-) -> Prompt:
+async def _prompt(model: Loaded, request: CompletionRequest, prompt: Given, fetch: Fetch) -> Prompt:
     if isinstance(prompt, PromptWithMedia):
         return prompts.with_media(await media.of_parts(model, prompt.media, fetch), prompt)
     return prompts.of_completion(model, request, prompt)
+
+
+def _common(request: Request) -> Request:
+    """A request without its messages or prompts, which a slot would keep."""
+    return Request(**{field.name: getattr(request, field.name) for field in fields(Request)})
 
 
 class Run:
@@ -198,11 +202,13 @@ class Run:
             self.journal.begin(index)
             if not (stream.ended or stream.tokens >= limit):
                 limits = AnswerLimits(limit, ends, prompt.keep if request.truncate else None, request.private)
+                slot = self.model.slots.taken(_common(request), len(prompt.ids), limit, output.progress)
                 async with self._constraint(prompt.ids, recorded.ids) as constraint:
                     asked = GenerationRequest(
                         prompt.ids, sampling, limits, constraint, begun, prompt.media, self._scales
                     )
-                    await self._generate(engine.generate(asked, stats), output, clock, stats)
+                    with slot:
+                        await self._generate(engine.generate(asked, stats), output, clock, stats)
             self.job.check()
             if self._failed is not None:
                 raise self._failed
@@ -302,6 +308,10 @@ class Output:
             self.stream.ended = stop_when(self._ids, self._text)
         if self._parser.reasoning:
             self.reasoning_tokens += self.stream.tokens - before
+
+    def progress(self) -> tuple[int, bool]:
+        """The tokens so far, and whether the text has a line break."""
+        return self.stream.tokens, "\n" in self.message.text()
 
     def new_ids(self) -> list[int] | None:
         """The tokens since the last chunk; None if the request does not need them."""

@@ -13,7 +13,7 @@ from app.answers.pieces import PromptPieces
 from app.answers.thinking import without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
-from app.openai.messages import MARKER, PromptWithMedia
+from app.openai.messages import MARKER, Mixed, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
@@ -113,11 +113,15 @@ def _broken(model: Loaded, value: Any) -> Any:
     return {key: _broken(model, part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
-def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int]) -> Prompt:
+def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | Mixed) -> Prompt:
     """The prompt of a completion, from one of the request's prompts."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
         ids, text = model.ended(tokenizer.encode_prompt(prompt)), prompt
+    elif isinstance(prompt, Mixed):
+        parts = PromptPieces([part if isinstance(part, str) else [part] for part in prompt.parts])
+        ids, _ = pieces.encode(model, parts)
+        text = tokenizer.decode(ids) if request.echo else ""
     else:
         model.check_ids(prompt, "prompt")
         ids, text = prompt, tokenizer.decode(prompt) if request.echo else ""

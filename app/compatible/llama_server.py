@@ -5,10 +5,14 @@ Source: tools/server/README.md of llama.cpp, and what its server answers.
 
 from functools import partial
 
+from app.compatible.samplers import OFF as UNUSED
+from app.compatible.samplers import changes_nothing, with_any_temperature
+from app.models.slots import Task
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type, wrong_value
-from app.openai.requests import CompletionRequest, completion_request
+from app.openai.messages import Mixed
+from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
 
@@ -17,18 +21,6 @@ _PASSED_ON = SAMPLING | {"model", "prompt", "stop", "ignore_eos", "cache_prompt"
 _OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields", "samplers"])
 _NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",
                         "sse_ping_interval"])  # fmt: skip
-# Parameters that are not implemented: name -> the values that change nothing. Those of a sampler that is off are free.
-_NEUTRAL: dict[str, tuple[Json, ...]] = {
-    "mirostat": (0,),
-    "dynatemp_range": (0,),
-    "adaptive_target": (-1,),
-    "post_sampling_probs": (False,),
-    "min_keep": (0, 1),
-    "n_indent": (0,),
-    "n_discard": (0,),
-    "n_cmpl": (1,),
-}
-_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay"])
 # The names of samplers -> the parameters that switch each off.
 _OFF: dict[str, Body] = {
     "penalties": {"repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0},
@@ -43,6 +35,7 @@ _OFF: dict[str, Body] = {
 }
 _ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
 _RANDOM_SEEDS = (-1, 0xFFFFFFFF)
+UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
 
 
@@ -57,7 +50,7 @@ def completion(body: Json) -> Converted:
     request |= _switched_off(body.get("samplers"))
     request["max_tokens"] = _limit(body)
     request |= {"stream": True, "stream_options": {"include_usage": True}}
-    made = completion_request(request, MAX_STOPS)
+    made = with_any_temperature(completion_request, request, MAX_STOPS)
     made.detailed = True
     return Converted(body, made, boolean(body, "stream"), partial(Completion, body, made))
 
@@ -72,9 +65,9 @@ def begins_answer(body: Body) -> bool:
 
 def _check_known(body: Body) -> None:
     for name, value in body.items():
-        if name in _PASSED_ON or name in _OWN or name in _NO_EFFECT or name in _OF_NEUTRAL or value is None:
+        if name in _PASSED_ON or name in _OWN or name in _NO_EFFECT or name.startswith("speculative."):
             continue
-        if name.startswith("speculative.") or value in _NEUTRAL.get(name, ()):
+        if changes_nothing(name, value):
             continue
         raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
     fields = body.get("response_fields")
@@ -88,7 +81,7 @@ def _limit(body: Body) -> int:
     found = -1 if limit is None else whole(limit)
     if found is None:
         raise wrong_type("n_predict", "an integer", limit)
-    return max(1, found) if found >= 0 else (1 << 31) - 1
+    return max(1, found) if found >= 0 else UNLIMITED
 
 
 def _switched_off(samplers: Json) -> Body:
@@ -132,13 +125,14 @@ class Completion:
             found = (choice["logprobs"] or {}).get("content", [])
             self._probabilities[i] += found
             if text or found:
-                self._send(
-                    {"index": i, "content": text, "tokens": ids, "stop": False, "id_slot": -1}
-                    | {"tokens_predicted": len(self._tokens[i]), "tokens_evaluated": self._evaluated[i]}
-                    | ({"completion_probabilities": found} if self._probed else {})
-                )
+                self._send(self._piece(i, text, ids) | ({"completion_probabilities": found} if self._probed else {}))
             if choice["finish_reason"]:
                 self._end(choice, chunk["timings"])
+
+    def _piece(self, i: int, text: str, ids: list[int]) -> dict[str, Json]:
+        """An event of a stream that is not the last one."""
+        counts = {"tokens_predicted": len(self._tokens[i]), "tokens_evaluated": self._evaluated[i]}
+        return {"index": i, "content": text, "tokens": ids, "stop": False, "id_slot": -1} | counts
 
     def _end(self, choice: dict[str, Json], timings: dict[str, Json]) -> None:
         i, word = choice["index"], choice.get("stop_reason")
@@ -162,13 +156,16 @@ class Completion:
         }
         if self._probed:
             whole["completion_probabilities"] = self._probabilities[i]
-        last: Body = {"content": "", "tokens": choice.get("token_ids") or []}  # the other events had the rest
-        self._send(self._picked(whole | last))
+        if rest := choice.get("token_ids") or []:  # those of the end, or of a stop string, whose text is not sent
+            self._send(self._piece(i, "", rest))
+        self._send(self._picked(whole | {"content": "", "tokens": []}))  # the other events had them
         self._whole[i] = self._picked(whole)
 
     def _prompt(self, i: int) -> Json:
-        """A prompt as it was given: text, or token ids."""
+        """A prompt as it was given: text, or token ids, or both."""
         given = self._request.prompts[i]
+        if isinstance(given, Mixed):
+            return list(given.parts)
         return given if isinstance(given, str | list) else given.text
 
     def _picked(self, whole: dict[str, Json]) -> dict[str, Json]:
@@ -193,18 +190,51 @@ class Completion:
 _MISSING = object()
 
 
-def _settings(given: Body, request: CompletionRequest) -> dict[str, Json]:
+def slot(number: int, context: int, task: Task | None) -> dict[str, Json]:
+    """A slot of /slots: whether it works, and its answer, or its last one."""
+    found = {"id": number, "n_ctx": context, "speculative": False, "is_processing": task is not None and task.runs}
+    if task is None:
+        return found
+    decoded, has_new_line = task.progress()
+    left = task.limit - decoded if task.request.max_tokens not in (None, UNLIMITED) else -1
+    return found | {
+        "id_task": task.number,
+        "n_prompt_tokens": task.prompt_tokens,
+        "params": slot_params(task.request),
+        "next_token": [
+            {"has_next_token": task.runs, "has_new_line": has_new_line, "n_remain": left, "n_decoded": decoded}
+        ],
+    }
+
+
+def slot_params(request: Request) -> dict[str, Json]:
+    """The parameters of a request, for /slots, or for /props those of a request without any."""
+    settings = _settings({}, request)
+    left_out = ("stop", "logit_bias", "grammar", "stream")
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
+def default_params() -> dict[str, Json]:
+    """What /completion does where a request says nothing."""
+    return slot_params(completion({"prompt": ""}).request)
+
+
+def _settings(given: Body, request: Request) -> dict[str, Json]:
     """What the answer was generated with."""
     names = (name for name in PARAMETERS if not name.startswith("diffusion_"))
-    unlimited = request.max_tokens == (1 << 31) - 1
-    return {name: getattr(request.sampling, name) for name in names} | {
-        "max_tokens": -1 if unlimited else request.max_tokens,
-        "n_predict": -1 if unlimited else request.max_tokens,
-        "stop": list(request.stop),
-        "ignore_eos": request.ignore_eos,
-        "stream": boolean(given, "stream"),
-        "n_probs": max(0, request.sampling.logprobs),
-        "logit_bias": [{"token": token, "bias": bias} for token, bias in request.sampling.logit_bias],
-        "grammar": given.get("grammar") or "",
-        "samplers": list(_OFF) if given.get("samplers") is None else given["samplers"],
-    }
+    unlimited = request.max_tokens in (None, UNLIMITED)
+    return (
+        {name: getattr(request.sampling, name) for name in names}
+        | {
+            "max_tokens": -1 if unlimited else request.max_tokens,
+            "n_predict": -1 if unlimited else request.max_tokens,
+            "stop": list(request.stop),
+            "ignore_eos": request.ignore_eos,
+            "stream": boolean(given, "stream"),
+            "n_probs": max(0, request.sampling.logprobs),
+            "logit_bias": [{"token": token, "bias": bias} for token, bias in request.sampling.logit_bias],
+            "grammar": given.get("grammar") or "",
+            "samplers": list(_OFF) if given.get("samplers") is None else given["samplers"],
+        }
+        | UNUSED
+    )

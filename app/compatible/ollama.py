@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 
+from app.compatible.samplers import changes_nothing, with_any_temperature
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
@@ -27,14 +28,12 @@ _OF_LOAD = frozenset(
     ["num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa",
      "low_vram", "vocab_only", "f16_kv", "logits_all", "embedding_only"]
 )  # fmt: skip
-# Options that are not implemented: name -> the values that change nothing. Those of a sampler that is off are free.
-_NEUTRAL: dict[str, tuple[Json, ...]] = {"mirostat": (0,), "tfs_z": (1,), "penalize_newline": (True, False)}
-_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta"])
 _COMMON = frozenset(
     ["model", "stream", "format", "options", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"]
 )  # fmt: skip
 _CHAT = _COMMON | {"messages", "tools"}
 _GENERATE = _COMMON | {"prompt", "suffix", "images", "system", "template", "context", "raw"}
+_EMBEDDINGS = frozenset(["model", "prompt", "options", "keep_alive"])
 _EMBED = frozenset(["model", "input", "truncate", "dimensions", "options", "keep_alive"])
 
 
@@ -57,7 +56,7 @@ def _chat_request(body: Body, request: Body) -> ChatRequest:
     """A chat that drops its oldest turns where it does not fit, unless `truncate` is false."""
     if boolean(body, "truncate", True):
         request["truncation"] = "auto"
-    return chat_request(request, MAX_STOPS)
+    return with_any_temperature(chat_request, request, MAX_STOPS)
 
 
 def generate(body: Json) -> Converted:
@@ -80,7 +79,7 @@ def generate(body: Json) -> Converted:
         request = {name: value for name, value in request.items() if name not in ("logprobs", "top_logprobs")}
         if (top := chat_logprobs(body)) >= 0:
             request["logprobs"] = top
-        made = completion_request(request, MAX_STOPS)
+        made = with_any_temperature(completion_request, request, MAX_STOPS)
         made.detailed = True
         return Converted(body, made, streamed, answer)
     messages = [_message({"role": "user", "content": prompt, "images": body.get("images")}, "prompt")]
@@ -120,6 +119,12 @@ def embed_request(body: Json) -> Body:
     return request
 
 
+def embeddings_request(body: Json) -> Body:
+    """Check a request to /api/embeddings, the older endpoint; returns that of /api/embed."""
+    body = _object(body, _EMBEDDINGS)
+    return {"input": text(body, "prompt") or ""}
+
+
 def embedded(answer: dict[str, Json], seconds: float) -> dict[str, Json]:
     """The answer of /api/embed, from OpenAI's. `seconds`: what it took."""
     vectors = [list(entry["embedding"]) for entry in answer["data"]]
@@ -145,9 +150,9 @@ def _common(body: Body) -> Body:
     """The fields of OpenAI's request that a chat and a prompt share."""
     options = mapping(body, "options") or {}
     for name in options:
-        if name in _SAMPLING or name in _OF_LOAD or name in _OF_NEUTRAL or name == "num_predict":
+        if name in _SAMPLING or name in _OF_LOAD or name == "num_predict":
             continue
-        if options[name] is not None and options[name] not in _NEUTRAL.get(name, ()):
+        if not changes_nothing(name, options[name]):
             raise unsupported(f"options.{name} is not supported by this engine; leave it out.", f"options.{name}")
     request = _DEFAULTS | {name: options[name] for name in _SAMPLING if options.get(name) is not None}
     if request.get("seed") == -1:  # a random one

@@ -9,8 +9,10 @@ from app.client import Call, Fields
 from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
 from app.model_messages import model_name
+from app.models.loaded import Loaded
 from app.openai import lora
 from app.openai.fields import Json, boolean, wrong_type
+from app.openai.messages import MARKER
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request
 from py_engine.errors import SERVER_ERROR, WispError
@@ -77,6 +79,16 @@ class CompatibleHandlers(Handlers):
             answer = await embeddings.embeddings(model, request, call.job)
         return ollama.embedded(answer, time.perf_counter() - started)
 
+    @answers("api/embeddings")
+    async def ollama_embeddings(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Embed one text, as older clients ask."""
+        body = ollama.named(fields.get("request"))
+        request = ollama.embeddings_request(body)
+        if not request["input"]:
+            return {"embedding": []}
+        answer = await self.ollama_embed({"request": {"model": body.get("model"), **request}}, call)
+        return {"embedding": answer["embeddings"][0]}
+
     @answers("api/show")
     async def show(self, fields: Fields, call: Call) -> dict[str, Any]:
         """What a model's file says about it."""
@@ -137,21 +149,35 @@ class CompatibleHandlers(Handlers):
         async with self.held({}, call) as model:
             engine = model.engine_or_error()
             return {
-                "default_generation_settings": {"n_ctx": engine.context_length},
+                "default_generation_settings": {
+                    "params": llama_server.default_params(),
+                    "n_ctx": engine.context_length,
+                },
                 "total_slots": engine.parallel,
                 "model_alias": model.id,
+                "model_ftype": ollama_models.details(model.header)["quantization_level"],
                 "chat_template": model.template.source,
-                "modalities": {"vision": model.senses["image"], "audio": model.senses["audio"]},
+                "chat_template_caps": {},
+                "bos_token": _piece(model, model.tokenizer.bos_id),
+                "eos_token": _piece(model, model.tokenizer.eos_id),
+                "modalities": {"vision": model.senses["image"], "video": False, "audio": model.senses["audio"]},
+                "media_marker": MARKER,
+                "endpoint_slots": True,
+                "endpoint_props": False,  # no request changes them
+                "endpoint_metrics": True,
             }
 
     @answers("slots")
     async def slots(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
-        """Which of the default model's places for requests are in use."""
+        """The default model's slots: which work, and on what. With `fail_on_no_slot`, an error where all work."""
+        query = fields.get("request") or {}
         async with self.held({}, call) as model:
-            engine, running = model.engine_or_error(), model.queue.running
-            return [
-                {"id": i, "n_ctx": engine.context_length, "is_processing": i < running} for i in range(engine.parallel)
-            ]
+            engine = model.engine_or_error()
+            context, tasks = engine.context_length, model.slots.tasks
+            found = [llama_server.slot(i, context, tasks.get(i)) for i in range(max(1, engine.parallel))]
+            if query.get("fail_on_no_slot") and all(slot["is_processing"] for slot in found):
+                raise WispError("no slot available", "not_ready", SERVER_ERROR)
+            return found
 
     @answers("lora-adapters")
     async def lora_adapters(self, fields: Fields, call: Call) -> Any:
@@ -178,6 +204,11 @@ class CompatibleHandlers(Handlers):
         if not self.models.loaded:
             raise WispError("No model is loaded yet.", "not_ready", SERVER_ERROR)
         return {"status": "ok"}
+
+
+def _piece(model: Loaded, token: int | None) -> str:
+    """A token's text; "" where the model has no such token."""
+    return model.tokenizer.piece(token).decode("utf-8", "replace") if token is not None else ""
 
 
 def _object(body: Json) -> dict[str, Any]:

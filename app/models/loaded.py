@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.models.adapters import Adapters
 from app.models.request_queue import RequestQueue
+from app.models.slots import Slots
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.text.chat_template import ChatTemplate
@@ -37,6 +38,7 @@ class Loaded:
     options: Any = None  # app.models.loading.Options of its load
     tell_users: Callable[[str], None] = lambda text: None
     queue: RequestQueue = field(init=False)
+    slots: Slots = field(default_factory=Slots)
     pins: int = 0  # requests that run on it or wait for it; it is not evicted before they end
     used: int = 0  # the number of the last request for it, for least recently used
     _idle: asyncio.Event = field(default_factory=asyncio.Event)

@@ -20,6 +20,16 @@ class PromptWithMedia:
     media: list[MediaPart]
 
 
+@dataclass(frozen=True)
+class Mixed:
+    """The prompt of a completion: texts and token ids, one after the other, as in llama.cpp."""
+
+    parts: tuple[str | int, ...]
+
+
+Prompt = str | list[int] | Mixed | PromptWithMedia
+
+
 def messages(value: Json) -> list[dict[str, Json]]:
     """Check and return the messages, texts in place of files; there must be at least one."""
     if not isinstance(value, list):
@@ -102,8 +112,10 @@ def _check_part(part: Json, path: str, role: str) -> None:
     boolean(part, "untrusted", param=f"{path}.untrusted")
 
 
-def prompts(value: Json) -> list[str | list[int] | PromptWithMedia]:
-    """Check and return the prompts: a string, token ids, a text with media (llama.cpp's form), or a list of these."""
+def prompts(value: Json) -> list[Prompt]:
+    """Check and return the prompts: a string, token ids, or a list of these. Of llama.cpp: a list of ids and texts that
+    is one prompt, and a text with media.
+    """
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -111,16 +123,16 @@ def prompts(value: Json) -> list[str | list[int] | PromptWithMedia]:
     if isinstance(value, list) and value:
         if all(isinstance(p, str | list | dict) for p in value):
             return [_prompt(p, value, f"prompt[{i}]") for i, p in enumerate(value)]
-        return [_ids(value, value)]
+        return [_tokens(value, value)]
     if value == []:
         raise wrong_value("prompt is empty: give at least one.", "prompt")
     raise wrong_type("prompt", "a string, token ids, or a list of either", value)
 
 
-def _prompt(value: Json, whole_prompt: Json, path: str) -> str | list[int] | PromptWithMedia:
+def _prompt(value: Json, whole_prompt: Json, path: str) -> Prompt:
     if isinstance(value, dict):
         return _with_media(value, path)
-    return value if isinstance(value, str) else _ids(value, whole_prompt)
+    return value if isinstance(value, str) else _tokens(value, whole_prompt)
 
 
 def _with_media(value: dict[str, Json], path: str) -> PromptWithMedia:
@@ -139,10 +151,13 @@ def _with_media(value: dict[str, Json], path: str) -> PromptWithMedia:
     return PromptWithMedia(text, [MediaPart(p, from_base64(one, p)) for p, one in zip(paths, data, strict=True)])
 
 
-def _ids(value: list[Json], whole_prompt: Json) -> list[int]:
+def _tokens(value: list[Json], whole_prompt: Json) -> list[int] | Mixed:
+    """Token ids, perhaps with texts among them."""
     if set(map(type, value)) == {int} and min(value) >= 0:  # fast: a prompt may be long
         return value
-    ids = [i for i in map(whole, value) if i is not None and i >= 0]
-    if len(ids) != len(value):
+    parts = [part if isinstance(part, str) else whole(part) for part in value]
+    if any(part is None or (isinstance(part, int) and part < 0) for part in parts):
         raise wrong_type("prompt", "a string or a list of token ids", whole_prompt)
-    return ids
+    found = tuple(part for part in parts if part is not None)
+    ids = [part for part in found if isinstance(part, int)]
+    return Mixed(found) if len(ids) < len(found) else ids

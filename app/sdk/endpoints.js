@@ -18,6 +18,7 @@ import ENDPOINTS from "../openai/endpoints.json";
  * @property {"anthropic" | "ollama" | "llama"} [errors] whose form errors have; default: OpenAI's
  * @property {boolean} [text] the answer is plain text
  * @property {boolean} [whole] it never streams
+ * @property {string[]} [query] switches that it reads of the address
  * @property {Record<string, "file" | "boolean" | "number">} [form] requests are multipart forms: fields that are no texts
  */
 
@@ -77,7 +78,8 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
  */
 function caller(connection, { sdk, method, whole, form }) {
   const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
-  if (method === "GET") return () => connection.call(kind);
+  if (method === "GET")
+    return (/** @type {Json | undefined} */ query) => connection.call(kind, query && { request: query });
   return (/** @type {Json} */ body, /** @type {CallOptions} */ options = {}) => {
     const { signal, ...fields } = body;
     const { request, files } = form ? withoutFiles(fields, form) : { request: Array.isArray(body) ? body : fields };

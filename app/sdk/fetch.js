@@ -37,6 +37,10 @@ const STATUS_OF_CODE = {
   upstream_timeout: 504,
 };
 
+/** Ollama's endpoints that change which models there are. */
+const OF_MODELS = /\/api\/(pull|push|create|copy|delete|blobs\/.*)$/;
+const NO_MODELS = "models come and go in Wisp's page, not by requests. /api/tags lists those that a request may name.";
+
 /** llama.cpp's types of errors by Wisp's codes, where they are not OpenAI's. */
 const LLAMA_TYPES = {
   not_ready: "unavailable_error",
@@ -71,18 +75,32 @@ export async function engineFetch(engine, input, init) {
  */
 async function route(engine, request, { path, one, endpoint }) {
   const { signal, method } = request;
+  const asked = OF_MODELS.exec(path);
+  if (!endpoint && asked)
+    return refusal(501, `${asked[0]}: ${NO_MODELS}`, /** @type {Endpoint} */ ({ errors: "ollama" }));
   if (!endpoint && one === undefined) return refusal(404, `There is nothing at ${method} ${path}.`, endpoint);
   const allowed = endpoint ? (endpoint.method ?? "POST") : "GET";
   if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`, endpoint);
   if (!endpoint) return model(engine, decoded(/** @type {string} */ (one)));
   const call = methodOf(engine, endpoint);
-  if (allowed === "GET") return endpoint.text ? text(await call(), METRICS) : json(await call());
+  if (allowed === "GET") {
+    const value = await call(queryOf(request, endpoint));
+    return endpoint.text ? text(value, METRICS) : json(value);
+  }
   const body = await bodyOf(request, endpoint);
   const streamed = isStreamed(endpoint, body);
-  const asked = endpoint.streams && streamed ? { ...body, stream: true } : body;
-  const answer = await call(asked, { signal });
+  const asking = endpoint.streams && streamed ? { ...body, stream: true } : body;
+  const answer = await call(asking, { signal });
   if (streamed) return events(answer, endpoint);
   return isText(endpoint, body) ? text(answer, TEXT) : json(answer);
+}
+
+/** What an endpoint reads of an address's query: switches. @param {Request} request @param {Endpoint} endpoint */
+function queryOf({ url }, { query = [] }) {
+  const { searchParams } = new URL(url);
+  const given = query.filter((name) => searchParams.has(name));
+  const isOn = (/** @type {string} */ name) => !["0", "false"].includes(searchParams.get(name) ?? "");
+  return given.length ? Object.fromEntries(given.map((name) => [name, isOn(name)])) : undefined;
 }
 
 /** OpenAI's object of one model. @param {Engine} engine @param {string} id */

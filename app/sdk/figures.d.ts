@@ -56,6 +56,11 @@ export interface Stats {
     /** tokens that the draft model drafted, and how many of them were accepted */
     model_drafted: number;
     model_accepted: number;
+    /** batches that the model computed: parts of prompts, and steps; and the sum of their sequences */
+    batches: number;
+    batch_sequences: number;
+    /** tokens of the longest sequence */
+    longest: number;
   };
   /** of the prompt cache in the browser's storage; null: it is off */
   prefixes?: { read_tokens: number; written_tokens: number } | null;

@@ -395,6 +395,8 @@ export interface Api {
     chat: Create<Record<string, any>>;
     generate: Create<Record<string, any>>;
     embed: Ask;
+    /** The older form of `embed`: one `prompt`, one `embedding`. */
+    embeddings: Ask;
     show: Ask;
     tags(): Promise<any>;
     ps(): Promise<any>;
@@ -406,7 +408,8 @@ export interface Api {
     detokenize: Ask;
     applyTemplate: Ask;
     props(): Promise<any>;
-    slots(): Promise<any>;
+    /** Which slots work, and on what; `fail_on_no_slot`: an error where all work. */
+    slots(query?: { fail_on_no_slot?: boolean }): Promise<any>;
     /** The default model's LoRA adapters and control vectors, with the scales of requests without `lora`. */
     loraAdapters(): Promise<(AdapterScale & { path: string })[]>;
     /** Sets these scales; 0 for those that are left out. */

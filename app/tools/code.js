@@ -1,5 +1,6 @@
 /** The code tools: Python and JavaScript that a model wrote run in a sandbox, in the page and without a network. */
 import { t } from "../language/phrase.js";
+import { packagesAllowed, PYPI, wheelsOf } from "./packages.js";
 import { fetchParts, Sandbox } from "./sandbox/sandbox.js";
 
 /**
@@ -8,6 +9,7 @@ import { fetchParts, Sandbox } from "./sandbox/sandbox.js";
  * @typedef {import("./registry.js").ToolResult} ToolResult
  * @typedef {import("./registry.js").RunOptions} RunOptions
  * @typedef {import("./sandbox/sandbox.js").Ran} Ran
+ * @typedef {{ code: string, packages: unknown, index: string | null }} Call `index`: whose packages it may ask for
  */
 
 export const CODE = "code"; // the id of the source
@@ -20,16 +22,24 @@ const TYPES = { png: "image/png", svg: "image/svg+xml", jpg: "image/jpeg", jpeg:
 const PYTHON =
   "Runs Python 3 code and returns what it prints and the value of its last line. There is no network. Variables and " +
   "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library, numpy, matplotlib, pandas, scipy, scikit-learn, sympy, " +
-  "beautifulsoup4 and lxml can be imported, other packages only as wheels that the user has attached. The user sees " +
+  "seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and python-pptx can be imported, other packages only as wheels that the user has attached{index}. The user sees " +
   "matplotlib's figures, .svg and .png files that the code writes, and what show(array) gets: pixels of shape " +
   "(height, width) or (height, width, 3). Other files are offered for download.";
 const JAVASCRIPT =
   "Runs JavaScript code, the body of an async function, in a browser's worker, and returns what it logs with " +
   "console.log and the value that it returns. There is no network and no document, and nothing lasts between calls. " +
   "files.get(name) has the bytes of a file that the user has attached. save(name, text or bytes) gives the user a file; .svg and .png files are shown.";
-const parameters = (/** @type {string} */ language) => ({
+const FROM_INDEX = ", or from PyPI where the call names them in packages";
+const PACKAGES = {
+  type: "array",
+  items: { type: "string" },
+  maxItems: 10,
+  description:
+    "Packages of PyPI that the code imports and the sandbox lacks: only pure Python ones. The user is asked.",
+};
+const parameters = (/** @type {string} */ language, more = {}) => ({
   type: "object",
-  properties: { code: { type: "string", description: `${language} code` } },
+  properties: { code: { type: "string", description: `${language} code` }, ...more },
   required: ["code"],
   additionalProperties: false,
 });
@@ -53,11 +63,13 @@ class Session {
   #used = false;
   /** @type {WeakSet<Blob>} the user's files that the session has */
   #given = new WeakSet();
+  /** @type {Set<string>} the wheels of an index that the session has, by file name */
+  #installed = new Set();
 
-  /** @param {string} code @param {RunOptions} options @param {number} seconds @returns {Promise<ToolResult>} */
-  async run(code, options, seconds) {
+  /** @param {Call} call @param {RunOptions} options @param {number} seconds @returns {Promise<ToolResult>} */
+  async run(call, options, seconds) {
     clearTimeout(this.#idle);
-    const run = () => this.#run(code, options, seconds);
+    const run = () => this.#run(call, options, seconds);
     const running = this.#last.then(run, run);
     this.#last = running;
     return running.finally(() => {
@@ -66,9 +78,10 @@ class Session {
     });
   }
 
-  /** @param {string} code @param {RunOptions} options @param {number} seconds */
-  async #run(code, { signal, files = [], onProgress }, seconds) {
+  /** @param {Call} call @param {RunOptions} options @param {number} seconds */
+  async #run({ code, packages, index }, { signal, files = [], onProgress, confirm }, seconds) {
     signal.throwIfAborted();
+    const wheels = index === null ? [] : await wheelsOf(packages, { index, signal, confirm });
     const isNew = this.#sandbox === null;
     this.#sandbox ??= Sandbox.start("python", signal);
     const sandbox = await this.#sandbox.catch((error) => {
@@ -80,7 +93,12 @@ class Session {
     try {
       const fresh = isNew ? files : files.filter((file) => !this.#given.has(file.blob));
       for (const { blob } of fresh) this.#given.add(blob);
-      return told(await sandbox.run(code, await bytesOf(fresh), { seconds, signal, onOutput: onProgress }), lost);
+      if (isNew) this.#installed.clear();
+      const lacking = wheels.filter(({ name }) => !this.#installed.has(name));
+      for (const { name } of lacking) this.#installed.add(name);
+      const more = index === null ? "" : FROM_INDEX;
+      const options = { seconds, signal, onOutput: onProgress, wheels: lacking, more };
+      return told(await sandbox.run(code, await bytesOf(fresh), options), lost);
     } finally {
       if (sandbox.ended) this.#sandbox = null;
     }
@@ -138,11 +156,11 @@ async function runJavaScript(code, { signal, files = [], onProgress }, seconds) 
 
 /**
  * The source of the code tools.
- * @param {{ seconds?: number }} [limits] of a call
+ * @param {{ seconds?: number, index?: string }} [options] limits of a call; the index of packages, which has PyPI's simple API
  * @returns {Source & { end: (chat?: string) => void }} its `prepare` fetches what the tools need without a network later;
  *   `end` frees a chat's session, or all
  */
-export function codeTools({ seconds = SECONDS } = {}) {
+export function codeTools({ seconds = SECONDS, index = PYPI } = {}) {
   /** @type {Map<string, Session>} by chat */
   const sessions = new Map();
   const session = (/** @type {string} */ chat) => {
@@ -158,9 +176,17 @@ export function codeTools({ seconds = SECONDS } = {}) {
       {
         name: "python",
         title: "Python",
-        description: PYTHON,
-        parameters: parameters("Python"),
-        run: ({ code }, options) => session(options.chat ?? "").run(`${code}`, options, seconds),
+        // The setting may change while the tool is offered.
+        get description() {
+          return PYTHON.replace("{index}", packagesAllowed() ? FROM_INDEX : "");
+        },
+        get parameters() {
+          return parameters("Python", packagesAllowed() ? { packages: PACKAGES } : {});
+        },
+        run: ({ code, packages }, options) => {
+          const call = { code: `${code}`, packages, index: packagesAllowed() ? index : null };
+          return session(options.chat ?? "").run(call, options, seconds);
+        },
       },
       {
         name: "javascript",

@@ -1,6 +1,7 @@
 /** The button beside the message field that chooses which tools the shown chat's answers may use. */
 import { t } from "../language/phrase.js";
-import { codeTools } from "../tools/code.js";
+import { CODE, codeTools } from "../tools/code.js";
+import { allowPackages, packagesAllowed } from "../tools/packages.js";
 import { tools } from "../tools/registry.js";
 import { forgetPermissions, hasPermissions } from "../tools/permissions.js";
 import { openMenu } from "./chats/menu.js";
@@ -52,6 +53,13 @@ export function startTools(chats) {
       icon: isOn(source.id) ? "check" : "plus",
       run: () => toggle(source),
     }));
+    const allowed = packagesAllowed();
+    const packages = {
+      label: t("Python packages from PyPI, asked for each time"),
+      icon: allowed ? "check" : "plus",
+      run: () => allowPackages(!allowed),
+    };
+    if (isOn(CODE)) entries.push(packages);
     const forget = { label: t("Ask again before tools run"), icon: "again", run: forgetPermissions };
     openMenu(button, hasPermissions() ? [...entries, forget] : entries);
   };

@@ -110,6 +110,7 @@ class Generation:
         finally:
             self.totals.prompt_ms += answer.stats.prefill_ms
             self.totals.decode_ms += answer.stats.decode_ms
+            self.totals.longest = max(self.totals.longest, len(answer.ids))
             if self.prefixes is not None:
                 self.prefixes.write_when_idle(self.sequences.cache, self.runner, lambda: self.sequences.idle)
 
@@ -263,6 +264,7 @@ class Generation:
                 pauses = partial(self._ends_slice, constrained)
                 async with aclosing(decoder.batches(pauses)) as batches:
                     async for batch in batches:
+                        self.totals.count(len(batch.ids), 1)
                         yield batch
                 if decoder.lacks_pages:
                     answer.lacks_pages, answer.needs = True, decoder.needs
@@ -282,6 +284,7 @@ class Generation:
             runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, options=part.options)
             await runner.result()
             part.record(sequence)
+            self.totals.count(1, 1)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
                 return False
         sequence.advance(None, exact=False)  # the decoder computes tokens ahead, and once more

@@ -270,6 +270,7 @@ class Scheduler:
         if not paged:
             return None
         self._runner.decode([sequence.row for sequence in paged], steps)
+        self._totals.count(steps, len(paged))
         submit = ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
         for sequence in paged:
             self._end_mask(sequence)
@@ -301,6 +302,7 @@ class Scheduler:
         number = sequence.cache.number
         runner.feed(part.at, part.ids, lists, number, read=True, options=part.options)
         part.record(sequence.cache)
+        self._totals.count(1, 1)
         ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
         submit = ScheduledWork([sequence], ms, part.last)
         if part.last:
@@ -350,6 +352,7 @@ class Scheduler:
             return None
         if not runner.draft([sequence.row for sequence in unit], steps, ends, n_model_draft):
             return None
+        self._totals.count(steps, count)
         for sequence in unit:
             sequence.cache.advance(None, exact=False)  # until a step without drafts
         ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS

@@ -17,3 +17,11 @@ class Totals:
     draft_tokens: int = 0  # that those steps yielded: one each, and the accepted ones
     model_drafted: int = 0  # tokens that a draft model or an MTP layer drafted
     model_accepted: int = 0  # of them
+    batches: int = 0  # that the model computed: parts of prompts, and steps
+    batch_sequences: int = 0  # the sum of their sequences
+    longest: int = 0  # tokens of the longest sequence
+
+    def count(self, batches: int, sequences: int) -> None:
+        """Count batches with so many sequences each."""
+        self.batches += batches
+        self.batch_sequences += batches * sequences

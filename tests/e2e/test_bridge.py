@@ -168,6 +168,14 @@ def test_ollamas_client(api: ApiServer, page: Page) -> None:
     assert set(json.loads(form or "")) == {"city"}
     vectors = client.embed(MODEL, ["Once upon a time", "Rome"]).embeddings
     assert all(abs(sum(x * x for x in vector) - 1) < 1e-4 for vector in vectors)
+    older = client.embeddings(MODEL, "Rome").embedding
+    assert older == vectors[1]
+    assert client.embeddings(MODEL, "").embedding == []
+    assert client.generate(MODEL, "Hi", options={"temperature": 3, "num_predict": 4, "seed": 1}).response
+    for change in (client.pull, client.push, client.delete, lambda name: client.copy(name, "other")):
+        with pytest.raises(ollama.ResponseError, match="models come and go in Wisp's page") as refused:
+            change(MODEL)
+        assert refused.value.status_code == 501
     assert MODEL in [model.model for model in client.list().models]
     assert [model.model for model in client.ps().models] == [MODEL]
     assert (client.show(MODEL).modelinfo or {})["general.architecture"] == "llama"

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 from tests.support.browser import new_profile, wait_until
 from tests.support.listener import Listener
 from tests.support.openai_client import bundle
+from tests.support.package_index import package_index
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
@@ -37,6 +38,7 @@ BREAK_OFF = """() => {
   const once = async () => { Response.prototype.arrayBuffer = arrayBuffer; throw new TypeError("broken off"); };
   Response.prototype.arrayBuffer = once;
 }"""
+RULES = b"import word_lists, numpy, six\nRULES = [one + '!' for one in word_lists.ANIMALS]"
 PNG = [0x89, 0x50, 0x4E, 0x47]
 
 
@@ -132,9 +134,29 @@ print(frame.groupby("city").n.sum().to_dict())""",
     assert [re.sub(r"\d+", "N", name) for name, *_ in ran["files"]] == ["plot-N.png"]
     for code, said in (
         ("from sympy import symbols, factor\nx = symbols('x')\nfactor(x**2 - 1)", "(x - 1)*(x + 1)"),
+        (
+            "import docx\nmade = docx.Document()\nmade.add_paragraph('Hello')\nmade.save('a.docx')\n"
+            "docx.Document('a.docx').paragraphs[0].text",
+            "'Hello'\nThe user was given: a.docx",
+        ),
+        ("from pptx import Presentation\nPresentation().slide_layouts[0].name", "'Title Slide'"),
+        (
+            "import pandas as pd\npd.DataFrame({'a': [1, 2]}).to_excel('a.xlsx', index=False)\n"
+            "int(pd.read_excel('a.xlsx').a.sum())",
+            "3\nThe user was given: a.xlsx",
+        ),
+        (
+            "import xlsxwriter\nwith xlsxwriter.Workbook('b.xlsx') as book: book.add_worksheet().write(0, 0, 7)\n"
+            "import openpyxl\nopenpyxl.load_workbook('b.xlsx').active['A1'].value",
+            "7\nThe user was given: b.xlsx",
+        ),
         ("from bs4 import BeautifulSoup\nBeautifulSoup('<p>Hi</p>', 'lxml').p.text", "'Hi'"),
     ):
         assert python(page, code)["said"] == said
+    ran = python(
+        page, "import seaborn, pandas\nseaborn.barplot(pandas.DataFrame({'x': [1, 2], 'y': [3, 4]}), x='x', y='y');"
+    )
+    assert [data[:4] for _, _, data in ran["files"]] == [PNG]
 
 
 @pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it: it takes a minute")
@@ -381,19 +403,88 @@ def test_a_chat_does_not_see_another_ones_variables(page: Page) -> None:
     assert seen == "False"
 
 
-def test_python_starts_without_a_network(page: Page) -> None:
-    """After the tools have been prepared; the service worker has their files."""
-    cached = page.evaluate("""async () => {
+def prepare(page: Page) -> None:
+    """Have the service worker store the tools' files."""
+    page.evaluate("""async () => {
       await navigator.serviceWorker.register("/sw.js");
       await navigator.serviceWorker.ready;
       while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
       await source.prepare();
       source.end();
-      return true;
     }""")
-    assert cached
+
+
+def test_python_starts_without_a_network(page: Page) -> None:
+    """After the tools have been prepared; the service worker has their files."""
+    prepare(page)
     page.context.set_offline(True)
     try:
         assert python(page, "import numpy\nnumpy.ones(3).sum()")["said"].endswith("3.0)")
     finally:
         page.context.set_offline(False)
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[tuple[str, list[str]]]:
+    """An index with PyPI's simple API on a server of its own: its address, and the paths that were asked for."""
+    with package_index(
+        {
+            "word-rules": wheel("word_rules", "1.2", {"word_rules.py": RULES}, {}, ("word-lists>=2", "numpy", "six")),
+            "word-lists": wheel("word_lists", "2.0", {"word_lists.py": b"ANIMALS = ('cat', 'dog')"}, {}),
+            "torn": wheel("torn", "1.0", {"torn.py": b""}, {}),
+        },
+        torn=("torn",),
+        compiled=("fast",),
+    ) as found:
+        yield found
+
+
+WITH_PACKAGES = """async ([index, packages, text, answer]) => {
+  globalThis.indexed ??= code.codeTools({ seconds: 60, index });
+  const { signal } = new AbortController();
+  const asked = [];
+  const confirm = async (question) => (asked.push(question), answer);
+  const run = indexed.tools[0].run({ code: text, packages }, { signal, chat: "packages", confirm });
+  const { text: said } = await run.catch((error) => ({ text: error.message }));
+  return [said, asked];
+}"""
+
+
+def test_packages_of_an_index(page: Page, index: tuple[str, list[str]]) -> None:
+    """Only where the user allows it; with what they need; stored for use without a network."""
+    url, paths = index
+    prepare(page)
+    code = "import word_rules; word_rules.RULES"
+
+    def run(packages: list[str], text: str = code, answer: bool = True) -> tuple[str, list[str]]:
+        said, asked = page.evaluate(WITH_PACKAGES, [url, packages, text, answer])
+        return said, asked
+
+    assert "not in this sandbox" in run(["word-rules"])[0]  # off by default
+    assert paths == []
+    assert "packages" not in page.evaluate("() => Object.keys(indexed.tools[0].parameters.properties)")
+    page.evaluate("() => code.allowPackages(true)")
+    assert "packages" in page.evaluate("() => Object.keys(indexed.tools[0].parameters.properties)")
+    assert "or from PyPI where the call names them in packages" in run([])[0]
+    said, asked = run(["word-rules"], answer=False)
+    assert (said[:22], paths) == ("The user did not allow", [])
+    host = url.split("/")[2]
+    assert asked == [f"Fetch word-rules and what they need from {host}? These servers learn the names."]
+    assert run(["word-rules"])[0] == "['cat!', 'dog!']"
+    names = {path.split("/")[2] for path in paths}
+    assert names == {"word-rules", "word-lists", "word_rules-1.2-py3-none-any.whl", "word_lists-2.0-py3-none-any.whl"}
+    assert run(["word-rules"]) == ("['cat!', 'dog!']", [])  # nothing is asked for twice
+    page.evaluate("() => indexed.end()")
+    page.context.set_offline(True)
+    try:
+        said, asked = run(["word-rules"])
+        assert (said.endswith("['cat!', 'dog!']"), asked) == (True, [])
+        assert "cannot be reached" in run(["word-lists"], "1")[0]
+    finally:
+        page.context.set_offline(False)
+    assert "No index has surely-none" in run(["surely-none"])[0]
+    assert "no wheel of fast that runs here" in run(["fast"])[0]
+    assert "Invalid checksum" in run(["torn"])[0]
+    assert 'not "https://x.example/y.whl"' in run(["https://x.example/y.whl"])[0]
+    page.evaluate("() => code.allowPackages(false)")
+    assert page.evaluate("() => caches.has('wisp-sandbox-packages')") is False

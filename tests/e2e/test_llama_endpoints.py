@@ -5,6 +5,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from playwright.sync_api import BrowserContext
 from tests.support.browser import watch
 from tests.support.llama_server import llama_server
 from tests.support.served_api import served_api
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_for
 from tools.paths import STATIC
 
 KEY = "sk-of-the-test"
@@ -72,6 +73,10 @@ def here(dist: Path, context: BrowserContext) -> Iterator[Ask]:
         {"prompt": [450, 12, 30, 9], "n_predict": 4, "return_tokens": True},
         {"stop": ["Ro", "a", "b", "c", "d"]},
         {"samplers": ["top_k", "temperature"]},
+        {"prompt": ["The capital", 5, " of Italy is", 6], "n_predict": 4, "return_tokens": True},
+        {"prompt": [450, 12, "Italy is"], "n_predict": 4},
+        {"temperature": -1},
+        {"temperature": 5, "top_k": 1},
         {"seed": -1, "mirostat": 0, "dynatemp_range": 0, "min_keep": 0, "cache_prompt": False},
     ],
 )
@@ -86,10 +91,11 @@ def test_a_completion(here: Ask, there: Ask, more: dict[str, Any]) -> None:
 
 def test_several_prompts_and_chosen_fields(here: Ask, there: Ask) -> None:
     fields = ["content", "index", "generation_settings/n_predict", "nothing"]
-    request = ITALY | {"prompt": ["Once upon", "The capital of France is"], "response_fields": fields}
-    theirs, ours = (json.loads(ask("completion", request)[2]) for ask in (there, here))
-    assert ours == theirs
-    assert len(ours) == 2
+    for prompts in (["Once upon", "The capital of France is"], [[12, 13], "b", ["x", 3]]):
+        request = ITALY | {"prompt": prompts, "response_fields": fields}
+        theirs, ours = (json.loads(ask("completion", request)[2]) for ask in (there, here))
+        assert ours == theirs
+        assert len(ours) == len(prompts)
 
 
 def test_probabilities(here: Ask, there: Ask) -> None:
@@ -103,9 +109,10 @@ def test_probabilities(here: Ask, there: Ask) -> None:
         assert [one["id"] for one in our["top_logprobs"]] == [one["id"] for one in their["top_logprobs"]]
 
 
-def test_a_stream(here: Ask, there: Ask) -> None:
+@pytest.mark.parametrize("more", [{}, {"prompt": [450, 12, 30, 9]}, {"return_tokens": True, "stop": ["Rome"]}])
+def test_a_stream(here: Ask, there: Ask, more: dict[str, Any]) -> None:
     def events(ask: Ask) -> list[dict[str, Any]]:
-        _, kind, text = ask("completion", ITALY | {"stream": True})
+        _, kind, text = ask("completion", ITALY | {"stream": True} | more)
         assert kind.startswith("text/event-stream")
         return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
 
@@ -114,6 +121,8 @@ def test_a_stream(here: Ask, there: Ask) -> None:
     assert [event["stop"] for event in ours[-2:]] == [event["stop"] for event in theirs[-2:]] == [False, True]
     assert (theirs[0].keys(), theirs[0]["tokens_evaluated"]) == (ours[0].keys(), ours[0]["tokens_evaluated"])
     assert theirs[-1].keys() <= ours[-1].keys()
+    assert [token for event in ours for token in event["tokens"]] == [t for event in theirs for t in event["tokens"]]
+    assert (ours[-1]["content"], ours[-1]["tokens"]) == (theirs[-1]["content"], theirs[-1]["tokens"]) == ("", [])
 
 
 def test_tokens_and_prompts(here: Ask, there: Ask) -> None:
@@ -151,11 +160,67 @@ def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:
     assert (ours["code"], ours["type"]) == (theirs["code"], theirs["type"]) == (401, "authentication_error")
 
 
-def test_the_state_of_the_server(here: Ask) -> None:
-    here("completion", {"prompt": "Once", "n_predict": 2})  # for /metrics
-    assert json.loads(here("health")[2]) == {"status": "ok"}
-    slots, props = (json.loads(here(path)[2]) for path in ("slots", "props"))
+# What the page has no counterpart of, or does not know, of llama.cpp's properties and parameters.
+NOT_HERE = {"model_path", "ui", "ui_settings", "webui", "webui_settings", "is_sleeping", "build_info",
+            "cors_proxy_enabled"}  # fmt: skip
+NOT_IN_PARAMS = {"stream", "n_keep", "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay",
+                 "chat_format", "reasoning_format", "reasoning_in_content", "generation_prompt", "speculative.types",
+                 "timings_per_token", "backend_sampling", "lora"}  # fmt: skip
+
+
+def test_the_state_of_the_server(here: Ask, there: Ask) -> None:
+    """Its fields, of slots that have worked, properties and counters."""
+
+    def asked(path: str) -> tuple[Any, Any]:
+        theirs, ours = (json.loads(ask(path)[2]) for ask in (there, here))
+        return theirs, ours
+
+    for ask in (here, there):
+        ask("completion", {"prompt": "Once", "n_predict": 3, "temperature": 0.5})
+    assert asked("health")[1] == {"status": "ok"}
+    (their_slot, *_), slots = asked("slots")
+    assert set(their_slot) - set(slots[0]) == {"n_prompt_tokens_processed", "n_prompt_tokens_cache"}
+    assert set(their_slot["params"]) - set(slots[0]["params"]) <= NOT_IN_PARAMS
+    assert slots[0]["params"]["temperature"] == their_slot["params"]["temperature"] == 0.5
+    assert slots[0]["params"]["n_predict"] == their_slot["params"]["n_predict"] == 3
+    (theirs,), (ours,) = their_slot["next_token"], slots[0]["next_token"]
+    assert (ours.keys(), ours["has_next_token"]) == (theirs.keys(), theirs["has_next_token"])
+    their_props, props = asked("props")
+    assert set(their_props) - set(props) <= NOT_HERE
     assert len(slots) == props["total_slots"]
+    their_defaults, defaults = (found["default_generation_settings"]["params"] for found in (their_props, props))
+    assert set(their_defaults) - set(defaults) <= NOT_IN_PARAMS
+    for name in ("top_k", "n_predict", "samplers", "typical_p", "mirostat", "dynatemp_range"):
+        assert defaults[name] == their_defaults[name], name
+    for name in ("bos_token", "eos_token", "modalities", "model_ftype"):
+        assert props[name] == their_props.get(name, props[name]), name
     _, kind, text = here("metrics")
     assert kind.startswith("text/plain; version=0.0.4")
-    assert re.search(r"^llamacpp:tokens_predicted_total [1-9]", text, re.MULTILINE)
+    names = [set(re.findall("^(llamacpp:[a-z_]+) ", found, re.MULTILINE)) for found in (there("metrics")[2], text)]
+    drafts = {f"llamacpp:spec_decode_num_{name}_total" for name in ("draft_tokens", "accepted_tokens")}
+    assert names[0] - names[1] == drafts
+
+    def counted(name: str) -> float:
+        found = re.search(rf"^llamacpp:{name} (\S+)", text, re.MULTILINE)
+        assert found
+        return float(found[1])
+
+    assert counted("tokens_predicted_total") >= 3
+    assert counted("n_decode_total") >= 3
+    assert counted("n_tokens_max") >= 4
+    assert counted("n_busy_slots_per_decode") >= 1
+
+
+def test_no_slot_available(here: Ask) -> None:
+    """`fail_on_no_slot` is an error while all slots work; they show what they work on."""
+    count = len(json.loads(here("slots?fail_on_no_slot=1")[2]))
+    endless = {"prompt": "Once", "n_predict": -1, "ignore_eos": True}
+    with ThreadPoolExecutor(count) as pool:
+        running = [pool.submit(here, "completion", endless) for _ in range(count)]
+        wait_for(lambda: here("slots?fail_on_no_slot=1")[0] == 503 or all(one.done() for one in running))
+        status, _, text = here("slots?fail_on_no_slot=1")
+        slots = json.loads(here("slots")[2])
+        assert (status, json.loads(text)["error"]["type"]) == (503, "unavailable_error")
+        assert {slot["next_token"][0]["n_remain"] for slot in slots} == {-1}
+        assert here("slots?fail_on_no_slot=0")[0] == 200
+    assert here("slots?fail_on_no_slot=1")[0] == 200

@@ -1,17 +1,21 @@
 """Chats with tools: calls are shown and asked for, run in the sandbox, and told to the model, within a budget."""
 
+import hashlib
 import json
+import re
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
-from tests.support.browser import watch
+from tests.support.browser import wait_until, watch
 from tests.support.chat_page import keep_engine, last_answer, new_chat, open_page, send, wait_answer, wait_ready
 from tests.support.mcp_servers import mcp_server
 from tests.support.scripted_server import ScriptedServer
 from tools.serve import Server
+from tools.wheel import wheel
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40"/>'
 PLOT = f"open('plot.svg', 'w').write('{SVG}')\nprint(6 * 7)"
@@ -138,6 +142,34 @@ def test_a_reload_runs_no_call_twice_unasked(talk: Page, scripted: ScriptedServe
     assert "did not allow" in second
 
 
+def test_a_reload_while_a_call_fetches_leaves_it_without_a_result(talk: Page, scripted: ScriptedServer) -> None:
+    """The browser ends the fetches of a page that is left: that is no failure of the call."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        talk.evaluate(
+            """(silent) => {
+              const { fetch } = window;
+              window.fetch = (address, ...more) => fetch(`${address}`.includes("session") ? silent : address, ...more);
+            }""",
+            address,
+        )
+        switch_on(talk)
+        scripted.asked.clear()
+        scripted.script = [[("python", {"code": "6 * 7"})], "It is 42."]
+        send(talk, "Go")
+        cards(talk).get_by_role("button", name="Allow once").click()
+        connection, _ = silent.accept()
+        expect(cards(talk)).to_have_attribute("data-state", "running")
+        talk.reload()
+        connection.close()
+    wait_ready(talk)
+    expect(cards(talk)).to_contain_text("did not end")
+    last_answer(talk).get_by_role("button", name="Continue the answer").click()
+    cards(talk).get_by_role("button", name="Allow once").click()
+    assert wait_answer(talk) == "It is 42."
+    assert results(scripted.asked[-1]) == ["42"]
+
+
 def test_stop_ends_a_call_and_the_answer(talk: Page, scripted: ScriptedServer) -> None:
     switch_on(talk)
     scripted.asked.clear()
@@ -193,6 +225,48 @@ def test_a_chat_calls_the_tools_of_an_mcp_server(talk: Page, scripted: ScriptedS
         expect(talk.locator("#tools-button")).to_have_attribute("aria-pressed", "false")
     assert results(scripted.asked[-1]) == ["2 pears: 6 euros"]
     assert "python" not in [tool["function"]["name"] for tool in scripted.asked[0]["tools"]]
+
+
+def test_packages_of_pypi_are_asked_for(talk: Page, scripted: ScriptedServer) -> None:
+    """Off by default; the question names the packages and the servers, even where the tool itself may always run."""
+    made = wheel("greetings", "1.0", {"greetings.py": b"TEXT = 'Hello'"}, {})
+    file = "greetings-1.0-py3-none-any.whl"
+    page = f'<a href="https://files.pythonhosted.org/{file}#sha256={hashlib.sha256(made).hexdigest()}">{file}</a>'
+    cors = {"access-control-allow-origin": "*"}
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        is_wheel = route.request.url.endswith(".whl")
+        route.fulfill(body=made if is_wheel else page, content_type=None if is_wheel else "text/html", headers=cors)
+
+    talk.route(re.compile("https://(pypi.org|files.pythonhosted.org)/"), answer)
+    call = ("python", {"code": "import greetings; greetings.TEXT", "packages": ["greetings"]})
+    switch_on(talk)
+    scripted.asked.clear()
+    scripted.script = [[call], "No."]
+    send(talk, "Greet")
+    cards(talk).get_by_role("button", name="Allow in this chat").click()
+    assert wait_answer(talk) == "No."
+    assert "not in this sandbox" in results(scripted.asked[-1])[0]
+    talk.click("#tools-button")
+    talk.get_by_role("menuitem", name="Python packages from PyPI").click()
+    for choice, said in (("Refuse", "did not allow"), ("Allow once", "'Hello'")):
+        scripted.script = [[call], "Done."]
+        send(talk, "Greet")
+        expect(cards(talk)).to_contain_text("Fetch greetings and what they need from pypi.org, files.pythonhosted.org?")
+        assert asked == []
+        cards(talk).get_by_role("button", name=choice).click()
+        assert wait_answer(talk) == "Done."
+        assert said in results(scripted.asked[-1])[-1]
+    assert asked == ["https://pypi.org/simple/greetings/", f"https://files.pythonhosted.org/{file}"]
+    scripted.script = [[call], "Again."]
+    send(talk, "Greet")
+    assert wait_answer(talk) == "Again."  # nothing is asked for: it is stored
+    assert len(asked) == 2
+    talk.click("#tools-button")
+    talk.get_by_role("menuitem", name="Python packages from PyPI").click()
+    wait_until(talk, "!(await caches.has('wisp-sandbox-packages'))")
 
 
 def test_a_file_of_the_user_is_there_for_python(talk: Page, scripted: ScriptedServer) -> None:

@@ -110,6 +110,7 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         ("POST", "api/chat", {"messages": 5}),
         ("POST", "api/generate", {"prompt": ITALY, "stream": False, "options": {"temperature": 0}}),
         ("POST", "api/embed", {"input": "Once upon a time"}),
+        ("POST", "api/embeddings", {"prompt": "Once upon a time"}),
         ("POST", "api/show", {"model": "wisp-mini-q4_0"}),
         ("GET", "api/tags", None),
         ("GET", "api/ps", None),

@@ -2,3 +2,4 @@
 export { open } from "./answer_page.js";
 export { codeTools } from "../../app/tools/code.js";
 export { fetchParts, Sandbox } from "../../app/tools/sandbox/sandbox.js";
+export { allowPackages } from "../../app/tools/packages.js";

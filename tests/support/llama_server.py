@@ -40,6 +40,7 @@ def _serve(model: str, context: str, key: str) -> None:
     params.cpuparams_batch.n_threads = 1
     params.api_keys = [key]
     params.warmup = False
+    params.endpoint_metrics = True
     server = xllamacpp.Server(params)
     print(f"Serving {server.listening_address}", flush=True)
     sys.stdin.read()

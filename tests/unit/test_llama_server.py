@@ -82,7 +82,7 @@ def test_probabilities_of_tokens() -> None:
     answer.chunk({"choices": [end], "timings": timings})
     assert answer.body["completion_probabilities"] == events[0]["completion_probabilities"] == [entry]
     assert (answer.body["tokens_evaluated"], answer.body["tokens_cached"]) == (3, 1)
-    assert (events[0]["tokens"], events[1]["stop"]) == ([7], True)
+    assert [(event["tokens"], event["stop"]) for event in events] == [([7], False), ([2], False), ([], True)]
 
 
 async def test_probabilities_have_the_ids_of_their_tokens(page: Page) -> None:
@@ -129,6 +129,22 @@ def test_parameters_that_change_nothing_are_accepted() -> None:
     assert completion_of(**neutral, n_keep=3, **{"speculative.n_max": 4}) == completion_of()
 
 
+def test_any_temperature_is_accepted() -> None:
+    assert [completion_of(temperature=t).sampling.temperature for t in (-1, 0, 2, 2.5, 1e30)] == [0, 0, 2, 2.5, 1e6]
+    for wrong in ("hot", True):
+        with pytest.raises(WispError, match="temperature"):
+            completion_of(temperature=wrong)
+
+
+async def test_a_prompt_of_texts_and_ids(page: Page) -> None:
+    ids = (await page.call("tokenization", request={"content": "Once"}))["tokens"]
+    answer = await page.call("llama.completion", request=ONCE | {"prompt": ["Once", 5, 6], "n_predict": 2})
+    assert (answer["prompt"], answer["tokens_evaluated"]) == (["Once", 5, 6], len(ids) + 2)
+    request = ONCE | {"prompt": [5, "Once", -1]}
+    assert await page.code("llama.completion", request=request) == "invalid_type"
+    assert await page.code("llama.completion", request=ONCE | {"prompt": ["Once", 10**6]}) == "invalid_value"
+
+
 async def test_tokens_and_templates(page: Page) -> None:
     tokens = (await page.call("tokenization", request={"content": "Once upon"}))["tokens"]
     assert (await page.call("llama.detokenize", request={"tokens": tokens}))["content"].strip() == "Once upon"
@@ -158,13 +174,21 @@ async def test_the_state_of_the_server(page: Page) -> None:
     assert await page.call("llama.health") == {"status": "ok"}
     props = await page.call("llama.props")
     assert (props["total_slots"], props["default_generation_settings"]["n_ctx"]) == (1, 200)
-    assert await page.call("llama.slots") == [{"id": 0, "n_ctx": 200, "is_processing": False}]
+    fresh = {"id": 0, "n_ctx": 200, "speculative": False, "is_processing": False}
+    assert await page.call("llama.slots", request={"fail_on_no_slot": True}) == [fresh]
     assert "llamacpp:tokens_predicted_total 0" in await page.call("llama.metrics")
     answer = await page.call("chat.completions", request={"messages": HI})
     text = await page.call("llama.metrics")
     assert f"llamacpp:tokens_predicted_total {answer['usage']['completion_tokens']}\n" in text
     assert "llamacpp:prompt_seconds_total 0.008\n" in text
     assert "# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 0\n" in text
+    await page.call("llama.completion", request=ONCE | {"n_predict": 3, "top_k": 7})
+    (slot,) = await page.call("llama.slots")
+    assert {name: slot[name] for name in fresh} == fresh
+    assert (slot["params"]["top_k"], slot["params"]["n_predict"], slot["n_prompt_tokens"]) == (7, 3, 1)
+    done = {"has_next_token": False, "has_new_line": False, "n_remain": 0, "n_decoded": 3}
+    assert slot["next_token"] == [done]
+    assert props["default_generation_settings"]["params"]["top_k"] == 40
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,16 @@
 /** @typedef {import("./worker.js").Runner} Runner */
 
 const BASE = "https://sandbox.invalid/"; // no address is fetched: `parts` has the files by their name
-const PACKAGE = "/sandbox/wisp_sandbox"; // of session.py
+const MODULES = "/sandbox"; // the folder of session.py and others
 const TYPES = { wasm: "application/wasm", json: "application/json" };
 
 /**
  * @param {Record<string, ArrayBuffer>} parts name -> content
  * @param {{ names: string[], get: (name: string) => Promise<import("./worker.js").Wheel> }} wheels those that code may import besides
+ * @param {boolean} resolves whether it only finds packages in an index (resolver.py), by way of the page
  * @returns {Promise<Runner>}
  */
-export async function startPython(parts, wheels) {
+export async function startPython(parts, wheels, resolves) {
   const nameOf = (/** @type {unknown} */ address) => String(address).split("/").at(-1) ?? "";
   let unloaded = ""; // why the last wheel that failed could not be loaded
   /** The wheel of this name, if there is one. @param {string} name */
@@ -26,6 +27,7 @@ export async function startPython(parts, wheels) {
     const type = TYPES[/** @type {keyof typeof TYPES} */ (nameOf(address).split(".").at(-1))] ?? "";
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
+  parts["pyodide-lock.json"] = joined(parts["pyodide-lock.json"], parts["packages.json"]);
   const { default: createPyodideModule } = await importPart(parts["pyodide.asm.mjs"]);
   const { loadPyodide } = await importPart(parts["pyodide.mjs"]);
   const pyodide = await loadPyodide({
@@ -35,16 +37,21 @@ export async function startPython(parts, wheels) {
     env: { HOME: "/files", MPLBACKEND: "module://wisp_sandbox.plots", MPLCONFIGDIR: "/sandbox/matplotlib" },
     stdin: () => undefined,
   });
-  pyodide.FS.mkdirTree(PACKAGE);
-  for (const name of ["session.py", "pictures.py", "plots.py"])
-    pyodide.FS.writeFile(`${PACKAGE}/${name}`, new Uint8Array(parts[name]));
-  pyodide.runPython("import sys; sys.path.append('/sandbox')");
+  for (const name of Object.keys(parts).filter((name) => name.endsWith(".py"))) {
+    pyodide.FS.mkdirTree(`${MODULES}/${name.split("/")[0]}`);
+    pyodide.FS.writeFile(`${MODULES}/${name}`, new Uint8Array(parts[name]));
+  }
+  pyodide.runPython(`import sys; sys.path.append('${MODULES}')`);
   const session = pyodide.pyimport("wisp_sandbox.session");
-  const packages = /** @type {{ file_name: string, imports: string[] }[]} */ (Object.values(pyodide.lockfile.packages));
-  const known = packages.filter(({ file_name }) => wheels.names.includes(file_name));
+  const packages = /** @type {{ name: string, file_name: string, imports: string[] }[]} */ (
+    Object.values(pyodide.lockfile.packages)
+  );
+  const known = packages.filter(({ file_name }) => file_name in parts || wheels.names.includes(file_name));
+  if (resolves)
+    pyodide.registerJsModule("wisp_page", { get: (/** @type {string} */ name) => wheels.get(name), packages: known });
   const here = pyodide.toPy(known.flatMap(({ imports }) => imports)); // what code may import of them
   const silent = { messageCallback() {}, errorCallback() {} };
-  /** Installs a wheel that the user has attached. @param {string} name @param {(why: unknown) => void} failed */
+  /** Installs a wheel. @param {string} name @param {(why: unknown) => void} failed */
   const install = async (name, failed) => {
     /** @type {unknown[]} */
     const errors = []; // Pyodide tells some, and throws others
@@ -58,13 +65,13 @@ export async function startPython(parts, wheels) {
     const needed = session
       .required(name)
       .toJs()
-      .filter((/** @type {string} */ each) => each in pyodide.lockfile.packages);
+      .filter((/** @type {string} */ each) => known.some(({ name }) => name.toLowerCase() === each));
     await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
   };
-  return async ({ code, files }, { write }, begins) => {
+  return async ({ code, files, wheels: given, more }, { write }, begins) => {
     unloaded = "";
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);
-    for (const { name, data } of files.filter(({ name }) => name.endsWith(".whl"))) {
+    for (const { name, data } of [...given, ...files.filter(({ name }) => name.endsWith(".whl"))]) {
       parts[name] = data.buffer;
       await install(name, (why) => write(`${name} cannot be installed: ${why}\n`));
     }
@@ -72,7 +79,7 @@ export async function startPython(parts, wheels) {
       unloaded ||= String(error); // the import says so
     });
     begins();
-    const ran = (await session.run(code, write, here, unloaded)).toJs({ create_pyproxies: false });
+    const ran = (await session.run(code, write, here, unloaded, more)).toJs({ create_pyproxies: false });
     const [failed, outOfMemory, changed] = ran;
     return {
       failed,
@@ -84,6 +91,13 @@ export async function startPython(parts, wheels) {
       })),
     };
   };
+}
+
+/** Pyodide's lock file with more packages. @param {ArrayBuffer} lock @param {ArrayBuffer} more @returns {ArrayBuffer} */
+function joined(lock, more) {
+  const [made, packages] = [lock, more].map((content) => JSON.parse(new TextDecoder().decode(content)));
+  Object.assign(made.packages, packages);
+  return new TextEncoder().encode(JSON.stringify(made)).buffer;
 }
 
 /** Imports a module of this content. @param {ArrayBuffer} content @returns {Promise<any>} */

@@ -9,6 +9,7 @@ import { partUrl, partUrls } from "../../ui/parts.js";
 /**
  * @typedef {"python" | "javascript"} Language
  * @typedef {import("./worker.js").File} File
+ * @typedef {(name: unknown) => Promise<import("./worker.js").Wheel>} Supply what the sandbox asks the page for, by name
  *
  * @typedef {object} Ran
  * @property {"done" | "load" | "time" | "memory" | "output" | "broken"} ended what ended the run, "load" before the code
@@ -24,7 +25,15 @@ const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
 const DOWNLOAD_S = 600; // for packages; the next of them, or the last, begins another limit
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
-const SESSION = ["session.py", "pictures.py", "plots.py"];
+// Modules in the sandbox, and what it has beside Pyodide's packages; and the parts of the page that have them.
+const MODULES = {
+  "packages.json": "sandboxPackages",
+  "wisp_sandbox/session.py": "session",
+  "wisp_sandbox/pictures.py": "pictures",
+  "wisp_sandbox/plots.py": "plots",
+  "wisp_sandbox/resolver.py": "resolver",
+  "wisp/install_errors.py": "installErrors",
+};
 
 /** The files that a language needs, name -> address. @param {Language} language @returns {[string, string][]} */
 function addresses(language) {
@@ -33,7 +42,7 @@ function addresses(language) {
   const wheels = [part("numpy"), part("regex")];
   return [
     ...CORE.map((name) => /** @type {[string, string]} */ ([name, `${part("pyodide")}${name}`])),
-    ...SESSION.map((name) => /** @type {[string, string]} */ ([name, part(name.replace(".py", ""))])),
+    ...Object.entries(MODULES).map(([name, id]) => /** @type {[string, string]} */ ([name, part(id)])),
     ...wheels.map((address) => /** @type {[string, string]} */ ([nameOf(address), address])),
   ];
 }
@@ -41,8 +50,11 @@ function addresses(language) {
 /** @param {string} address */
 const nameOf = (address) => address.split("/").at(-1) ?? "";
 
-/** A wheel that code in the sandbox imports; without data if there is none of this name, or as `why` says. @param {unknown} name */
-async function wheel(name) {
+/**
+ * A wheel that code in the sandbox imports; without data if there is none of this name, or as `why` says.
+ * @param {unknown} name @returns {Promise<import("./worker.js").Wheel>}
+ */
+export async function wheel(name) {
   const address = partUrls("sandboxWheels").find((each) => nameOf(each) === name);
   if (!address) return { data: null, why: "" };
   try {
@@ -74,42 +86,45 @@ export async function fetchParts(language) {
 export class Sandbox {
   #frame;
   #port;
+  #supply;
   /** @type {((message: any) => void) | null} who hears what the worker says */
   #listener = null;
   #downloads = 0; // of wheels, under way
   ended = false;
 
-  /** @param {HTMLIFrameElement} frame @param {MessagePort} port */
-  constructor(frame, port) {
+  /** @param {HTMLIFrameElement} frame @param {MessagePort} port @param {Supply} supply */
+  constructor(frame, port, supply) {
     this.#frame = frame;
     this.#port = port;
+    this.#supply = supply;
     port.onmessage = ({ data }) => (data?.wheel === undefined ? this.#listener?.(data) : this.#hand(data.wheel));
   }
 
   /** Hands a wheel to the worker, which has no network. @param {unknown} name */
   async #hand(name) {
     this.#listener?.({ downloads: ++this.#downloads });
-    const { data, why } = await wheel(name);
-    if (!this.ended) this.#port.postMessage({ wheel: name, data, why }, data ? [data] : []);
+    const handed = await this.#supply(name);
+    if (!this.ended) this.#port.postMessage({ wheel: name, ...handed }, handed.data ? [handed.data] : []);
     this.#listener?.({ downloads: --this.#downloads });
   }
 
   /**
    * Starts a sandbox. Rejects with the signal's reason, and where it cannot start.
    * @param {Language} language @param {AbortSignal} signal
+   * @param {Supply | null} [index] only finds packages, with what this supplies; the code that runs is the page's own
    */
-  static async start(language, signal) {
+  static async start(language, signal, index = null) {
     const { script, parts } = await fetchParts(language);
     signal.throwIfAborted();
     const frame = h("iframe", { hidden: true, src: partUrl("code") });
     const { port1, port2 } = new MessageChannel();
-    const sandbox = new Sandbox(frame, port1);
+    const sandbox = new Sandbox(frame, port1, index ?? wheel);
     const began = sandbox.#heard({ signal, seconds: START_S }, ({ ready, broken }, end) => {
       if (ready) end(null);
       if (broken) end(broken);
     });
     const wheels = partUrls("sandboxWheels").map(nameOf);
-    const begin = { language, parts, wheels, memory: MEMORY, output: OUTPUT };
+    const begin = { language, parts, wheels, resolves: index !== null, memory: MEMORY, output: OUTPUT };
     const listen = (/** @type {MessageEvent} */ { source, origin }) => {
       if (source !== frame.contentWindow || origin !== location.origin) return;
       removeEventListener("message", listen);
@@ -132,10 +147,11 @@ export class Sandbox {
   /**
    * Runs code. Ends the sandbox if it takes too long, too much memory, or is stopped: then rejects with the signal's reason.
    * @param {string} code @param {File[]} files what it finds in its folder
-   * @param {{ seconds: number, signal: AbortSignal, onOutput?: (output: string) => void }} options
+   * @param {{ seconds: number, signal: AbortSignal, onOutput?: (output: string) => void, wheels?: File[], more?: string }} options
+   *   `wheels` are installed before; `more` says in errors of imports which packages there are besides
    * @returns {Promise<Ran>}
    */
-  async run(code, files, { seconds, signal, onOutput }) {
+  async run(code, files, { seconds, signal, onOutput, wheels = [], more = "" }) {
     let output = "";
     let begun = false;
     const heard = this.#heard({ signal, seconds: START_S }, (message, end, limit) => {
@@ -152,7 +168,7 @@ export class Sandbox {
       if (message.broken) end("broken");
       if (message.done) end(message.done);
     });
-    this.#port.postMessage({ code, files });
+    this.#port.postMessage({ code, files, wheels, more });
     const done = await heard.catch((error) => {
       this.end();
       throw error;

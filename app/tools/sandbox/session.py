@@ -21,11 +21,15 @@ from .pictures import show
 NAME = "<python>"  # of the code, in tracebacks
 HOME = Path("/files")
 NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library, numpy, matplotlib, pandas, " \
-           "scipy, scikit-learn, sympy, beautifulsoup4 and lxml are here. Other packages can be imported from wheels " \
-           "(.whl files) that the user attaches."  # fmt: skip
+           "scipy, scikit-learn, sympy, seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and " \
+           "python-pptx are here. Other packages can be imported from wheels (.whl files) that the user " \
+           "attaches{more}."  # fmt: skip
 NOT_LOADED = "{name} could not be loaded{why}. Import it by name in the code, as in: import {name}. Its first use " \
              "needs a network."  # fmt: skip
-PLOTTING = {"plot", "hist", "boxplot"}  # methods of pandas that import matplotlib
+# Methods of pandas that import more -> what they import
+OF_PANDAS = dict.fromkeys(("plot", "hist", "boxplot"), "matplotlib") | dict.fromkeys(
+    ("read_excel", "to_excel", "ExcelWriter", "ExcelFile"), "openpyxl"
+)
 
 
 class OutputFullError(BaseException):
@@ -53,7 +57,7 @@ _globals: dict[str, Any] = {"__name__": "__main__", "show": show}
 
 
 def imports(code: str) -> str:
-    """Return the code's imports as code, with what these may need: `show` numpy, plots of pandas matplotlib."""
+    """Return the code's imports as code, with what these may need: `show` numpy, pandas' plots matplotlib."""
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except SyntaxError:
@@ -63,8 +67,8 @@ def imports(code: str) -> str:
     if any(isinstance(node, ast.Name) and node.id == "show" for node in nodes):
         names.add("numpy")
     called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    if called & PLOTTING and ("pandas" in names or "pandas" in sys.modules):
-        names.add("matplotlib")
+    if "pandas" in names or "pandas" in sys.modules:
+        names |= {OF_PANDAS[name] for name in called & OF_PANDAS.keys()}
     if "bs4" in names:
         names.add("lxml")
     return "\n".join(f"import {name}" for name in sorted(names))
@@ -78,13 +82,13 @@ def required(wheel: str) -> list[str]:
 
 
 async def run(
-    code: str, write: Callable[[str], bool], here: Collection[str] = (), unloaded: str = ""
+    code: str, write: Callable[[str], bool], here: Collection[str] = (), unloaded: str = "", more: str = ""
 ) -> tuple[bool, bool, list[tuple[str, int]]]:
     """Run code; await what it awaits at the top level.
 
     `write` gets what it prints, and answers whether there may be more. `here`: the modules of the sandbox's packages;
-    `unloaded`: why one of them could not be loaded. Returns whether the code failed, whether its memory was used up,
-    and the files that it changed, with their sizes in bytes.
+    `unloaded`: why one of them could not be loaded; `more`: where else packages come from. Returns whether the code
+    failed, whether its memory was used up, and the files that it changed, with their sizes in bytes.
     """
     from pyodide.code import eval_code_async  # CPython has none, and tests the rest of this module
 
@@ -107,7 +111,7 @@ async def run(
         except BaseException as error:  # whatever the code raises is its result
             failed = True
             with contextlib.suppress(OutputFullError):
-                print(explained(error, here, unloaded), end="")
+                print(explained(error, here, unloaded, more), end="")
         _show_plots()
     changed = [(str(path), state[1]) for path, state in _files() if before.get(path) != state]
     return failed, out_of_memory, changed
@@ -122,15 +126,15 @@ def _show_plots() -> None:
         plots.show_rest()
 
 
-def explained(error: BaseException, here: Collection[str] = (), unloaded: str = "") -> str:
-    """Return the traceback of the code's own frames. `here`, `unloaded`: as for run()."""
+def explained(error: BaseException, here: Collection[str] = (), unloaded: str = "", more: str = "") -> str:
+    """Return the traceback of the code's own frames. `here`, `unloaded`, `more`: as for run()."""
     found: TracebackType | None = error.__traceback__
     while found and found.tb_frame.f_code.co_filename != NAME:
         found = found.tb_next
     lines = traceback.format_exception(type(error), error, found)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in sys.modules:
         text = NOT_LOADED if error.name.partition(".")[0] in here else NOT_HERE
-        return f"ModuleNotFoundError: {text.format(name=error.name, why=unloaded and f': {unloaded}')}\n"
+        return f"ModuleNotFoundError: {text.format(name=error.name, why=unloaded and f': {unloaded}', more=more)}\n"
     return "".join(lines)
 
 

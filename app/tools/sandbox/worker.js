@@ -8,9 +8,11 @@ import { startPython } from "./python.js";
 
 /**
  * @typedef {{ name: string, data: Uint8Array<ArrayBuffer> }} File
- * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, wheels: string[], memory: number, output: number }} Begin
- * @typedef {{ data: ArrayBuffer | null, why: string }} Wheel its content, or why the page could not load it
- * @typedef {{ code: string, files: File[] }} Run
+ * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, wheels: string[], resolves: boolean, memory: number, output: number }} Begin
+ * @typedef {{ data: ArrayBuffer | null, why: string, type?: string, status?: number }} Wheel its content, or why the page
+ *   could not load it; of an index, also the MIME type and the status, which is 0 without a network
+ * @typedef {{ code: string, files: File[], wheels: File[], more: string }} Run `wheels`: to be installed; `more`: which
+ *   packages there are besides, for errors of imports
  * @typedef {{ failed: boolean, outOfMemory?: boolean, files: { name: string, size: number, read: () => Uint8Array }[] }} Ran
  * @typedef {(message: any, transfer: Transferable[]) => void} Send
  * @typedef {(run: Run, output: { write: (text: string) => boolean }, begins: () => void) => Promise<Ran>} Runner runs
@@ -18,7 +20,7 @@ import { startPython } from "./python.js";
  */
 
 self.onmessage = async ({ data, ports: [port] }) => {
-  const { language, parts, wheels: names, memory, output } = /** @type {Begin} */ (data);
+  const { language, parts, wheels: names, resolves, memory, output } = /** @type {Begin} */ (data);
   /** @type {Send} */
   const send = MessagePort.prototype.postMessage.bind(port); // code that replaces the method does not get the port
   limitMemory(memory);
@@ -28,7 +30,7 @@ self.onmessage = async ({ data, ports: [port] }) => {
     delete (/** @type {any} */ (self)[name]);
   const wheels = new Handed(names, (name) => send({ wheel: name }, []));
   try {
-    const run = language === "python" ? await startPython(parts, wheels) : startJavaScript();
+    const run = language === "python" ? await startPython(parts, wheels, resolves) : startJavaScript();
     port.onmessage = ({ data }) =>
       data.wheel === undefined ? void answer(run, data, send, output) : wheels.take(data.wheel, data);
     send({ ready: true }, []);

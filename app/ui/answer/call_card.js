@@ -28,6 +28,11 @@ const CHOICES = [
   ["always", t("Always allow")],
   ["no", t("Refuse")],
 ];
+/** @type {[boolean, import("../texts.js").Text][]} */
+const CONFIRM = [
+  [true, t("Allow once")],
+  [false, t("Refuse")],
+];
 const PICTURE = /^image\/(png|jpeg|gif|webp|svg\+xml)$/;
 
 export class CallCard {
@@ -77,16 +82,29 @@ export class CallCard {
     const note = again ? h("p", { class: "more" }, t("The answer was stopped before: it may have run already.")) : null;
     this.#fold.open = true;
     try {
+      return await this.#choose(text, note, CHOICES, signal);
+    } finally {
+      this.#fold.open = false;
+    }
+  }
+
+  /** Asks something about a call that runs. Rejects with the signal's reason. @param {string} text @param {AbortSignal} signal */
+  confirm(text, signal) {
+    return this.#choose(text, null, CONFIRM, signal);
+  }
+
+  /**
+   * @template C @param {import("../texts.js").Text} text @param {HTMLElement | null} note
+   * @param {[C, import("../texts.js").Text][]} choices the first is the usual one @param {AbortSignal} signal @returns {Promise<C>}
+   */
+  async #choose(text, note, choices, signal) {
+    try {
       return await new Promise((resolve, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-        const buttons = CHOICES.map(([choice, label]) =>
+        const buttons = choices.map(([choice, label], i) =>
           h(
             "button",
-            {
-              type: "button",
-              class: choice === "once" ? "button primary" : "button",
-              on: { click: () => resolve(choice) },
-            },
+            { type: "button", class: i ? "button" : "button primary", on: { click: () => resolve(choice) } },
             label,
           ),
         );
@@ -101,7 +119,6 @@ export class CallCard {
     } finally {
       this.#question.hidden = true;
       this.#question.replaceChildren();
-      this.#fold.open = false;
     }
   }
 }

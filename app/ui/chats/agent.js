@@ -1,5 +1,6 @@
 /** An answer with tools: turns of the model, and between them the calls that it makes. Each is stored as it happens. */
 import { agentLoop, argumentsOf, toldOf, toldOfError } from "../../sdk/agent_loop.js";
+import { isLeft } from "../leaving.js";
 import { stream } from "./answer.js";
 
 /**
@@ -14,6 +15,7 @@ import { stream } from "./answer.js";
  * @property {import("../../tools/registry.js").ToolFile[]} files that the user has attached to it
  * @property {(call: Call, tool: Offered, again: boolean) => Promise<boolean>} permit whether a call may run; `again`: it may
  *   have run already, before the answer was stopped, so that the user must be asked
+ * @property {(call: Call, question: string) => Promise<boolean>} confirm asks the user something about a call that runs
  * @property {() => void} changed a step or a call changed: show and store it
  * @property {(call: Call, text: string) => void} progressed shows what a call is doing
  */
@@ -75,7 +77,7 @@ function callOf({ id, name, arguments: args }, index) {
  * Asks for a call and runs it. Errors are its result; an abort rejects, and leaves it without one.
  * @param {Call} call @param {Using} using @param {AbortSignal} signal @param {boolean} again
  */
-async function runCall(call, { offered, chat, files: attached, permit, changed, progressed }, signal, again) {
+async function runCall(call, { offered, chat, files: attached, permit, confirm, changed, progressed }, signal, again) {
   try {
     const tool = offered.find(({ called }) => called === call.name);
     if (!tool) throw new Error(`There is no tool ${call.name}.`);
@@ -85,7 +87,9 @@ async function runCall(call, { offered, chat, files: attached, permit, changed, 
       call.state = "running";
       changed();
       const onProgress = (/** @type {string} */ text) => progressed(call, text);
-      const { text, files, failed } = resultOf(await tool.run(args, { signal, chat, files: attached, onProgress }));
+      const asks = (/** @type {string} */ question) => confirm(call, question);
+      const options = { signal, chat, files: attached, confirm: asks, onProgress };
+      const { text, files, failed } = resultOf(await tool.run(args, options));
       signal.throwIfAborted();
       Object.assign(call, { state: failed ? "failed" : "done", text, ...(files?.length && { files }) });
     } else {
@@ -93,9 +97,15 @@ async function runCall(call, { offered, chat, files: attached, permit, changed, 
     }
   } catch (error) {
     signal.throwIfAborted();
+    if (isLeft()) await aborted(signal); // without a result, the call is asked for again
     Object.assign(call, { state: "failed", text: toldOfError(error) });
   }
   changed();
+}
+
+/** Never resolves; rejects with the signal's reason. @param {AbortSignal} signal @returns {Promise<never>} */
+function aborted(signal) {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
 /** @param {unknown} value of a tool's run @returns {ToolResult} */

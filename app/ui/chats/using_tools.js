@@ -22,6 +22,7 @@ export function usingTools(message, { conversation, view, controller: { signal }
       }
       return choice !== "no";
     },
+    confirm: (call, question) => view.card(call).confirm(question, signal),
     changed() {
       view.showSteps(message);
       conversation.save([message], true);
