@@ -150,8 +150,13 @@ class _Joined:
 
 def _short(part: Part) -> bool:
     """Whether the mask engine is as fast with a part as with its automaton."""
-    parts = part.parts if isinstance(part, Sequence) else (part,)
-    return all(isinstance(p.part if isinstance(p, Repeat) and p.sign else p, Literal | Class) for p in parts)
+    return all(map(_simple, part.parts if isinstance(part, Sequence) else (part,)))
+
+
+def _simple(part: Part) -> bool:
+    if isinstance(part, Repeat) and part.low == part.high:  # as an automaton it takes time for each state
+        return isinstance(part.part, Literal) or (isinstance(part.part, Class) and part.part.ranges[-1][1] <= 0x7F)
+    return isinstance(part.part if isinstance(part, Repeat) and part.sign else part, Literal | Class)
 
 
 def _cost(dfa: Dfa) -> float:
