@@ -51,8 +51,9 @@ class ModelPlatform:
         from py_engine.media.decoder import prepare
         from py_engine.media.projector import Projector
 
-        options = replace(options, backend=model.engine_or_error().backend, context_length=None)
-        encoder = await Encoder.load(source, header, options, on_progress, js.wispLoadPackage)
+        encoder = await Encoder.load(
+            source, header, replace(options, context_length=None), on_progress, js.wispLoadPackage
+        )
         projector = fitted(Projector.from_gguf(header[0]), encoder.engine.plan)
         return LoadedProjector(projector, chunker_of(model, projector), encoder, prepare, encoder.identity)
 

@@ -71,7 +71,6 @@ const engine = new Engine({
     if (choice.keep) {
       rememberModel(choice, name);
       rememberProjector(choice.keep, choice.projector ?? choice.foundProjector);
-      navigator.storage?.persist?.().catch(() => {}); // ask the browser not to evict the model when the disk gets full
     }
     prefetch.loaded(choice.keep);
     announce(t("{name} is ready.", { name }));

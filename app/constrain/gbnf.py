@@ -1,8 +1,7 @@
 """Read grammars in GBNF (llama.cpp) or EBNF, and write them in XGrammar's EBNF.
 
 Errors found here have a line number; XGrammar's WebAssembly module would abort instead. Rewriting also makes character
-classes beyond ASCII work (ebnf.py). A grammar without recursion becomes an automaton where that is small: XGrammar
-follows all ways to read a text, and `(("a"*)*)*` has exponentially many.
+classes beyond ASCII work (ebnf.py).
 """
 
 from __future__ import annotations
@@ -10,11 +9,8 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from app.constrain.automaton import Dfa
-from app.constrain.cost import CLASS, MAX_COST, RULE, WIDE
 from app.constrain.counts import count
 from app.constrain.ebnf import UNICODE, Grammar, Ranges, complement, intersect, normalize
-from app.constrain.effort import attempt
 from app.constrain.gbnf_parts import (
     Class,
     Either,
@@ -24,14 +20,10 @@ from app.constrain.gbnf_parts import (
     Repeat,
     Rules,
     Sequence,
-    automaton,
-    check_left_corners,
     names,
-    recursive,
     shortest,
-    written,
 )
-from app.constrain.strings import automaton_rule
+from app.constrain.gbnf_rules import add_rules
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REPEAT = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
@@ -40,7 +32,6 @@ _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 MAX_REPEATS = 100_000
 MAX_DEPTH = 50  # groups within each other
-AUTOMATON_EFFORT = 200_000  # steps
 _ANY = Class(((1, 0xD7FF), (0xE000, 0x10FFFF)))  # any character but NUL
 
 
@@ -61,24 +52,7 @@ def _added(grammar: Grammar, rules: Rules, root: str) -> str:
     for name, length in lengths.items():
         if isinf(length):
             raise BadGrammar(f"no text of the rule {name} ever ends; give it an alternative without itself")
-    found = None if recursive(rules) else attempt(AUTOMATON_EFFORT, lambda: automaton(rules, root))
-    if found is not None and _cost(found) < MAX_COST / 2:
-        return automaton_rule(grammar, found, False)
-    check_left_corners(rules, lengths)
-    return _as_they_are(grammar, rules, root)
-
-
-def _cost(dfa: Dfa) -> float:
-    """What cost() would say of the automaton's rules, roughly."""
-    wide = sum(any(high > 0x7F for _, high, _ in edges) for edges in dfa.edges)
-    return RULE * len(dfa.edges) + CLASS * sum(map(len, dfa.edges)) + WIDE * wide
-
-
-def _as_they_are(grammar: Grammar, rules: Rules, root: str) -> str:
-    own = {name: grammar.name(f"u_{name}") for name in rules}
-    for name, body in rules.items():
-        grammar.define(own[name], written(body, own))
-    return own[root]
+    return add_rules(grammar, rules, root, lengths)
 
 
 class _Reader:
@@ -206,7 +180,7 @@ class _Reader:
         self._blanks(False)
         for sign, (low, high) in _SIGNS.items():
             if self._take(sign):
-                return Repeat(part, low, high, sign)
+                return self._times(part, low, high, sign)
         found = _REPEAT.match(self._text, self._at)
         if found is None:
             return part
@@ -215,7 +189,12 @@ class _Reader:
         if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
             raise self._bad(f"a repetition must be {{n}}, {{n,}} or {{n,m}} with n <= m <= {MAX_REPEATS}")
         self._at = found.end()
-        return Repeat(part, low, high)
+        return self._times(part, low, high)
+
+    @staticmethod
+    def _times(part: Part, low: int, high: int | None, sign: str = "") -> Part:
+        empty = isinstance(part, Literal) and not part.text
+        return part if empty else Repeat(part, low, high, sign)
 
     def _string(self, quote: str) -> str:
         out = []

@@ -15,7 +15,7 @@ from app.constrain.ebnf import Ranges, characters, either, literal
 from app.constrain.effort import TooComplex, spend
 
 # Characters of the shortest text of a rule. The mask engine holds all of a text that must come next.
-MAX_SHORTEST = 1_000_000
+MAX_SHORTEST = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,15 @@ class Repeat:
     sign: str = ""
 
 
-Part = Literal | Class | Name | Sequence | Either | Repeat
+@dataclass(frozen=True, eq=False)
+class Automaton:
+    """The texts of an automaton. `rule`: its name in XGrammar's EBNF."""
+
+    dfa: Dfa
+    rule: str
+
+
+Part = Literal | Class | Name | Sequence | Either | Repeat | Automaton
 Rules = Mapping[str, Part]
 
 
@@ -75,6 +83,8 @@ def written(part: Part, own: Mapping[str, str]) -> str:
         return characters(part.ranges)
     if isinstance(part, Name):
         return own[part.rule]
+    if isinstance(part, Automaton):
+        return part.rule
     if isinstance(part, Sequence):
         return " ".join([_grouped(p, own) for p in part.parts]) or '""'
     if isinstance(part, Either):
@@ -103,6 +113,42 @@ def names(part: Part) -> Iterator[str]:
             todo += part.parts
 
 
+def repeats(part: Part) -> Iterator[Repeat]:
+    """The repetitions of a part."""
+    todo = [part]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Repeat):
+            yield part
+            todo.append(part.part)
+        elif isinstance(part, Sequence | Either):
+            todo += part.parts
+
+
+def ends_wide(part: Part, rules: Rules) -> bool:
+    """Whether a text of the part may end with a character of a class beyond ASCII."""
+    seen, todo = set[str](), [part]
+    while todo:
+        spend(1)
+        part = todo.pop()
+        if isinstance(part, Class) and part.ranges[-1][1] > 0x7F:
+            return True
+        if isinstance(part, Automaton) and any(
+            high > 0x7F and target in part.dfa.accepting for edges in part.dfa.edges for _, high, target in edges
+        ):
+            return True
+        if isinstance(part, Name) and part.rule not in seen:
+            seen.add(part.rule)
+            todo.append(rules[part.rule])
+        elif isinstance(part, Repeat):
+            todo.append(part.part)
+        elif isinstance(part, Either):
+            todo += part.parts
+        elif isinstance(part, Sequence):
+            todo += part.parts[-1:]
+    return False
+
+
 def shortest(rules: Rules) -> dict[str, float]:
     """The length of each rule's shortest text; infinite where no text of a rule ever ends."""
     users: dict[str, list[str]] = {name: [] for name in rules}
@@ -115,7 +161,7 @@ def shortest(rules: Rules) -> dict[str, float]:
     while todo:
         name = todo.popleft()
         waiting.discard(name)
-        length = _shortest(rules[name], found)
+        length = shortest_of(rules[name], found)
         if length < found[name]:
             found[name] = length
             todo.extend(user for user in users[name] if user not in waiting)
@@ -123,20 +169,23 @@ def shortest(rules: Rules) -> dict[str, float]:
     return found
 
 
-def _shortest(part: Part, known: Mapping[str, float]) -> float:
+def shortest_of(part: Part, known: Mapping[str, float]) -> float:
+    """The length of a part's shortest text. `known`: those of rules."""
     spend(1)
     if isinstance(part, Literal):
         return len(part.text)
     if isinstance(part, Class):
         return 1
+    if isinstance(part, Automaton):
+        return int(0 not in part.dfa.accepting)
     if isinstance(part, Name):
         return known[part.rule]
     if isinstance(part, Sequence):
-        length = sum([_shortest(p, known) for p in part.parts])
+        length = sum([shortest_of(p, known) for p in part.parts])
     elif isinstance(part, Either):
-        length = min([_shortest(p, known) for p in part.parts])
+        length = min([shortest_of(p, known) for p in part.parts])
     else:
-        once = _shortest(part.part, known)
+        once = shortest_of(part.part, known)
         length = once * part.low if part.low else 0
     if MAX_SHORTEST < length < inf:
         raise TooComplex
@@ -165,13 +214,13 @@ def _first(part: Part, lengths: Mapping[str, float]) -> list[str]:
     found = []
     for inside in part.parts if isinstance(part, Sequence | Either) else ():
         found += _first(inside, lengths)
-        if isinstance(part, Sequence) and _shortest(inside, lengths):
+        if isinstance(part, Sequence) and shortest_of(inside, lengths):
             break
     return list(dict.fromkeys(found))
 
 
-def recursive(rules: Rules) -> bool:
-    """Whether a rule refers to itself, directly or by way of others."""
+def recursive(rules: Rules) -> set[str]:
+    """The rules that refer to themselves, directly or by way of others, and those that refer to such rules."""
     uses = {name: set(names(body)) for name, body in rules.items()}
     users: dict[str, list[str]] = {name: [] for name in rules}
     for name, used in uses.items():
@@ -183,19 +232,21 @@ def recursive(rules: Rules) -> bool:
             uses[user].discard(name)
             if not uses[user]:
                 done.append(user)
-    return len(done) < len(rules)
+    return rules.keys() - set(done)
 
 
-def automaton(rules: Rules, root: str) -> Dfa:
-    """The automaton of rules that are not recursive. It reads each text in one way only, which masks are fast with."""
+def automaton(rules: Rules, part: Part) -> Dfa:
+    """The automaton of a part without recursion. It reads each text in one way only, which masks are fast with."""
     nfa = Nfa()
     first, last = nfa.add_state(), nfa.add_state()
-    todo: list[tuple[Part, int, int]] = [(rules[root], first, last)]
+    todo: list[tuple[Part, int, int]] = [(part, first, last)]
     while todo:
         part, start, end = todo.pop()
         spend(1)
         if isinstance(part, Name):
             todo.append((rules[part.rule], start, end))
+        elif isinstance(part, Automaton):
+            raise TypeError("automata are not nested")
         elif isinstance(part, Class):
             nfa.edges[start] += [(low, high, end) for low, high in part.ranges]
         elif isinstance(part, Either):

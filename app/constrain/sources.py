@@ -3,6 +3,7 @@
 import json
 
 from app.constrain import gbnf, regex
+from app.constrain.ambiguity import TooManyWays
 from app.constrain.document import InvalidSchema, UnsupportedKeyword
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex
@@ -61,6 +62,12 @@ def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
         return gbnf.add(grammar, text)
     except gbnf.BadGrammar as error:
         raise wrong_value(f"The grammar is invalid: {error}.", param) from None
+    except TooManyWays as error:
+        what = (
+            f"The grammar's rule {error.rule} can read a text in too many ways. Write it so that each text fits in one "
+            "way; avoid rules like a ::= a a, and repetitions of what may be empty."
+        )
+        raise unsupported(what, param) from None
     except TooComplex:
         raise unsupported("The grammar is too large; shorten its repetitions or character classes.", param) from None
 

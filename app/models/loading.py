@@ -13,7 +13,7 @@ from typing import Any
 from app.models.adapters import Adapters, adapter_options
 from app.models.catalog import Choice
 from app.models.loaded import Loaded
-from app.models.projector import LoadedProjector, media_options, prompt_rows
+from app.models.projector import LoadProjector, load_beside, media_options, prompt_rows
 from app.models.request_queue import Job, aborted
 from app.openai.fields import whole
 from py_engine.errors import WispError
@@ -28,7 +28,6 @@ from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
 OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, total bytes
-LoadProjector = Callable[[Loaded, list[Any], list[Header], LoadOptions, OnProgress], Awaitable[LoadedProjector]]
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,11 @@ async def load(
     async def reload_projector(changed: LoadOptions) -> Any:
         """Load the projector's engine again, where the text model now runs."""
         assert model is not None
-        async with _opened(options.projector, (), open_source) as (sources, headers):
-            return (await load_projector(model, sources, headers, changed, lambda *_: None)).encoder.engine
+        asked = replace(changed, backend=options.engine.backend)
+        async with _opened(options.projector, (), open_source) as opened:
+            return (
+                await load_beside(model, load_projector, opened, asked, lambda *_: None, model.notify)
+            ).encoder.engine
 
     try:
         async with _opened(options.of_engine, options.sha256, open_source, on_progress) as (sources, headers):
@@ -221,7 +223,8 @@ async def load(
                     model.engine.reload_after_loss(engine, reload, model.notify)
                     model.adapters = Adapters(options.adapters, model.engine)
                     if options.projector:
-                        model.projector = await load_projector(model, *projector, alone, on_progress)
+                        tell = model.notices.append
+                        model.projector = await load_beside(model, load_projector, projector, alone, on_progress, tell)
                         model.projector.reload_after_loss(alone, reload_projector)
             model.notices += [notice for source in sources for notice in source.notices]
             timings["load_ms"] = _since(started)

@@ -7,12 +7,14 @@ embeddings by the hash of what the encoder takes.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from app.models.loaded import Loaded
+from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.generate.media import Media, media_ids
+from py_engine.loader import OnProgress
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
@@ -23,6 +25,10 @@ from py_engine.recovery import Reload
 
 PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept
 EMBEDDING_BYTES = 256 << 20  # of embeddings that are kept
+
+ON_CPU = ("model_too_large", "out_of_memory", "wrong_results")  # errors of a GPU that the CPU does not have
+Opened = tuple[list[Any], list[Header]]  # sources and headers of a projector's files
+LoadProjector = Callable[["Loaded", list[Any], list[Header], LoadOptions, OnProgress], Awaitable["LoadedProjector"]]
 
 Prepare = Callable[[Projector, bytes], Awaitable[Medium]]
 Value = TypeVar("Value")
@@ -143,6 +149,29 @@ class LoadedProjector:
     async def close(self) -> None:
         """Free its memory."""
         await self.encoder.unload()
+
+
+async def load_beside(
+    model: Loaded,
+    load: LoadProjector,
+    opened: Opened,
+    options: LoadOptions,
+    on_progress: OnProgress,
+    notify: Callable[[str], None],
+) -> LoadedProjector:
+    """Load a projector where its text model runs; on the CPU if it does not fit there, or its kernels are wrong there.
+
+    `options.backend`: what the user asked for. `notify(text)` tells that the projector runs on the CPU.
+    """
+    backend = model.engine_or_error().backend
+    try:
+        return await load(model, *opened, replace(options, backend=backend), on_progress)
+    except WispError as error:
+        if error.code not in ON_CPU or backend == "cpu" or options.backend != "auto":
+            raise
+        found = await load(model, *opened, replace(options, backend="cpu"), on_progress)
+        notify(f"Pictures and sound are read on the CPU, which is slower: {error.message}")
+        return found
 
 
 def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:

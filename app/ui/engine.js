@@ -46,6 +46,7 @@ export class Engine {
   #loading = null;
   /** @type {Promise<void>} settles with the load in progress */
   #settled = Promise.resolve();
+  #askedToPersist = false;
 
   /** @param {Events} events */
   constructor(events) {
@@ -175,6 +176,12 @@ export class Engine {
     }
   }
 
+  /** A model is cached: ask the browser not to evict it, once, because some browsers ask the user. */
+  #persist() {
+    if (!this.#askedToPersist) navigator.storage?.persist?.().catch(() => {});
+    this.#askedToPersist = true;
+  }
+
   /** @param {Choice} choice @param {{ contextLength?: number }} options @param {AbortController} controller */
   async #load(choice, options, controller) {
     const { signal } = controller;
@@ -188,7 +195,7 @@ export class Engine {
       if (!this.#loading) return false; // the model of a later load answers already
       this.loaded = { ...loaded, contextLength: options.contextLength };
       if (mine()) this.events.loaded(this.loaded);
-      navigator.storage?.persist?.().catch(() => {}); // a model is cached: ask the browser not to evict it
+      if (!choice.upstream) this.#persist();
       return true;
     } catch (error) {
       this.forgetAfter(error);

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 import js
-from pyodide.ffi import JsException, create_once_callable, to_js
+from pyodide.ffi import JsException, JsProxy, create_once_callable, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.adapter import request_device
@@ -272,7 +272,9 @@ class Gpu(Memory):
         width = self.plan.media_width
         for rows in media.rows:
             to = offset + 4 * width * rows.token
-            self.device.queue.writeBuffer(buffer, to, rows.values, width * rows.first, width * rows.count)
+            values = rows.values  # of a projector that runs on the CPU: a numpy array
+            given = values if isinstance(values, JsProxy) else to_js(memoryview(values.reshape(-1)))
+            self.device.queue.writeBuffer(buffer, to, given, width * rows.first, width * rows.count)
 
     def decode(
         self,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_engine.cpu.call import Array
+from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, STATE_WORDS, pages_for
 from py_engine.plan.plan import Op, Plan
 from py_engine.plan.shared import FIRST_MEDIA_ID, MAX_SEQUENCES, MAX_SMALL_BATCH
@@ -23,8 +24,10 @@ SEQUENCES = 6  # sequence slots in use, at most
 NOWHERE = 0xFFFFFF  # an index that no kernel may use
 REJECTIONS = 3  # State.resampled before a case
 SHIFTED = 100  # rotary positions and their shifts are below this
-# (position, sequence) of a small batch's tokens; None: the position of _far(). The first three are one sequence's.
-SMALL_BATCH = ((62, 1), (63, 1), (64, 1), (0, 0), (None, 2), (3, 3), (20, 4), (45, 5))
+# (position, sequence) of a small batch's tokens; FAR, MERGED: those of the functions of that name. The first three
+# are one sequence's.
+FAR, MERGED = -1, -2
+SMALL_BATCH = ((62, 1), (63, 1), (64, 1), (0, 0), (FAR, 2), (3, 3), (MERGED, 4), (45, 5))
 
 
 @dataclass(frozen=True)
@@ -101,12 +104,11 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
     """The batches for an op of a list for `capacity` tokens; at most `most` of them."""
     n, end = min(capacity, most), plan.n_ctx
     slots = "windows" in op.bindings or "matrices" in op.bindings
-    far, part = min(_far(op), end - 1), str(op.params.get("PART") or "")
+    far, merged, part = min(_far(op), end - 1), _merged(op), str(op.params.get("PART") or "")
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
-        places = [
-            (min(far if pos is None else pos, most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)
-        ]
+        chosen = {FAR: far, MERGED: merged}
+        places = [(min(chosen.get(pos, pos), most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)]
         # the products have code for each of their tokens
         for count in (len(places), 3) if "BATCH" in op.params else (len(places) - 1,):
             yield Batch(tuple(places[:count]), True, slots=slots, part=part)
@@ -121,6 +123,10 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
     media = bool(op.params.get("MEDIA")) or op.kernel == "add_media"
     yield Batch(tuple(places), False, tuple(lengths), media, slots, part)
+    if (
+        op.kernel == "attention_decode" and merged < far
+    ):  # attention_combine.wgsl joins up to MERGED_SPLITS in another way
+        yield Batch(((merged, 1),), False, (), media, slots, part)
 
 
 def _far(op: Op) -> int:
@@ -130,3 +136,8 @@ def _far(op: Op) -> int:
     if "SPLIT" in op.params:
         return int(op.params["TS"]) * int(op.params["SPLIT"]) + int(op.params["TS"]) // 2 + 3
     return START
+
+
+def _merged(op: Op) -> int:
+    """A position at which as many splits of attention are joined as lib/merged_splits.wgsl can."""
+    return MERGED_SPLITS * int(op.params["TS"]) - 3 if "SPLIT" in op.params else 20

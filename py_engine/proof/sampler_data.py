@@ -56,7 +56,7 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     vocab = min(VOCAB, plan.n_vocab)
     names = {op.kernel for op in chain}
     filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
-    if chain[0].params.get("STATE_PER_TOKEN") or any(op.params.get("CHOSEN") for op in chain):
+    if any(op.params.get("STATE_PER_TOKEN") or op.params.get("CHOSEN") for op in chain):
         for chosen in (DRAFT, DRAFTS) if "advance" in names else (PLACES,):
             places = tuple((min(pos, plan.n_ctx - 8 + i), seq) for i, (pos, seq) in enumerate(chosen))
             settings = [filters[i % len(filters)] for i in range(len(places))]
@@ -103,7 +103,8 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
                 data[name] = poison((b.shape[0], pad(vocab)), "f32")
             case "tokens":
                 history = numbers.integers(0, ALPHABET, (SEQUENCES, b.shape[1])).astype(np.uint32)
-                data[name] = history * np.uint32(max(1, vocab // ALPHABET))
+                step = max(1, vocab // ALPHABET)
+                data[name] = history * np.uint32(step) + np.uint32(step // 2)  # not 0: wrong factors would not show
             case "sampling":
                 data[name] = np.zeros((MAX_SEQUENCES, len(FIELDS)), np.uint32)
             case "rules":

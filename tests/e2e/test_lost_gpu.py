@@ -33,7 +33,8 @@ SET_UP = """async () => {
     const texts = {};
     for await (const { choices } of await engine.chat.completions.create({ ...body, stream: true }))
       for (const { index, delta } of choices) {
-        texts[index] = (texts[index] ?? "") + (delta.content ?? "");
+        const called = (delta.tool_calls ?? []).map((call) => (call.function.name ?? "") + call.function.arguments);
+        texts[index] = (texts[index] ?? "") + (delta.content ?? "") + called.join("");
         seen[i]++;
       }
     return texts;
@@ -61,6 +62,22 @@ REQUESTS = [
         temperature=0,
         response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}},
     ),
+]
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+}
+REQUESTS += [
+    ask(
+        "What is the weather in a city?",
+        temperature=temperature,
+        seed=5,
+        max_tokens=60,
+        tools=[{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}],
+        tool_choice="required",
+    )
+    for temperature in (0, 1)
 ]
 EMBED = {"model": MODEL, "input": "A dragon.", "encoding_format": "float"}
 
@@ -127,7 +144,7 @@ def answers(page: Page, requests: list[dict[str, Any]], lose: Callable[[], None]
     """The answers to requests that run side by side. `lose` is called when each stream has had some tokens."""
     run(page, "start(requests)", requests=requests)
     if lose:
-        run(page, WAIT_FOR_TOKENS, least=[0 if "input" in r else 5 for r in requests])
+        run(page, WAIT_FOR_TOKENS, least=[0 if r.keys() & {"input", "tools"} else 5 for r in requests])
         lose()
     return run(page, "return answers;")
 
@@ -153,6 +170,7 @@ def test_an_idle_engine_answers_after_the_loss(page: Page, expected: Any, lose_g
 def test_answers_continue(page: Page, expected: Any, lose_gpu: Callable[[], None]) -> None:
     run(page, "notices.length = 0;")
     assert answers(page, REQUESTS, lose_gpu) == expected[:-1]
+    assert all(called["0"].startswith("weather{") for called in expected[-3:-1])
     wait_for_notices(page, 1)
     notices = run(page, "return notices;")
     assert len(notices) == 1

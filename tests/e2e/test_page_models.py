@@ -30,6 +30,7 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
     """One page for all tests of this module."""
     context = new_profile(chromium("swiftshader"))
     keep_engine(context, server.url)
+    context.add_init_script("window.asked = 0; navigator.storage.persist = async () => (asked++, true);")
     yield open_page(context, server.url)
     context.close()
 
@@ -100,6 +101,13 @@ def test_a_bad_file_is_refused_and_the_old_model_answers(talk: Page) -> None:
     assert "Rome" in ask(talk, "What is the capital of Italy?")
     talk.locator("#notices .error").get_by_role("button", name="Dismiss").click()
     expect(talk.locator("#notices .error")).to_have_count(0)
+
+
+def test_the_browser_is_asked_once_not_to_evict_models(talk: Page) -> None:
+    talk.set_input_files("#file-input", Q8)
+    wait_ready(talk)
+    expect(talk.locator("#model-name")).to_have_text(Q8.stem)
+    assert talk.evaluate("asked") == 1  # for Wisp Mini, which was loaded before
 
 
 def test_a_truncated_file_is_refused(talk: Page, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ REQUESTS = {
     "code(engine.evaluate([]))": "invalid_value ids",
     "code(engine.applyTemplate([{}], { template: '{% if %}' }))": "bad_chat_template",
     "code(ask({ grammar: 'root ::= \"a\" root' }))": "invalid_value grammar",  # the engine would hold endless text
-    "code(engine.validate({ grammar: 'root ::= root root | \"a\"' }, 'a'.repeat(20_000)))": "unsupported_parameter",
+    "code(engine.validate({ grammar: 'root ::= root root | [a]' }, 'a'.repeat(9e3)))": "unsupported_parameter grammar",
+    "code(engine.validate({ grammar: 'root ::= r\\nr ::= r [+] r | [a]' }, 'a+'.repeat(9e3)))": "unsupported_parameter",
     "code(engine.validate({ grammar: 'root ::= (((\"a\"*)*)*)*' }, 'a'.repeat(3000)))": "no error",
     "code(ask({ messages: [{ role: 'user', content: 'Hi' }], signal: AbortSignal.abort() }))": "aborted",
 }

@@ -40,7 +40,7 @@ LARGER = [(3, 2, 61, 5), (40, 4, 17, 6), (70, 4, 130, 7)]  # rows more, heads, f
 # Milliseconds, compilation included, until a kernel counts as endless: SOON_MS where another fault then replaces this
 # one, because waiting costs a processor (a kernel usually takes less than a second); ENDS_MS where it decides the test.
 ENDS_MS, SOON_MS = 120_000, 15_000
-OTHER_PLACES = ((5, 0), (6, 0), (7, 0), (127, 1), (None, 2), (200, 3), (33, 4), (64, 5))
+OTHER_PLACES = ((5, 0), (6, 0), (7, 0), (127, 1), (batches.FAR, 2), (200, 3), (33, 4), (64, 5))
 N_CTX, BATCH, VOCAB = 512, 64, 32000
 
 

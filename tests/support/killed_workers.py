@@ -110,6 +110,11 @@ def wait_for_chunks(page: Page, least: int) -> bool:
 
 def kill_shared(browser: Browser, how: str = "gone") -> None:
     """End the shared worker as a crash does ("gone"), or by an uncaught error."""
+    in_shared(browser, None if how == "gone" else "setTimeout(() => { throw new Error('a defect'); })")
+
+
+def in_shared(browser: Browser, expression: str | None) -> None:
+    """Run JavaScript in the shared workers; None ends them."""
     session = browser.new_browser_cdp_session()
 
     def running() -> list[dict[str, Any]]:
@@ -119,12 +124,11 @@ def kill_shared(browser: Browser, how: str = "gone") -> None:
     wait_for(running)  # after an earlier crash, the next worker may not have started yet
     for found in running():
         worker = {"targetId": found["targetId"]}
-        if how == "gone":
+        if expression is None:
             session.send("Target.closeTarget", worker)
             continue
         inside = session.send("Target.attachToTarget", {**worker, "flatten": False})["sessionId"]
-        throw = {"expression": "setTimeout(() => { throw new Error('a defect'); })"}
-        message = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": throw})
+        message = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": {"expression": expression}})
         session.send("Target.sendMessageToTarget", {"sessionId": inside, "message": message})  # detaching would undo it
 
 

@@ -11,6 +11,7 @@ from app.constrain import automaton, numbers
 from app.constrain.cost import cost
 from app.openai.formats import Format
 from py_engine.errors import WispError
+from tests.support import llama_grammars
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,31 @@ REFUSED: list[tuple[str, Any]] = [
     ("grammar", "root ::= a0\n" + "\n".join(f"a{i} ::= a{i + 1} a{i + 1}" for i in range(30)) + '\na30 ::= "x"'),
     # each rule begins with all that follow
     ("grammar", "root ::= a0\n" + "\n".join(f'a{i} ::= a{i + 1} "y" | a0' for i in range(3000)) + '\na3000 ::= "x"'),
+    # texts that can be read in very many ways: a token would take the mask engine seconds, now or after some more
+    ("grammar", 'root ::= root root | "a"'),
+    ("grammar", 'root ::= root root root | "a" | ""'),
+    ("grammar", 'root ::= "a" root root | ""'),
+    ("grammar", 'root ::= root? root? "a"'),
+    ("grammar", 'root ::= "Dear reader, " x\nx ::= "(" x ")" | x x | [a-z]'),
+    ("grammar", 'root ::= "x" a | "y" b\na ::= "(" a ")" | "z"\nb ::= c* "q"\nc ::= [a-z]* | b'),
+    ("grammar", 'root ::= .* root | "z" | .*'),
+    ("grammar", "root ::= a0\n" + "\n".join(f'a{i} ::= a{i + 1} a{i + 1} | ""' for i in range(30)) + '\na30 ::= "x"'),
+    (
+        "grammar",
+        "root ::= a0\n"
+        + "\n".join(f'a{i} ::= a{i + 1} | "a" a{i + 1} | ""' for i in range(200))
+        + '\na200 ::= "x" | "(" root ")"',
+    ),
+    ("grammar", 'root ::= (x{0,100}){0,100}\nx ::= "a"?'),
+    ("grammar", "root ::= ([a-z]{1,1000}){0,12}"),
+    ("grammar", 'root ::= ("a"? .{1,1000} root+)?'),
+    ("grammar", 'root ::= x{2000}\nx ::= ("a" root)?'),
+    ("grammar", 'root ::= (("b"+){3,}){2000}'),
+    ("grammar", "root ::= (.+){1,1000}"),
+    # a varying count of what ends with a class beyond ASCII, which would take the mask engine more than 40 s
+    ("grammar", "root ::= [^a]{0,500}"),
+    ("grammar", 'root ::= "[" x{1,300} root? "]"\nx ::= "b" | y\ny ::= "c"? [^a]'),
+    ("grammar", 'root ::= ("é\\n"{99999}){2}'),
     ("json_schema", {"type": "array", "minItems": 10**9}),
     ("json_schema", {"type": "array", "maxItems": 10**9}),
     ("json_schema", {"type": "string", "maxLength": 10**9}),
@@ -92,8 +118,19 @@ ALLOWED: list[tuple[str, Any]] = [
     ("regex", "[a-z0-9]{1,500}"),
     ("regex", ".{0,100}"),
     ("regex", r"[\w.-]{1,64}@[\w-]{1,63}(\.[\w-]{1,63}){1,3}"),
-    ("grammar", 'root ::= "abc"{100000}'),
+    ("grammar", 'root ::= "abc"{30000}'),
     ("grammar", "root ::= a0\n" + "\n".join(f'a{i} ::= "x" a{i + 1}' for i in range(5000)) + '\na5000 ::= "x"'),
+    *(("grammar", grammar) for grammar in llama_grammars.TEXTS),
+    # read in several ways, but not in very many
+    ("grammar", 'root ::= e\ne ::= e "+" e | e "-" e | e "*" e | e "/" e | "(" e ")" | [0-9]+'),
+    ("grammar", 'root ::= e\ne ::= e op e | [0-9] | "(" e ")"\nop ::= "+" | "-"'),
+    ("grammar", 'root ::= "a" root "a" | "b" root "b" | "a" | "b" | ""'),
+    ("grammar", 'root ::= if\nif ::= "if " e " then " if (" else " if)? | "x"\ne ::= [a-z] | e " and " e | "(" e ")"'),
+    ("grammar", 'root ::= item | item "," root\nitem ::= digit item | digit\ndigit ::= [0-9] | "[" root "]"'),
+    ("grammar", 'root ::= " "{0,2000} ("[" root? "]")'),
+    ("grammar", "root ::= [^a]{2000}"),
+    ("grammar", 'root ::= "[" x{0,300} root? "]"\nx ::= "b" | [^a] "c"'),
+    ("grammar", 'root ::= ""{9999} x\nx ::= "a" x? | ("b" | "[" x "]"){0,500}'),
     ("json_schema", {"allOf": [{"contains": {"const": i}} for i in range(5)]}),
     ("regex", r"\p{Lu}\p{Ll}{1,3}"),
     ("json_schema", doubled({"type": "object", "properties": {"a": True}, "required": ["a"]})),

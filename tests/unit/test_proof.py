@@ -18,7 +18,8 @@ from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
 from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
-from tests.support.cpu_models import ONE_OF_EACH, header
+from tests.support import cpu_models
+from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header
 
 GPU = Device(
     f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True, matrix=16
@@ -83,6 +84,21 @@ def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Devic
                 continue
             values.reshape(-1)[at[-1]] += np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
             assert wrong(case, name, values), f"{op.kernel} {binding}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", [GPU, SOFTWARE], ids=["gpu", "software"])
+def test_every_kernel_of_adapters_has_a_case(device: Device) -> None:
+    found = [GOLDEN / "lora" / f"lora-llama.Q4_K_M.{part}.gguf" for part in "abc"]
+    adapters = cpu_models.load(GOLDEN / "llama" / "llama.Q4_K_M.gguf", 64, adapters=found).plan.adapters
+    plan = planner.make_plan(
+        header("llama/llama.Q4_K_M"), device, planner.PlanOptions(64, 16, "f16", adapters=adapters)
+    )
+    made = list(cases(plan, device, plan.lists, lambda shader: shader.kernel not in ("add_low_rank", "add_direction")))
+    names = {s.label for s in shaders_of(plan, device, plan.lists) if s.kernel in ("add_low_rank", "add_direction")}
+    assert names
+    assert names <= {shader.label for case in made for shader in case.shaders}
+    assert all(comparison.fault(case, numpys(case)) is None for case in made)
 
 
 def test_what_must_stay_untouched_is_compared() -> None:
