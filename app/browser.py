@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import js
 from pyodide.ffi import JsException, to_js
 
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 

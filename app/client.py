@@ -8,7 +8,7 @@ See docs/worker-protocol.md.
 from collections.abc import Callable
 from typing import Any
 
-from app.models.loading import Progress
+from app.models.progress import Progress
 from app.models.request_queue import Job
 from py_engine.errors import WispError
 

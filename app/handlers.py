@@ -149,13 +149,12 @@ class Worker:
 
     async def _estimate(self, fields: Fields, call: Call) -> dict[str, Any]:
         options = await self._load_options(fields)
-        return await loading.estimate(options, self._platform.open_source, self._platform.estimate_engine)
+        return await loading.estimate(options, self._platform)
 
     async def _inspect(self, fields: Fields, call: Call) -> dict[str, Any]:
         options, memory = await self._load_options(fields), self._models.memory
-        platform = self._platform
         capacity = (memory.budget, memory.estimated)
-        return await call.job.run(loading.inspect(options, platform.open_source, platform.inspect_engine, capacity))
+        return await call.job.run(loading.inspect(options, self._platform, capacity))
 
     async def _load(self, fields: Fields, call: Call) -> dict[str, Any]:
         default = fields.get("default")

@@ -15,7 +15,7 @@ from app.browser import ModelPlatform
 from app.client import Call, Client
 from app.handlers import Worker
 from app.models.catalog import Catalog
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions

@@ -10,7 +10,7 @@ from pyodide.code import run_js
 from pyodide.ffi import to_js
 
 from app.browser import ModelPlatform
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 
 FILES = Path(__file__).parent / "files"  # made by tools/wheel.py
 _TYPES = {".js": "text/javascript", ".wasm": "application/wasm"}

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from app.answers import chat, embeddings
 from app.answers.hooks import Hooks
@@ -55,11 +55,12 @@ class Engine:
         """
         platform = await _platform()
         options = _options(platform, model, parameters)
-        report = on_progress or (lambda stage, done, total: None)
-        loaded = await loading.load(
-            options, platform.open_source, platform.load_engine, cast("loading.OnProgress", report),
-            platform.load_projector,
-        )  # fmt: skip
+
+        def report(stage: str, done: int, total: int) -> None:
+            if on_progress is not None:
+                on_progress(stage, done, total)
+
+        loaded = await loading.load(options, platform, report)
         return cls(loaded, platform)
 
     @staticmethod
@@ -67,7 +68,7 @@ class Engine:
         """Plan a model without its weights: the bytes that it would take on the device, by pool and in total."""
         platform = await _platform()
         options = _options(platform, model, parameters)
-        return await loading.estimate(options, platform.open_source, platform.estimate_engine)
+        return await loading.estimate(options, platform)
 
     async def unload(self) -> None:
         """Free the model's memory. No request may run."""

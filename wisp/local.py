@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import FIRST_READ
 from py_engine.options import LoadOptions

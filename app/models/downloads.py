@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from app.models.loading import OnProgress, Options, Progress, download
+from app.models.loading import Options, download
+from app.models.progress import OnProgress, Progress
 from app.openai.fields import whole
 from py_engine import json_input
 from py_engine.errors import NOT_FOUND, WispError

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,10 @@ from typing import Any
 from app.models.adapters import Adapters, adapter_options
 from app.models.catalog import Choice
 from app.models.loaded import Loaded
-from app.models.projector import LoadProjector, load_beside, media_options, prompt_rows
+from app.models.progress import OnProgress
+from app.models.projector import load_beside, media_options, prompt_rows
 from app.models.request_queue import Job, aborted
+from app.models.source import EngineSource, Source
 from app.openai.fields import whole
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
@@ -27,7 +28,7 @@ from py_engine.plan.shared import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
-OnProgress = Callable[[str, int, int], None]  # stage, bytes loaded, total bytes
+OpenSource = Callable[[Any, OnProgress], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -175,58 +176,55 @@ def _one_of(fields: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
 
 async def load(
     options: Options,
-    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
-    load_engine: Callable[..., Awaitable[Any]],
+    source: EngineSource,
     on_progress: OnProgress,
-    load_projector: LoadProjector,
-    estimate_engine: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     make_capacity: Callable[[int], Awaitable[None]] | None = None,
 ) -> Loaded:
     """Load a model beside those that are loaded. On failure nothing stays allocated.
 
-    `make_capacity(bytes)` is awaited before anything is allocated, with the bytes that `estimate_engine` returns.
+    `make_capacity(bytes)` is awaited before anything is allocated, with the bytes that the load is estimated to take.
     """
     started = time.perf_counter()
     model: Loaded | None = None
 
     async def reload(changed: LoadOptions) -> Any:
         """Load the engine again; the files come from the cache, if they are there."""
-        async with _opened(options.of_engine, options.sha256, open_source) as (sources, headers):
-            return await load_engine(sources, headers, changed, lambda *_: None)
+        async with _opened(options.of_engine, options.sha256, source) as (sources, headers):
+            return await source.load_engine(sources, headers, changed, lambda *_: None)
 
     async def reload_projector(changed: LoadOptions) -> Any:
         """Load the projector's engine again, where the text model now runs."""
         assert model is not None
         asked = replace(changed, backend=options.engine.backend)
-        async with _opened(options.projector, (), open_source) as opened:
+        async with _opened(options.projector, (), source) as opened:
             return (
-                await load_beside(model, load_projector, opened, asked, lambda *_: None, model.notify)
+                await load_beside(model, source.load_projector, opened, asked, lambda *_: None, model.notify)
             ).encoder.engine
 
     try:
-        async with _opened(options.of_engine, options.sha256, open_source, on_progress) as (sources, headers):
+        async with _opened(options.of_engine, options.sha256, source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
             check_files(headers[: len(headers) - len(options.draft)], len(options.choice.parts))
             model = vocabulary(options.choice.id, headers[0], timings)
-            model.source_stats = lambda: _sum([source.stats for source in sources])
+            model.source_stats = lambda: _sum([file.stats for file in sources])
             if not options.vocab_only:
-                async with _opened(options.projector, (), open_source, on_progress) as projector:
+                async with _opened(options.projector, (), source, on_progress) as projector:
                     media = prompt_rows(model) if options.prompt_embeddings else None
                     media = media_options(model, projector[1]) if options.projector else media
                     engine, alone = replace(options.engine, media=media), replace(options.engine, draft=None)
-                    if estimate_engine is not None and make_capacity is not None:
-                        needed = [(await estimate_engine(sources, headers, engine))["total"]]
+                    if make_capacity is not None:
+                        needed = [(await source.estimate_engine(sources, headers, engine))["total"]]
                         if options.projector:
-                            needed.append((await estimate_engine(*projector, alone))["total"])
+                            needed.append((await source.estimate_engine(*projector, alone))["total"])
                         await make_capacity(sum(needed))
-                    model.engine = await load_engine(sources, headers, engine, on_progress)
+                    model.engine = await source.load_engine(sources, headers, engine, on_progress)
                     model.engine.reload_after_loss(engine, reload, model.notify)
                     model.adapters = Adapters(options.adapters, model.engine)
                     if options.projector:
-                        tell = model.notices.append
-                        model.projector = await load_beside(model, load_projector, projector, alone, on_progress, tell)
+                        encoders, tell = source.load_projector, model.notices.append
+                        model.projector = await load_beside(model, encoders, projector, alone, on_progress, tell)
                         model.projector.reload_after_loss(alone, reload_projector)
-            model.notices += [notice for source in sources for notice in source.notices]
+            model.notices += [notice for file in sources for notice in file.notices]
             timings["load_ms"] = _since(started)
     except BaseException as error:
         if model is not None:
@@ -241,38 +239,27 @@ async def load(
     return model
 
 
-async def estimate(
-    options: Options,
-    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
-    estimate_engine: Callable[..., Awaitable[dict[str, Any]]],
-) -> dict[str, Any]:
+async def estimate(options: Options, source: EngineSource) -> dict[str, Any]:
     """Memory that loading would take. Reads the files' headers only."""
-    async with _opened(options.of_engine, options.sha256, open_source) as (sources, headers):
+    async with _opened(options.of_engine, options.sha256, source) as (sources, headers):
         check_files(headers[: len(headers) - len(options.draft)], len(options.choice.parts))
         return {
             "model": options.choice.id,
-            "download": sum(source.size for source in sources),
-            **await estimate_engine(sources, headers, options.engine),
+            "download": sum(file.size for file in sources),
+            **await source.estimate_engine(sources, headers, options.engine),
         }
 
 
-async def inspect(
-    options: Options,
-    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
-    inspect_engine: Callable[..., Awaitable[dict[str, Any]]],
-    capacity: tuple[int, bool],
-) -> dict[str, Any]:
+async def inspect(options: Options, source: Source, capacity: tuple[int, bool]) -> dict[str, Any]:
     """Whether and how well the model would run here. Reads the files' headers only."""
-    async with _opened(options.choice.parts, options.sha256, open_source) as (sources, headers):
-        found = await inspect_engine(sources, headers, replace(options.engine, draft=None), *capacity)
-        travelled = sum(int(source.stats["downloaded_bytes"]) for source in sources)
-        download = sum(source.size for source in sources)
+    async with _opened(options.choice.parts, options.sha256, source) as (sources, headers):
+        found = await source.inspect_engine(sources, headers, replace(options.engine, draft=None), *capacity)
+        travelled = sum(int(file.stats["downloaded_bytes"]) for file in sources)
+        download = sum(file.size for file in sources)
         return {"model": options.choice.id, "download": download, "travelled": travelled, **found}
 
 
-async def download(
-    options: Options, open_source: Callable[[Any, OnProgress], Awaitable[Any]], on_progress: OnProgress
-) -> int:
+async def download(options: Options, open_source: OpenSource, on_progress: OnProgress) -> int:
     """Store a model's files in the browser, without loading them; returns their bytes. WispError quota_exceeded."""
     sizes: dict[int, int] = {}  # part -> its bytes
 
@@ -285,14 +272,14 @@ async def download(
         return report
 
     for i, (part, sha256) in enumerate(zip_longest(options.parts, options.sha256)):
-        source = await open_source(part, reporter(i))
+        file = await open_source(part, reporter(i))
         try:
-            source.expected = sha256
-            sizes[i] = source.size
-            header = await read_header(source.read, source.size, source.header_bytes)
-            await source.fill(plan_records(header, source.size))
+            file.expected = sha256
+            sizes[i] = file.size
+            header = await read_header(file.read, file.size, file.header_bytes)
+            await file.fill(plan_records(header, file.size))
         finally:
-            source.close()
+            file.close()
     return sum(sizes.values())
 
 
@@ -300,19 +287,19 @@ async def download(
 async def _opened(
     parts: tuple[Any, ...],
     sha256: tuple[str, ...],
-    open_source: Callable[[Any, OnProgress], Awaitable[Any]],
+    source: EngineSource,
     on_progress: OnProgress = lambda *_: None,
 ) -> AsyncIterator[tuple[list[Any], list[Header]]]:
     """The sources and headers of the files of a model or a projector."""
     sources: list[Any] = []
     try:
         for part, expected in zip_longest(parts, sha256):
-            sources.append(await open_source(part, on_progress))
+            sources.append(await source.open_source(part, on_progress))
             sources[-1].expected = expected
-        yield sources, [await read_header(source.read, source.size, source.header_bytes) for source in sources]
+        yield sources, [await read_header(file.read, file.size, file.header_bytes) for file in sources]
     finally:
-        for source in sources:
-            source.close()
+        for file in sources:
+            file.close()
 
 
 def vocabulary(name: str, header: Header, timings: dict[str, float]) -> Loaded:
@@ -371,32 +358,3 @@ class Loading:
         finally:
             self._waiting -= 1
             self._reports.remove(report)
-
-
-class Progress:
-    """A progress reporter: about ten reports a second, with the speed of the last seconds in bytes per second."""
-
-    INTERVAL = 0.1
-    WINDOW = 3.0
-
-    def __init__(self, report: Callable[[dict[str, Any]], None], now: Callable[[], float] = time.perf_counter) -> None:
-        self._report = report
-        self._now = now
-        self._stage = ""
-        self._sent = 0.0
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def __call__(self, stage: str, loaded: int, total: int) -> None:
-        now = self._now()
-        if stage != self._stage or (self._seen and loaded < self._seen[-1][1]):
-            self._stage, self._sent = stage, -self.INTERVAL
-            self._seen.clear()
-        self._seen.append((now, loaded))
-        while len(self._seen) > 2 and now - self._seen[0][0] > self.WINDOW:
-            self._seen.popleft()
-        if now - self._sent < self.INTERVAL and loaded < total:
-            return
-        self._sent = now
-        start, before = self._seen[0]
-        speed = (loaded - before) / (now - start) if now > start else 0.0
-        self._report({"stage": stage, "loaded": loaded, "total": total, "speed": speed})

@@ -13,8 +13,9 @@ from app.models import loading
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
 from app.models.loaded_models import LoadedModels, OverBudgetError, last_used
-from app.models.loading import Loading, OnProgress, Options
+from app.models.loading import Loading, Options
 from app.models.memory import MemoryBudget
+from app.models.progress import OnProgress
 from app.models.request_queue import Job, RequestQueue
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
@@ -254,16 +255,7 @@ class Models:
     async def _read(
         self, options: Options, report: OnProgress, make_capacity: Callable[[int], Awaitable[None]] | None = None
     ) -> Loaded:
-        source = self._source
-        return await loading.load(
-            options,
-            source.open_source,
-            source.load_engine,
-            report,
-            source.load_projector,
-            source.estimate_engine if make_capacity else None,
-            make_capacity,
-        )
+        return await loading.load(options, self._source, report, make_capacity)
 
     async def _load_again(self, evicted: list[Options], report: OnProgress) -> None:
         for options in reversed(evicted):

@@ -1,30 +1,22 @@
-"""What the registry of models needs of the browser."""
+"""What loads, and the registry of models, need of the browser."""
 
 from typing import Any, Protocol
 
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 from app.models.projector import LoadedProjector
 from py_engine.options import LoadOptions
 
 
-class Source(Protocol):
-    """Where models come from."""
-
-    async def catalog(self) -> Catalog:
-        """The models that come with the page."""
+class EngineSource(Protocol):
+    """Where an engine comes from."""
 
     async def open_source(self, part: Any, on_progress: OnProgress) -> Any:
         """py_engine.files.shards.open_source."""
 
     async def estimate_engine(self, source: Any, header: Any, options: LoadOptions) -> dict[str, Any]:
         """py_engine.engine.Engine.estimate."""
-
-    async def inspect_engine(
-        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
-    ) -> dict[str, Any]:
-        """py_engine.inspection.inspect."""
 
     async def load_engine(self, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress) -> Any:
         """py_engine.engine.Engine.load."""
@@ -33,6 +25,18 @@ class Source(Protocol):
         self, model: Loaded, source: Any, header: Any, options: LoadOptions, on_progress: OnProgress
     ) -> LoadedProjector:
         """py_engine.encoder.Encoder.load, beside a text model that is loaded."""
+
+
+class Source(EngineSource, Protocol):
+    """Where models come from."""
+
+    async def catalog(self) -> Catalog:
+        """The models that come with the page."""
+
+    async def inspect_engine(
+        self, source: Any, header: Any, options: LoadOptions, capacity: int, estimated: bool
+    ) -> dict[str, Any]:
+        """py_engine.inspection.inspect."""
 
     async def fetch_media(self, url: str) -> bytes:
         """The picture or sound at an address. WispError network_error, http_error."""

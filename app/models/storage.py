@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app.models.catalog import Catalog
-from app.models.loading import OnProgress
+from app.models.progress import OnProgress
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
 

@@ -36,11 +36,9 @@ async def test_the_draft_model_is_loaded_with_the_model_and_again_after_a_loss(p
         engine.reload_after_loss = lambda options, reload, notify: reloads.append((options, reload))  # type: ignore[method-assign]
         return engine
 
-    async def no_projector(*_: Any) -> Any:
-        raise AssertionError("no test here needs it")
-
     asked = options(draft=URL, draftTokens=4)
-    await loading.load(asked, platform.open_source, load_engine, lambda *_: None, no_projector)
+    platform.load_engine = load_engine  # type: ignore[method-assign, assignment]
+    await loading.load(asked, platform, lambda *_: None)
     ((given, reload),) = reloads
     await reload(given)
     assert [(files, headers) for files, headers, _ in loads] == [(2, 2), (2, 2)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.models.catalog import Catalog
-from app.models.loading import Progress
+from app.models.progress import Progress
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 from tests.support.gguf_bytes import BAD, MINI
