@@ -113,12 +113,12 @@ async def tuned_plan(
         return Tuning(None, plan, None)
     if not (options.tune if options.tune is not None else not device.software):
         return Tuning(device, plan, {"source": "default", "why": "not measured", **as_stats(device, [])})
-    from py_engine.tuning.measure import LATER, REST_LATER, Tuned, choose_kernels
+    from py_engine.tuning.measure import LATER, REST_LATER, TuningTarget, choose_kernels
     from py_engine.tuning.tuner import IDLE_BUDGET_S
 
     report("tune", 0, 1)
-    tuned = Tuned(adapter, device, parts.header, plan, options.kv_type, options.variant)
-    choose = partial(choose_kernels, tuned)
+    target = TuningTarget(adapter, device, parts.header, plan, options.kv_type, options.variant)
+    choose = partial(choose_kernels, target)
     chosen, kernels = await choose(measure=options.tune or parts.local)
     measure_later = partial(choose, seconds=IDLE_BUDGET_S) if kernels.get("why") in (LATER, REST_LATER) else None
     report("tune", 1, 1)

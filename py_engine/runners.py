@@ -65,8 +65,8 @@ class FeedOptions:
     rounding: Rounding = Rounding.SAME
 
 
-AS_USUAL = FeedOptions()
-IN_FLOATS = FeedOptions(rounding=Rounding.FLOATS)
+DEFAULT_FEED = FeedOptions()
+FLOAT_FEED = FeedOptions(rounding=Rounding.FLOATS)
 Kind = tuple[int, bool, int]  # (rows, drafting, n_model_draft): submits of a kind take the same time per step
 
 
@@ -138,7 +138,7 @@ class Runner(Protocol):
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        options: FeedOptions = AS_USUAL,
+        options: FeedOptions = DEFAULT_FEED,
     ) -> None:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 

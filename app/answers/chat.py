@@ -25,8 +25,7 @@ from app.answers.stream import AnswerStream
 from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
-from app.openai.messages import Prompt as Given
-from app.openai.messages import PromptWithMedia
+from app.openai.messages import CompletionPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
 from py_engine.plan.sampling import Batch, Constraint, Sampling
@@ -99,7 +98,7 @@ async def complete(
     return await run.all_choices(found)
 
 
-async def _prompt(model: Loaded, request: CompletionRequest, prompt: Given, fetch: Fetch) -> Prompt:
+async def _prompt(model: Loaded, request: CompletionRequest, prompt: CompletionPrompt, fetch: Fetch) -> Prompt:
     if isinstance(prompt, PromptWithMedia):
         return prompts.with_media(await media.of_parts(model, prompt.media, fetch), prompt)
     return prompts.of_completion(model, request, prompt)

@@ -13,7 +13,7 @@ from app.answers.pieces import PromptPieces
 from app.answers.thinking import without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
-from app.openai.messages import MARKER, Mixed, PromptWithMedia
+from app.openai.messages import MARKER, MixedPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
@@ -113,12 +113,12 @@ def _broken(model: Loaded, value: Any) -> Any:
     return {key: _broken(model, part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
-def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | Mixed) -> Prompt:
+def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | MixedPrompt) -> Prompt:
     """The prompt of a completion, from one of the request's prompts."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
         ids, text = model.ended(tokenizer.encode_prompt(prompt)), prompt
-    elif isinstance(prompt, Mixed):
+    elif isinstance(prompt, MixedPrompt):
         parts = PromptPieces([part if isinstance(part, str) else [part] for part in prompt.parts])
         ids, _ = pieces.encode(model, parts)
         text = tokenizer.decode(ids) if request.echo else ""

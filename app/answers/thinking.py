@@ -16,14 +16,7 @@ def tags_of(source: str) -> tuple[str, str] | None:
 def without_thoughts(source: str, prompt: str) -> str:
     """A prompt whose thoughts are over, for a template that opens them whatever it is told (DeepSeek's R1, QwQ).
 
-    A template without any switch leaves it to the model to open them: it gets empty ones, too, as Qwen 3's does.
+    Where the model opens them, the prompt stays: other models, which never think, have such templates, too.
     """
-    tags = tags_of(source)
-    if tags is None:
-        return prompt
-    opening, closing = tags
-    end = prompt.rstrip()
-    if end.endswith(opening):
-        return f"{end}\n\n{closing}\n\n"
-    has_switch = "thinking" in source or tags != TAGS[0]
-    return prompt if has_switch or end.endswith(closing) else f"{prompt}{opening}\n\n{closing}\n\n"
+    tags, end = tags_of(source), prompt.rstrip()
+    return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0]) else prompt

@@ -5,13 +5,12 @@ Source: tools/server/README.md of llama.cpp, and what its server answers.
 
 from functools import partial
 
-from app.compatible.samplers import OFF as UNUSED
-from app.compatible.samplers import changes_nothing, with_any_temperature
+from app.compatible.samplers import NEUTRAL_VALUES, changes_nothing, with_any_temperature
 from app.models.slots import Task
 from app.openai.answers import Identity
-from app.openai.converted import MAX_STOPS, Converted, Emit
+from app.openai.converted import MAX_STOPS, UNLIMITED, Converted, Emit
 from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type, wrong_value
-from app.openai.messages import Mixed
+from app.openai.messages import MixedPrompt
 from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
@@ -35,7 +34,6 @@ _OFF: dict[str, Body] = {
 }
 _ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
 _RANDOM_SEEDS = (-1, 0xFFFFFFFF)
-UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
 
 
@@ -164,7 +162,7 @@ class Completion:
     def _prompt(self, i: int) -> Json:
         """A prompt as it was given: text, or token ids, or both."""
         given = self._request.prompts[i]
-        if isinstance(given, Mixed):
+        if isinstance(given, MixedPrompt):
             return list(given.parts)
         return given if isinstance(given, str | list) else given.text
 
@@ -236,5 +234,5 @@ def _settings(given: Body, request: Request) -> dict[str, Json]:
             "grammar": given.get("grammar") or "",
             "samplers": list(_OFF) if given.get("samplers") is None else given["samplers"],
         }
-        | UNUSED
+        | NEUTRAL_VALUES
     )

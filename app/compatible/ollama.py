@@ -11,7 +11,7 @@ from functools import partial
 
 from app.compatible.samplers import changes_nothing, with_any_temperature
 from app.openai.answers import Identity
-from app.openai.converted import MAX_STOPS, Converted, Emit
+from app.openai.converted import MAX_STOPS, UNLIMITED, Converted, Emit
 from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
 from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.sampling import chat_logprobs
@@ -75,7 +75,7 @@ def generate(body: Json) -> Converted:
         request = _common(body) | {"prompt": prompt}
         request.pop("chat_template_kwargs", None)
         if request["max_tokens"] is None:
-            request["max_tokens"] = (1 << 31) - 1  # up to the end of the context
+            request["max_tokens"] = UNLIMITED
         request = {name: value for name, value in request.items() if name not in ("logprobs", "top_logprobs")}
         if (top := chat_logprobs(body)) >= 0:
             request["logprobs"] = top

@@ -24,7 +24,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "n_cmpl": (1,),
 }
 _OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay"])  # those are off
-OFF: Body = {
+NEUTRAL_VALUES: Body = {
     name: values[0] for name, values in _NEUTRAL.items() if name not in ("tfs_z", "penalize_newline", "n_cmpl")
 }
 _OPENAI_MAX = 2  # OpenAI's largest temperature
@@ -39,10 +39,11 @@ def changes_nothing(name: str, value: Json) -> bool:
 def with_any_temperature(checked: Callable[[Body, int], R], request: Body, max_stops: int) -> R:
     """What `checked` makes of a request whose temperature may be above OpenAI's limit, or below 0, which is greedy."""
     given = request.get("temperature")
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    if isinstance(given, bool) or not isinstance(given, int | float) or 0 <= given <= _OPENAI_MAX:
         return checked(request, max_stops)
-    if 0 <= given <= _OPENAI_MAX:
+    if isinstance(given, float) and not math.isfinite(given):
         return checked(request, max_stops)
     made = checked(request | {"temperature": 0}, max_stops)
-    made.sampling = replace(made.sampling, temperature=min(max(float(given), 0.0), _MAX))
+    temperature = float(min(max(given, 0), _MAX))  # an integer may be beyond all floats
+    made.sampling = replace(made.sampling, temperature=temperature)
     return made

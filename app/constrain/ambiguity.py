@@ -42,7 +42,7 @@ def check_ways(rules: Rules, lengths: Mapping[str, float]) -> None:
             spend(items)
             found += items
             if items > MOST:
-                raise TooManyWays(name)
+                raise TooManyWays(name.partition(" ")[0])  # the user's rule, also for a part that is repeated often
         if found > EFFORT:
             return
 

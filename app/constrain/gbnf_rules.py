@@ -7,6 +7,8 @@ need not (strings.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.constrain.ambiguity import check_ways
 from app.constrain.automaton import Dfa
 from app.constrain.cost import CLASS, MAX_COST, RULE, UNROLLED, WIDE
@@ -41,7 +43,7 @@ MOST_WIDE = 20  # a count of repetitions that may vary, of what ends with a wide
 def add_rules(grammar: Grammar, rules: Rules, root: str, lengths: dict[str, float]) -> str:
     """Add the rules that the root needs; return the new name of the root. `lengths`: of the rules' shortest texts."""
     joined = _Joined(grammar, rules)
-    made = _needed(joined.rules(), root)
+    made = joined.needed(root)
     found = made[root]
     if isinstance(found, Automaton):
         return found.rule
@@ -62,16 +64,6 @@ def _wide_count(repeat: Repeat, rules: Rules) -> bool:
     return (repeat.high or 0) > max(MOST_WIDE, repeat.low) and ends_wide(repeat.part, rules)
 
 
-def _needed(rules: Rules, root: str) -> Rules:
-    found, todo = {root: rules[root]}, [root]
-    while todo:
-        for name in names(found[todo.pop()]):
-            if name not in found:
-                found[name] = rules[name]
-                todo.append(name)
-    return found
-
-
 class _Joined:
     """Parts without recursion as automata, where those are small."""
 
@@ -81,12 +73,29 @@ class _Joined:
         self._names = {name: name for name in rules}
         self._made: dict[str, Part] = {}
         self.repeated: dict[str, Part] = {}  # rules of what is repeated often
+        self._rule = ""  # whose parts are being made
         self._left = MOST
 
-    def rules(self) -> Rules:
-        """All rules, and those of what is repeated often."""
-        found = attempt(EFFORT, lambda: {name: self.part(body) for name, body in self._rules.items()})
-        return self._rules if found is None else found | self.repeated
+    def needed(self, root: str) -> Rules:
+        """The rules that the root needs, with automata; as they are where those take too many steps to make."""
+        found = attempt(EFFORT, lambda: self._from(root, self._made_rule))
+        return self._from(root, self._rules.__getitem__) if found is None else found
+
+    def _from(self, root: str, rule: Callable[[str], Part]) -> Rules:
+        """The root and what it needs: no automaton is made that nothing calls."""
+        found, todo = dict[str, Part](), [root]
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found[name] = rule(name)
+                todo += names(found[name])
+        return found
+
+    def _made_rule(self, name: str) -> Part:
+        if name in self.repeated:
+            return self.repeated[name]
+        self._rule = name
+        return self.part(self._rules[name])
 
     def part(self, part: Part) -> Part:
         """The part with automata."""
@@ -107,7 +116,7 @@ class _Joined:
         part = self.part(repeat.part)
         if max(repeat.low, repeat.high or 0) <= UNROLLED or isinstance(part, Literal | Name | Automaton):
             return part
-        name = f"repeated {len(self.repeated)}"  # no rule of a grammar has a blank in its name
+        name = f"{self._rule} {len(self.repeated)}"  # no rule of a grammar has a blank in its name
         self.repeated[name] = part
         return Name(name)
 

@@ -157,7 +157,6 @@ class CompatibleHandlers(Handlers):
                 "model_alias": model.id,
                 "model_ftype": ollama_models.details(model.header)["quantization_level"],
                 "chat_template": model.template.source,
-                "chat_template_caps": {},
                 "bos_token": _piece(model, model.tokenizer.bos_id),
                 "eos_token": _piece(model, model.tokenizer.eos_id),
                 "modalities": {"vision": model.senses["image"], "video": False, "audio": model.senses["audio"]},

@@ -1,16 +1,21 @@
 """What runs on a model, request by request, as llama.cpp's server shows it: a slot holds one answer at a time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.openai.requests import Request
 
 
 @dataclass
 class Task:
     """One answer."""
 
-    request: Any  # app.openai.requests.Request
+    request: Request
     number: int  # of all answers of this model
     prompt_tokens: int
     limit: int  # tokens of the answer
@@ -27,7 +32,7 @@ class Slots:
 
     @contextmanager
     def taken(
-        self, request: Any, prompt_tokens: int, limit: int, progress: Callable[[], tuple[int, bool]]
+        self, request: Request, prompt_tokens: int, limit: int, progress: Callable[[], tuple[int, bool]]
     ) -> Iterator[None]:
         """Hold the first free slot for an answer."""
         slot = next(i for i in range(len(self.tasks) + 1) if i not in self.tasks or not self.tasks[i].runs)

@@ -21,13 +21,13 @@ class PromptWithMedia:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixedPrompt:
     """The prompt of a completion: texts and token ids, one after the other, as in llama.cpp."""
 
     parts: tuple[str | int, ...]
 
 
-Prompt = str | list[int] | Mixed | PromptWithMedia
+CompletionPrompt = str | list[int] | MixedPrompt | PromptWithMedia
 
 
 def messages(value: Json) -> list[dict[str, Json]]:
@@ -112,7 +112,7 @@ def _check_part(part: Json, path: str, role: str) -> None:
     boolean(part, "untrusted", param=f"{path}.untrusted")
 
 
-def prompts(value: Json) -> list[Prompt]:
+def prompts(value: Json) -> list[CompletionPrompt]:
     """Check and return the prompts: a string, token ids, or a list of these. Of llama.cpp: a list of ids and texts that
     is one prompt, and a text with media.
     """
@@ -129,7 +129,7 @@ def prompts(value: Json) -> list[Prompt]:
     raise wrong_type("prompt", "a string, token ids, or a list of either", value)
 
 
-def _prompt(value: Json, whole_prompt: Json, path: str) -> Prompt:
+def _prompt(value: Json, whole_prompt: Json, path: str) -> CompletionPrompt:
     if isinstance(value, dict):
         return _with_media(value, path)
     return value if isinstance(value, str) else _tokens(value, whole_prompt)
@@ -151,7 +151,7 @@ def _with_media(value: dict[str, Json], path: str) -> PromptWithMedia:
     return PromptWithMedia(text, [MediaPart(p, from_base64(one, p)) for p, one in zip(paths, data, strict=True)])
 
 
-def _tokens(value: list[Json], whole_prompt: Json) -> list[int] | Mixed:
+def _tokens(value: list[Json], whole_prompt: Json) -> list[int] | MixedPrompt:
     """Token ids, perhaps with texts among them."""
     if set(map(type, value)) == {int} and min(value) >= 0:  # fast: a prompt may be long
         return value
@@ -160,4 +160,4 @@ def _tokens(value: list[Json], whole_prompt: Json) -> list[int] | Mixed:
         raise wrong_type("prompt", "a string or a list of token ids", whole_prompt)
     found = tuple(part for part in parts if part is not None)
     ids = [part for part in found if isinstance(part, int)]
-    return Mixed(found) if len(ids) < len(found) else ids
+    return MixedPrompt(found) if len(ids) < len(found) else ids

@@ -20,7 +20,7 @@ from app.openai.fields import (
 )
 from app.openai.formats import Format
 from app.openai.lora import Scales
-from app.openai.messages import Prompt, messages, prompts, split_final
+from app.openai.messages import CompletionPrompt, messages, prompts, split_final
 from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
@@ -96,7 +96,7 @@ class ChatRequest(Request):
 class CompletionRequest(Request):
     """A checked completion request. Prompts are texts or token ids."""
 
-    prompts: list[Prompt] = field(default_factory=list)
+    prompts: list[CompletionPrompt] = field(default_factory=list)
     echo: bool = False
 
 

@@ -23,7 +23,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.runners import AS_USUAL, Counts, FeedOptions, Kind, Row, tokens_per_draft
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Row, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -137,7 +137,7 @@ class CpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        options: FeedOptions = AS_USUAL,
+        options: FeedOptions = DEFAULT_FEED,
     ) -> None:  # fmt: skip
         def run() -> list[Batch]:
             self._cpu.set_media(seq, options.shift, options.media)

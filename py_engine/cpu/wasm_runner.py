@@ -30,7 +30,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
-from py_engine.runners import AS_USUAL, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -175,7 +175,7 @@ class WasmRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        options: FeedOptions = AS_USUAL,
+        options: FeedOptions = DEFAULT_FEED,
     ) -> None:  # fmt: skip
         self._check()
         if options.shift is not None:

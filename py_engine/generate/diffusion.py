@@ -23,7 +23,7 @@ from py_engine.plan.lists import BATCH_FORWARD, PREFILL
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Batch, Sampling, TokenLogprob
 from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH
-from py_engine.runners import IN_FLOATS, Row, Runner
+from py_engine.runners import FLOAT_FEED, Row, Runner
 
 SEED_STEP = 0x9E3779B1  # between the seeds of two steps, which draw different noise for the same position
 
@@ -203,10 +203,10 @@ def batches_of(rows: Sequence[int]) -> list[list[int]]:
 async def all_logits(runner: Runner, seq: int, ids: list[int]) -> list[Any]:
     """The logits of every position, in parts of Runner.rows(). The caller has the engine to itself."""
     await runner.prepare([PREFILL, *BATCH_FORWARD], [seq])
-    runner.feed(0, ids, [PREFILL], seq, options=IN_FLOATS)
+    runner.feed(0, ids, [PREFILL], seq, options=FLOAT_FEED)
     parts = []
     for at in range(0, len(ids), MAX_SMALL_BATCH):
         batch = ids[at : at + MAX_SMALL_BATCH]
-        runner.feed(at, batch, BATCH_FORWARD, seq, options=IN_FLOATS)
+        runner.feed(at, batch, BATCH_FORWARD, seq, options=FLOAT_FEED)
         parts.append(await runner.rows("small_batch_logits.logits", len(batch), runner.plan.n_vocab))
     return parts

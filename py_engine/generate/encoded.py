@@ -12,7 +12,7 @@ from py_engine.generate.sequences import Sequences
 from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL, PREFILL_END
 from py_engine.plan.plan import Plan
 from py_engine.plan.shared import MAX_SMALL_BATCH
-from py_engine.runners import IN_FLOATS, FeedOptions, Rounding, Runner
+from py_engine.runners import FLOAT_FEED, FeedOptions, Rounding, Runner
 
 
 def prompt_lists(plan: Plan) -> tuple[str, ...]:
@@ -38,6 +38,6 @@ async def answer_logits(runner: Runner, sequences: Sequences, prompt: list[int],
         parts = []
         for at in range(0, len(ids), MAX_SMALL_BATCH):
             batch = ids[at : at + MAX_SMALL_BATCH]
-            runner.feed(first + at, batch, BATCH_FORWARD, sequence.number, options=IN_FLOATS)
+            runner.feed(first + at, batch, BATCH_FORWARD, sequence.number, options=FLOAT_FEED)
             parts.append(await runner.rows("small_batch_logits.logits", len(batch), runner.plan.n_vocab))
         return parts

@@ -30,7 +30,7 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import AS_USUAL, Counts, FeedOptions, Rounding, Row
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Rounding, Row
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
@@ -152,7 +152,7 @@ class GpuRunner:
 
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        options: FeedOptions = AS_USUAL,
+        options: FeedOptions = DEFAULT_FEED,
     ) -> None:  # fmt: skip
         self._check()
         if options.shift not in (None, self._shifts.get(seq, 0)):

@@ -14,7 +14,7 @@ from py_engine.plan.shared import THREADS
 def predict(ops: Ops, streams: Buffer, x: Buffer, router: Buffer, factors: Weight, scale: float) -> None:
     """streams[i] += the sum over j of f[i, j] * streams[j]; x = streams[0].
 
-    f = `factors` (count, count, count), of `count` streams, times tanh(scale * the router's logits).
+    f = `factors` (n_streams, n_streams, n_streams) times tanh(scale * the router's logits).
     """
     _add(ops, "altup_predict", scale, {"router": router, "factors": factors, "y": streams, "x": x})
 
@@ -24,7 +24,7 @@ def correct(
 ) -> Buffer:  # fmt: skip
     """streams[i] += (1 + f[i]) * (x - streams[0]); x = streams[0]. Return x times `weights`, column by column.
 
-    f = `factors` (count, count), of `count` streams, times tanh(scale * the router's logits).
+    f = `factors` (n_streams, n_streams) times tanh(scale * the router's logits).
     """
     scaled = ops.buffer(f"{ops.name}.scaled", x.shape)
     read: dict[str, Buffer | Weight] = {"router": router, "factors": factors, "weights": weights}

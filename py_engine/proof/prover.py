@@ -92,7 +92,7 @@ class Prover:
         except WispError:  # too little memory, or a lost device, which the load itself reports
             self.stats["skipped"] = sorted({*self.stats["skipped"], *(s.label for s in unknown)})
             return
-        if wrong:
+        if any(label.startswith(SAMPLER_KERNELS) for label in wrong):
             _, again = await self._run(names, SEEDS[1])
             for label in [label for label in wrong if label.startswith(SAMPLER_KERNELS) and label not in again]:
                 del wrong[label]

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningTarget:
     """What kernels are chosen for. `forced`: fields of the device that must stay as they are."""
 
     adapter: Any
@@ -64,14 +64,14 @@ class Tuned:
 
 
 async def choose_kernels(
-    tuned: Tuned, measure: bool = True, seconds: float = tuner.TIME_BUDGET_S
+    target: TuningTarget, measure: bool = True, seconds: float = tuner.TIME_BUDGET_S
 ) -> tuple[Device, dict[str, Any]]:
     """Choose kernels for a model: (the device with the choices, Engine.stats()'s "kernels").
 
     `measure`: whether to measure where no choice is cached, for so many seconds at most. Choices that were cut short
     are measured again where there is more time.
     """
-    started, device, key = time.perf_counter(), tuned.device, tuned.key()
+    started, device, key = time.perf_counter(), target.device, target.key()
     found = await _cached(key, device)
     if found is not None and found.unfinished and found.seconds < seconds:
         found = None
@@ -80,7 +80,7 @@ async def choose_kernels(
         return device, {"source": "default", "why": LATER, **cached_choices.as_stats(device, [])}
     if found is None:
         try:
-            found = Choices(*await _measure(tuned, seconds), seconds)
+            found = Choices(*await _measure(target, seconds), seconds)
         except (JsException, WispError, ValueError) as error:
             why = f"Measuring failed: {error}"
             return device, {"source": "default", "why": why, **cached_choices.as_stats(device, [])}
@@ -105,13 +105,13 @@ async def _cached(key: str, device: Device) -> Choices | None:
         return None
 
 
-async def _measure(tuned: Tuned, seconds: float) -> tuple[Device, list[dict[str, Any]]]:
+async def _measure(target: TuningTarget, seconds: float) -> tuple[Device, list[dict[str, Any]]]:
     adapter = await request_adapter()
     if adapter is None:
         raise WispError("The browser offers no second GPU adapter.", "internal_error", SERVER_ERROR)
     bench = GpuBench(await request_device(adapter))
     try:
-        chosen = await tuner.tune(tuned.plan, tuned.device, bench, sorted(tuned.forced), seconds)
+        chosen = await tuner.tune(target.plan, target.device, bench, sorted(target.forced), seconds)
         if bench.lost:
             raise WispError(f"The GPU was lost: {bench.lost}", "internal_error", SERVER_ERROR)
         return chosen

@@ -162,7 +162,7 @@ def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:
 
 # What the page has no counterpart of, or does not know, of llama.cpp's properties and parameters.
 NOT_HERE = {"model_path", "ui", "ui_settings", "webui", "webui_settings", "is_sleeping", "build_info",
-            "cors_proxy_enabled"}  # fmt: skip
+            "cors_proxy_enabled", "chat_template_caps"}  # fmt: skip
 NOT_IN_PARAMS = {"stream", "n_keep", "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay",
                  "chat_format", "reasoning_format", "reasoning_in_content", "generation_prompt", "speculative.types",
                  "timings_per_token", "backend_sampling", "lora"}  # fmt: skip
@@ -217,10 +217,16 @@ def test_no_slot_available(here: Ask) -> None:
     endless = {"prompt": "Once", "n_predict": -1, "ignore_eos": True}
     with ThreadPoolExecutor(count) as pool:
         running = [pool.submit(here, "completion", endless) for _ in range(count)]
-        wait_for(lambda: here("slots?fail_on_no_slot=1")[0] == 503 or all(one.done() for one in running))
-        status, _, text = here("slots?fail_on_no_slot=1")
-        slots = json.loads(here("slots")[2])
+        answers: list[tuple[int, Any, str]] = []
+
+        def refused() -> bool:
+            answers.append(here("slots?fail_on_no_slot=1"))
+            return answers[-1][0] == 503 or all(one.done() for one in running)
+
+        wait_for(refused)
+        status, _, text = answers[-1]
         assert (status, json.loads(text)["error"]["type"]) == (503, "unavailable_error")
-        assert {slot["next_token"][0]["n_remain"] for slot in slots} == {-1}
         assert here("slots?fail_on_no_slot=0")[0] == 200
+        assert all(one.result()[0] == 200 for one in running)
+    assert {slot["next_token"][0]["n_remain"] for slot in json.loads(here("slots")[2])} == {-1}
     assert here("slots?fail_on_no_slot=1")[0] == 200
