@@ -59,7 +59,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 CONTEXT = 32768  # tokens
-DAMPED = 1 / 64  # of the scales of the matrices whose products layers add
+DAMPED = 1 / 32  # of the scales of the matrices whose products layers add: halves that are still normal numbers
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
 
 

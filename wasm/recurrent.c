@@ -6,34 +6,58 @@ INLINE f32 sigmoid(f32 x) { return 1 / (1 + exp1(-x)); }
 INLINE f32 silu(f32 x) { return x / (1 + exp1(-x)); }
 INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
 
-// -- the convolution, divided by channels
+// -- the convolution, divided by channels: four at a time, the last ones perhaps fewer
 
-u32 ssm_conv_chunks(const ssm_conv_call *r) { return divided(r->channels, 64); }
+INLINE v128_t load_some(const f32 *x, u32 count) {
+  if (count == 4) return wasm_v128_load(x);
+  f32 lanes[4] = {0};
+  for (u32 i = 0; i < count; i++) lanes[i] = x[i];
+  return wasm_v128_load(lanes);
+}
+INLINE void store_some(f32 *y, v128_t value, u32 count) {
+  if (count == 4) {
+    wasm_v128_store(y, value);
+    return;
+  }
+  f32 lanes[4];
+  wasm_v128_store(lanes, value);
+  for (u32 i = 0; i < count; i++) y[i] = lanes[i];
+}
+
+u32 ssm_conv_chunks(const ssm_conv_call *r) { return divided(UP(r->channels, 4), 16); }
 
 void ssm_conv_work(const ssm_conv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 n = batch_size(r->state), taps = r->taps, size = r->channels;
   for (u32 begin = 0, end; begin < n; begin = end) {
     end = run_end(r->state, r->per_token, begin);
-    EACH_ROW(i, size) {
-      const f32 *weights = AT(f32, r->weights) + i * (taps + 1), bias = r->bias ? AT(f32, r->bias)[i] : 0;
-      f32 earlier[MAX_TAPS] = {0}; // inputs before the token, the latest first
+    EACH_ROW(block, UP(size, 4)) {
+      const u32 i = 4 * block, count = MIN(4, size - i);
+      f32 columns[MAX_TAPS + 1][4] = {{0}};
+      for (u32 c = 0; c < count; c++)
+        for (u32 k = 0; k <= taps; k++) columns[k][c] = AT(f32, r->weights)[(i + c) * (taps + 1) + k];
+      v128_t weights[MAX_TAPS + 1], earlier[MAX_TAPS]; // inputs before the token, the latest first
+      for (u32 k = 0; k <= taps; k++) weights[k] = wasm_v128_load(columns[k]);
+      for (u32 k = 0; k < taps; k++) earlier[k] = splat(0);
+      const v128_t bias = r->bias ? load_some(AT(f32, r->bias) + i, count) : splat(0);
       for (u32 m = begin; m < end; m++) {
         const u32 offset = OFFSET(r, m);
         if (!offset) {
-          for (u32 k = 0; k < taps; k++) earlier[k] = 0;
+          for (u32 k = 0; k < taps; k++) earlier[k] = splat(0);
         } else if (m == begin) {
           const f32 *window = ROW(r->windows, taps * size, HALF_AFTER(r, m, 1));
-          for (u32 k = 0; k < taps; k++) earlier[k] = window[k * size + i];
+          for (u32 k = 0; k < taps; k++) earlier[k] = load_some(window + k * size + i, count);
         }
-        const f32 own = ROW(r->x, r->x_stride, m)[r->first + i];
-        f32 sum = own * weights[taps];
-        for (u32 k = 0; k < taps; k++) sum += earlier[k] * weights[taps - 1 - k];
-        ROW(r->y, r->y_stride, m)[i] = silu(sum + bias);
+        const v128_t own = load_some(ROW(r->x, r->x_stride, m) + r->first + i, count);
+        v128_t sum = wasm_f32x4_mul(own, weights[taps]);
+        for (u32 k = 0; k < taps; k++) sum = wasm_f32x4_add(sum, wasm_f32x4_mul(earlier[k], weights[taps - 1 - k]));
+        sum = wasm_f32x4_add(sum, bias);
+        const v128_t silu = wasm_f32x4_div(sum, wasm_f32x4_add(splat(1), exp4(wasm_f32x4_neg(sum))));
+        store_some(ROW(r->y, r->y_stride, m) + i, silu, count);
         for (u32 k = taps - 1; k; k--) earlier[k] = earlier[k - 1];
         earlier[0] = own;
         if (m + 2 >= end && !r->tile) {
           f32 *window = ROW(r->windows, taps * size, HALF_AFTER(r, m, 0));
-          for (u32 k = 0; k < taps; k++) window[k * size + i] = earlier[k];
+          for (u32 k = 0; k < taps; k++) store_some(window + k * size + i, earlier[k], count);
         }
       }
     }
