@@ -2,12 +2,10 @@
 #include "ops.h"
 #include "runs.h"
 
-INLINE f32 sigmoid(f32 x) { return 1 / (1 + exp1(-x)); }
-INLINE f32 silu(f32 x) { return x / (1 + exp1(-x)); }
+INLINE v128_t silu4(v128_t x) { return wasm_f32x4_div(x, wasm_f32x4_add(splat(1), exp4(wasm_f32x4_neg(x)))); }
 INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
 
-// -- the convolution, divided by channels: four at a time, the last ones perhaps fewer
-
+// Up to four floats from an address on.
 INLINE v128_t load_some(const f32 *x, u32 count) {
   if (count == 4) return wasm_v128_load(x);
   f32 lanes[4] = {0};
@@ -23,6 +21,8 @@ INLINE void store_some(f32 *y, v128_t value, u32 count) {
   wasm_v128_store(lanes, value);
   for (u32 i = 0; i < count; i++) y[i] = lanes[i];
 }
+
+// -- the convolution, divided by channels: four at a time
 
 u32 ssm_conv_chunks(const ssm_conv_call *r) { return divided(UP(r->channels, 4), 16); }
 
@@ -51,8 +51,7 @@ void ssm_conv_work(const ssm_conv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
         v128_t sum = wasm_f32x4_mul(own, weights[taps]);
         for (u32 k = 0; k < taps; k++) sum = wasm_f32x4_add(sum, wasm_f32x4_mul(earlier[k], weights[taps - 1 - k]));
         sum = wasm_f32x4_add(sum, bias);
-        const v128_t silu = wasm_f32x4_div(sum, wasm_f32x4_add(splat(1), exp4(wasm_f32x4_neg(sum))));
-        store_some(ROW(r->y, r->y_stride, m) + i, silu, count);
+        store_some(ROW(r->y, r->y_stride, m) + i, silu4(sum), count);
         for (u32 k = taps - 1; k; k--) earlier[k] = earlier[k - 1];
         earlier[0] = own;
         if (m + 2 >= end && !r->tile) {
@@ -199,7 +198,12 @@ void gated_norm_work(const gated_norm_call *r, u32 chunk, u32 chunks, u8 *scratc
     const f32 *x = ROW(r->x, r->x_stride, m) + at, *z = ROW(r->z, r->z_stride, m) + r->first + at;
     const f32 *norm = r->norms ? AT(f32, r->norm) + at % (r->norms * cols) : 0;
     f32 *y = ROW(r->y, r->y_stride, m) + at;
-    for (u32 k = 0; k < cols; k++) y[k] = x[k] * (r->sigmoid ? sigmoid(z[k]) : silu(z[k]));
+    for (u32 k = 0; k < cols; k += 4) {
+      const u32 count = MIN(4, cols - k);
+      const v128_t gate = load_some(z + k, count);
+      const v128_t value = r->sigmoid ? sigmoid4(gate) : silu4(gate);
+      store_some(y + k, wasm_f32x4_mul(load_some(x + k, count), value), count);
+    }
     if (!norm) continue;
     const f32 scale = inverse_rms(r->gate_first ? y : x, cols, r->eps);
     for (u32 k = 0; k < cols; k++) y[k] *= scale * norm[k];
