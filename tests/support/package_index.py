@@ -11,11 +11,16 @@ from contextlib import contextmanager
 
 @contextmanager
 def package_index(
-    wheels: Mapping[str, bytes], *, torn: Collection[str] = (), compiled: Collection[str] = ()
+    wheels: Mapping[str, bytes],
+    *,
+    torn: Collection[str] = (),
+    compiled: Collection[str] = (),
+    malformed: Collection[str] = (),
 ) -> Iterator[tuple[str, list[str]]]:
     """Serve pure wheels by the names of their packages: the index's address, and the paths that were asked for.
 
-    `torn`: whose hashes are wrong; `compiled`: packages that have wheels for Linux only.
+    `torn`: whose hashes are wrong; `compiled`: packages that have wheels for Linux only; `malformed`: whose links are
+    no addresses.
     """
     pages: dict[str, bytes] = {}
     for name, data in wheels.items():
@@ -26,6 +31,9 @@ def package_index(
     for name in compiled:
         file = f"{name}-1.0-cp314-cp314-manylinux_2_17_x86_64.whl"
         pages[f"/simple/{name}/"] = f'<a href="/files/{file}#sha256={"0" * 64}">{file}</a>'.encode()
+    for name in malformed:
+        file = f"{name}-1.0-py3-none-any.whl"
+        pages[f"/simple/{name}/"] = f'<a href="https://no host/{file}">{file}</a>'.encode()
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

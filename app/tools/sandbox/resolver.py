@@ -12,7 +12,7 @@ from micropip import package_index
 
 from wisp.install_errors import told
 
-_found: list[str] = []
+_found: dict[str, None] = {}  # a package that two others need is found twice
 _unreachable: dict[str, Exception] = {}
 
 
@@ -36,7 +36,7 @@ class _Layer:
     @staticmethod
     async def install(_data: bytes, filename: str, *_more: Any) -> None:
         """Note a wheel whose hash is right."""
-        _found.append(filename)
+        _found[filename] = None
 
     @staticmethod
     async def loadPackage(_names: Any) -> None:
@@ -66,4 +66,4 @@ async def resolve(names: list[str], index: str) -> str:
         await micropip.install(names, index_urls=[index])
     except Exception as error:
         return json.dumps({"failed": told(error, _unreachable, asked=True)})
-    return json.dumps({"wheels": _found})
+    return json.dumps({"wheels": list(_found)})

@@ -103,7 +103,7 @@ export class Sandbox {
   /** Hands a wheel to the worker, which has no network. @param {unknown} name */
   async #hand(name) {
     this.#listener?.({ downloads: ++this.#downloads });
-    const handed = await this.#supply(name);
+    const handed = await this.#supply(name).catch((error) => ({ data: null, why: String(error), status: 400 }));
     if (!this.ended) this.#port.postMessage({ wheel: name, ...handed }, handed.data ? [handed.data] : []);
     this.#listener?.({ downloads: --this.#downloads });
   }

@@ -41,7 +41,7 @@ self.onmessage = async ({ data, ports: [port] }) => {
 
 /** Wheels that the page hands in when code imports them. */
 class Handed {
-  /** @type {Map<string, (handed: Wheel) => void>} */
+  /** @type {Map<string, PromiseWithResolvers<Wheel>>} asked for, and not here yet */
   #waiting = new Map();
 
   /** @param {string[]} names that the page has @param {(name: string) => void} ask the page */
@@ -50,17 +50,19 @@ class Handed {
     this.ask = ask;
   }
 
-  /** A wheel's content, or none. @param {string} name @returns {Promise<Wheel>} */
+  /** A wheel's content, or none. All who ask meanwhile get the same. @param {string} name @returns {Promise<Wheel>} */
   get(name) {
-    return new Promise((resolve) => {
-      this.#waiting.set(name, resolve);
-      this.ask(name);
-    });
+    const asked = this.#waiting.get(name);
+    if (asked) return asked.promise;
+    const waiting = /** @type {PromiseWithResolvers<Wheel>} */ (Promise.withResolvers());
+    this.#waiting.set(name, waiting);
+    this.ask(name);
+    return waiting.promise;
   }
 
   /** @param {string} name @param {Wheel} handed */
   take(name, handed) {
-    this.#waiting.get(name)?.(handed);
+    this.#waiting.get(name)?.resolve(handed);
     this.#waiting.delete(name);
   }
 }
