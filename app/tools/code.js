@@ -123,7 +123,7 @@ class Session {
 }
 
 /** The package of a wheel, as its file name has it. @param {string} file */
-const packageOf = (file) => file.split("-")[0].toLowerCase();
+const packageOf = (file) => file.split("-")[0].toLowerCase().replace(/[._]+/g, "_");
 
 /** @param {Ran} ran @param {boolean} lost earlier variables were lost @returns {ToolResult} */
 function resultOf({ ended, failed, output, files, dropped }, lost) {

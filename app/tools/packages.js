@@ -76,15 +76,14 @@ export async function wheelsOf(names, { index, signal, isPrivate = false, confir
 async function resolved(names, { index, hosts, signal, cache }) {
   /** @type {Map<string, Fetched>} by address */
   const fetched = new Map();
-  let left = BYTES;
+  const budget = { bytes: BYTES };
   const supply = async (/** @type {unknown} */ name) => {
     if (!/^https?:/.test(`${name}`)) return wheel(name);
     const url = new URL(`${name}`);
     if (!hosts.includes(url.host)) return { data: null, why: `${url.host} is no server of this index`, status: 403 };
     const known = fetched.get(url.href); // micropip may ask twice
     if (known) return { data: await known.blob.arrayBuffer(), why: "", status: 200 };
-    const answer = await fetchedFrom(url, { signal, cache, most: left });
-    left -= answer.data?.byteLength ?? 0;
+    const answer = await fetchedFrom(url, { signal, cache, budget });
     if (answer.data && url.pathname.endsWith(".whl")) {
       const file = decodeURIComponent(url.pathname.split("/").at(-1) ?? "");
       fetched.set(url.href, { name: file, url: url.href, blob: new Blob([answer.data]) });
@@ -115,10 +114,11 @@ print(await resolve(${JSON.stringify(names)}, ${JSON.stringify(index)}))`;
 }
 
 /**
- * @param {URL} url @param {{ signal: AbortSignal, cache: RequestCache, most: number }} options `most`: bytes
+ * @param {URL} url @param {{ signal: AbortSignal, cache: RequestCache, budget: { bytes: number } }} options `budget`: what
+ *   all downloads have left
  * @returns {Promise<import("./sandbox/worker.js").Wheel>}
  */
-async function fetchedFrom(url, { signal, cache, most }) {
+async function fetchedFrom(url, { signal, cache, budget }) {
   try {
     const response = await fetch(url, {
       headers: { Accept: ACCEPT },
@@ -130,7 +130,7 @@ async function fetchedFrom(url, { signal, cache, most }) {
     });
     const { status } = response;
     if (!response.ok) return { data: null, why: `HTTP status ${status}`, status };
-    const data = await contentOf(response, most);
+    const data = await contentOf(response, budget);
     if (!data) return { data, why: `the packages have more than ${BYTES / 1e6} MB`, status };
     return { data, why: "", type: response.headers.get("content-type") ?? "", status };
   } catch (error) {
@@ -138,8 +138,8 @@ async function fetchedFrom(url, { signal, cache, most }) {
   }
 }
 
-/** A response's content, or null if it has more bytes. @param {Response} response @param {number} most */
-async function contentOf(response, most) {
+/** A response's content, or null if it has more bytes. @param {Response} response @param {{ bytes: number }} budget */
+async function contentOf(response, budget) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const parts = [];
   const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
@@ -147,8 +147,8 @@ async function contentOf(response, most) {
     const { done, value } = await reader.read();
     if (done) return new Blob(parts).arrayBuffer();
     parts.push(value);
-    most -= value.length;
-    if (most < 0) {
+    budget.bytes -= value.length;
+    if (budget.bytes < 0) {
       await reader.cancel();
       return null;
     }

@@ -20,7 +20,8 @@ from tools.wheel import wheel
 
 BREAK_OFF = """() => {
   const { arrayBuffer } = Response.prototype;
-  const once = async () => { Response.prototype.arrayBuffer = arrayBuffer; throw new TypeError("broken off"); };
+  globalThis.asWritten = () => (Response.prototype.arrayBuffer = arrayBuffer);
+  const once = async () => { asWritten(); throw new TypeError("broken off"); };
   Response.prototype.arrayBuffer = once;
 }"""
 PNG = [0x89, 0x50, 0x4E, 0x47]
@@ -94,7 +95,10 @@ def test_a_package_that_cannot_be_loaded(page: Page) -> None:
     assert re.fullmatch(r"ModuleNotFoundError: sympy could not be loaded: .*fetch.*\. Import it by name .*", said), said
     assert "not in this sandbox" in python(page, "import astropy")["said"]
     page.evaluate(BREAK_OFF)
-    assert "could not be loaded: broken off." in python(page, "import sympy")["said"]
+    try:
+        assert "could not be loaded: broken off." in python(page, "import sympy")["said"]
+    finally:
+        page.evaluate("() => void asWritten()")
     assert python(page, "import sympy\nsympy.sqrt(16)")["said"] == "4"
 
 
@@ -194,6 +198,8 @@ def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None
 
 def test_stop_kills_what_runs(page: Page) -> None:
     stopped = page.evaluate("""async () => {
+      source.end();
+      while (document.querySelector("iframe")) await new Promise((resolve) => setTimeout(resolve, 10));
       const running = run("javascript", "for (;;);").then(() => "ended", (error) => error.message);
       while (!document.querySelector("iframe")) await new Promise((resolve) => setTimeout(resolve, 10));
       stopping.abort(new Error("stopped"));
