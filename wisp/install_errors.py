@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 
 
-def told(error: Exception, unreachable: Mapping[str, Exception], *, asked: bool) -> str:
-    """What a failed install means. `unreachable`: addresses whose fetch raised it; `asked`: an index could be asked."""
+def explain_install_error(error: Exception, unreachable: Mapping[str, Exception], *, asked: bool) -> str:
+    """Say what a failed install means.
+
+    `unreachable`: addresses whose fetch raised it; `asked`: an index could be asked.
+    """
     text = str(error).strip()
     missing = re.search(r"Can't fetch metadata for '([^']+)'", text)
     if missing and not asked:
@@ -16,7 +19,7 @@ def told(error: Exception, unreachable: Mapping[str, Exception], *, asked: bool)
     if missing:
         return f"No index has {missing[1]}"
     if compiled := re.search(r"Can't find a pure Python 3 wheel for:? '([^']+)'", text):
-        return f"The index has no wheel of {compiled[1]} that runs here: pure Python, or built for this Pyodide"
+        return f"The index has no wheel of {compiled[1]} that runs here: pure Python, or built for Pyodide"
     return f"The packages cannot be installed: {text.splitlines()[0] if text else type(error).__name__}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from py_engine.errors import WispError
-from wisp.install_errors import told
+from wisp.install_errors import explain_install_error
 from wisp.package_cache import cached_fetches
 
 IN_BROWSER = sys.platform == "emscripten"
@@ -42,7 +42,7 @@ async def install(*packages: Any, pypi: bool = False, index_urls: Sequence[str] 
                 constraints=[f"{name} @ {address}" for name, address in found if name],
             )
         except Exception as error:
-            raise _refused(told(error, fetches.unreachable, asked=pypi or bool(index_urls))) from None
+            raise _refused(explain_install_error(error, fetches.unreachable, asked=pypi or bool(index_urls))) from None
 
 
 async def _micropip() -> Any:

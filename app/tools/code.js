@@ -1,6 +1,6 @@
 /** The code tools: Python and JavaScript that a model wrote run in a sandbox, in the page and without a network. */
 import { t } from "../language/phrase.js";
-import { packagesAllowed, PYPI, wheelsOf } from "./packages.js";
+import { packageNames, packagesAllowed, PYPI, wheelsOf } from "./packages.js";
 import { fetchParts, Sandbox } from "./sandbox/sandbox.js";
 
 /**
@@ -35,7 +35,7 @@ const PACKAGES = {
   items: { type: "string" },
   maxItems: 10,
   description:
-    "Packages of PyPI that the code imports and the sandbox lacks: only pure Python ones. The user is asked.",
+    "Packages of PyPI that the code imports and the sandbox lacks: pure Python, or built for Pyodide. The user is asked.",
 };
 const parameters = (/** @type {string} */ language, more = {}) => ({
   type: "object",
@@ -63,8 +63,10 @@ class Session {
   #used = false;
   /** @type {WeakSet<Blob>} the user's files that the session has */
   #given = new WeakSet();
-  /** @type {Set<string>} the wheels of an index that the session has, by file name */
-  #installed = new Set();
+  /** @type {Map<string, string>} the wheels of an index that are installed: package -> file name */
+  #installed = new Map();
+  /** @type {Set<string>} the calls' sets of names whose wheels are all installed */
+  #complete = new Set();
 
   /** @param {Call} call @param {RunOptions} options @param {number} seconds @returns {Promise<ToolResult>} */
   async run(call, options, seconds) {
@@ -79,9 +81,13 @@ class Session {
   }
 
   /** @param {Call} call @param {RunOptions} options @param {number} seconds */
-  async #run({ code, packages, index }, { signal, files = [], onProgress, confirm }, seconds) {
+  async #run({ code, packages, index }, { signal, files = [], onProgress, confirm, isPrivate }, seconds) {
     signal.throwIfAborted();
-    const wheels = index === null ? [] : await wheelsOf(packages, { index, signal, confirm });
+    const names = index === null ? [] : packageNames(packages);
+    const set = names.join(" ");
+    const has = !names.length || (this.#sandbox && this.#complete.has(set));
+    const wheels = has || index === null ? [] : await wheelsOf(names, { index, signal, isPrivate, confirm });
+    if (wheels.some(({ name }) => (this.#installed.get(packageOf(name)) ?? name) !== name)) this.end(); // another version
     const isNew = this.#sandbox === null;
     this.#sandbox ??= Sandbox.start("python", signal);
     const sandbox = await this.#sandbox.catch((error) => {
@@ -93,12 +99,17 @@ class Session {
     try {
       const fresh = isNew ? files : files.filter((file) => !this.#given.has(file.blob));
       for (const { blob } of fresh) this.#given.add(blob);
-      if (isNew) this.#installed.clear();
-      const lacking = wheels.filter(({ name }) => !this.#installed.has(name));
-      for (const { name } of lacking) this.#installed.add(name);
+      if (isNew) {
+        this.#installed.clear();
+        this.#complete.clear();
+      }
+      const lacking = wheels.filter(({ name }) => !this.#installed.has(packageOf(name)));
       const more = index === null ? "" : FROM_INDEX;
-      const options = { seconds, signal, onOutput: onProgress, wheels: lacking, more };
-      return told(await sandbox.run(code, await bytesOf(fresh), options), lost);
+      const options = { seconds, signal, onOutput: onProgress, wheels: await bytesOf(lacking), more };
+      const ran = await sandbox.run(code, await bytesOf(fresh), options);
+      for (const { name } of lacking) if (ran.installed.includes(name)) this.#installed.set(packageOf(name), name);
+      if (wheels.every(({ name }) => this.#installed.has(packageOf(name)))) this.#complete.add(set);
+      return resultOf(ran, lost);
     } finally {
       if (sandbox.ended) this.#sandbox = null;
     }
@@ -111,8 +122,11 @@ class Session {
   }
 }
 
+/** The package of a wheel, as its file name has it. @param {string} file */
+const packageOf = (file) => file.split("-")[0].toLowerCase().replace(/[._]+/g, "_");
+
 /** @param {Ran} ran @param {boolean} lost earlier variables were lost @returns {ToolResult} */
-function told({ ended, failed, output, files, dropped }, lost) {
+function resultOf({ ended, failed, output, files, dropped }, lost) {
   const names = files.map(({ name }) => name).join(", ");
   const lines = [
     lost && "(Python was started anew: variables and files of earlier calls are gone.)",
@@ -148,7 +162,7 @@ function typeOf(name) {
 async function runJavaScript(code, { signal, files = [], onProgress }, seconds) {
   const sandbox = await Sandbox.start("javascript", signal);
   try {
-    return told(await sandbox.run(code, await bytesOf(files), { seconds, signal, onOutput: onProgress }), false);
+    return resultOf(await sandbox.run(code, await bytesOf(files), { seconds, signal, onOutput: onProgress }), false);
   } finally {
     sandbox.end();
   }

@@ -3,16 +3,22 @@
  * without a network.
  */
 import { t } from "../language/phrase.js";
+import { partUrl } from "../ui/parts.js";
 import { Sandbox, wheel } from "./sandbox/sandbox.js";
 
-/** @typedef {import("./sandbox/worker.js").File} File */
+/**
+ * @typedef {import("./registry.js").ToolFile} ToolFile
+ * @typedef {ToolFile & { url: string }} Fetched
+ */
 
 export const PYPI = "https://pypi.org/simple";
 const PYPI_FILES = "files.pythonhosted.org"; // what PyPI's pages link to
-const STORE = "wisp-sandbox-packages"; // in Cache Storage
+const STORE = "wisp-sandbox-packages"; // in Cache Storage: how the store's name begins
 const ACCEPT = "application/vnd.pypi.simple.v1+json, */*;q=0.01";
 const SECONDS = 600; // for all downloads
-const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?([=<>!~]=?[\w.*+!<>=~,-]+)?$/;
+const BYTES = 100e6; // of all downloads
+const NAMES = 10; // a call
+const NAME = /^(?=.{1,100}$)[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?([=<>!~]=?[\w.*+!<>=~,-]+)?$/;
 
 /** Whether Python may ask for packages of an index; each fetch is still asked for. */
 export const packagesAllowed = () => localStorage.getItem("wisp.tools.packages") === "ask";
@@ -21,59 +27,67 @@ export const packagesAllowed = () => localStorage.getItem("wisp.tools.packages")
 export function allowPackages(allowed) {
   if (allowed) localStorage.setItem("wisp.tools.packages", "ask");
   else localStorage.removeItem("wisp.tools.packages");
-  if (!allowed) globalThis.caches?.delete(STORE).catch(() => {});
+  if (!allowed) deleteStores().catch(() => {});
+}
+
+/**
+ * The names that a call asks for, each once. Throws an error for the model.
+ * @param {unknown} requested names, perhaps with versions @returns {string[]}
+ */
+export function packageNames(requested) {
+  const names = requested ?? [];
+  if (!Array.isArray(names) || names.length > NAMES) throw new Error(`packages is a list of at most ${NAMES} names.`);
+  const wrong = names.find((name) => typeof name !== "string" || !NAME.test(name));
+  if (wrong !== undefined) {
+    const shown = JSON.stringify(wrong).slice(0, 100);
+    throw new Error(`packages has names of PyPI, such as "humanize" or "humanize==4.9.0", not ${shown}.`);
+  }
+  return [...new Set(names)].sort();
 }
 
 /**
  * The wheels of packages and of what they need and the sandbox lacks: those that are stored, else those of the index, if
  * the user confirms. Rejects with an error for the model.
- * @param {unknown} asked names, perhaps with versions
- * @param {{ index: string, signal: AbortSignal, confirm?: (question: string) => Promise<boolean> }} options
- * @returns {Promise<File[]>}
+ * @param {string[]} names of packageNames()
+ * @param {{ index: string, signal: AbortSignal, isPrivate?: boolean, confirm?: (question: string) => Promise<boolean> }} options
+ *   `isPrivate`: nothing is stored
+ * @returns {Promise<ToolFile[]>}
  */
-export async function wheelsOf(asked, { index, signal, confirm }) {
-  const names = namesOf(asked);
-  if (!names.length) return [];
+export async function wheelsOf(names, { index, signal, isPrivate = false, confirm }) {
   const key = `${index}/?wisp-packages=${encodeURIComponent(names.join(" "))}`;
-  const store = await globalThis.caches?.open(STORE).catch(() => undefined);
-  const found = await stored(key, store);
+  const store = await openStore().catch(() => undefined);
+  const found = await storedWheels(key, store);
   if (found) return found;
   const hosts = index === PYPI ? [new URL(PYPI).host, PYPI_FILES] : [new URL(index).host];
   const values = { packages: names.join(", "), hosts: hosts.join(", ") };
   const question = t("Fetch {packages} and what they need from {hosts}? These servers learn the names.", values);
   if (!(await confirm?.(`${question}`)))
     throw new Error("The user did not allow these packages to be fetched. Go on without them.");
-  const wheels = await resolved(names, { index, hosts, signal });
-  await keep(key, wheels, store).catch(() => {}); // without space, they are fetched again
-  return wheels.map(({ name, data }) => ({ name, data }));
-}
-
-/** @param {unknown} asked */
-function namesOf(asked) {
-  const names = Array.isArray(asked) ? [...new Set(asked.map(String))].sort() : [];
-  const wrong = names.find((name) => !NAME.test(name));
-  if (wrong !== undefined)
-    throw new Error(
-      `packages has names of PyPI, such as "humanize" or "humanize==4.9.0", not ${JSON.stringify(wrong)}.`,
-    );
-  return names;
+  const cache = isPrivate ? "no-store" : "default";
+  const wheels = await resolved(names, { index, hosts, signal, cache });
+  if (!isPrivate) await storeWheels(key, wheels, store).catch(() => {}); // without space, they are fetched again
+  return wheels;
 }
 
 /**
  * Asks an index, in a sandbox of its own: code of a model could forge what the index is asked for.
- * @param {string[]} names @param {{ index: string, hosts: string[], signal: AbortSignal }} options
+ * @param {string[]} names @param {{ index: string, hosts: string[], signal: AbortSignal, cache: RequestCache }} options
  */
-async function resolved(names, { index, hosts, signal }) {
-  /** @type {Map<string, { url: string, data: Uint8Array<ArrayBuffer> }>} by file name */
+async function resolved(names, { index, hosts, signal, cache }) {
+  /** @type {Map<string, Fetched>} by address */
   const fetched = new Map();
+  const budget = { bytes: BYTES };
   const supply = async (/** @type {unknown} */ name) => {
     if (!/^https?:/.test(`${name}`)) return wheel(name);
     const url = new URL(`${name}`);
     if (!hosts.includes(url.host)) return { data: null, why: `${url.host} is no server of this index`, status: 403 };
-    const answer = await fetchedFrom(url, signal);
-    const file = decodeURIComponent(url.pathname.split("/").at(-1) ?? "");
-    if (answer.data && file.endsWith(".whl"))
-      fetched.set(file, { url: url.href, data: new Uint8Array(answer.data.slice(0)) });
+    const known = fetched.get(url.href); // micropip may ask twice
+    if (known) return { data: await known.blob.arrayBuffer(), why: "", status: 200 };
+    const answer = await fetchedFrom(url, { signal, cache, budget });
+    if (answer.data && url.pathname.endsWith(".whl")) {
+      const file = decodeURIComponent(url.pathname.split("/").at(-1) ?? "");
+      fetched.set(url.href, { name: file, url: url.href, blob: new Blob([answer.data]) });
+    }
     return answer;
   };
   const sandbox = await Sandbox.start("python", signal, supply);
@@ -81,56 +95,94 @@ async function resolved(names, { index, hosts, signal }) {
     const code = `import micropip
 from wisp_sandbox.resolver import resolve
 print(await resolve(${JSON.stringify(names)}, ${JSON.stringify(index)}))`;
-    const { output, ended } = await sandbox.run(code, [], { seconds: SECONDS, signal });
+    const { output, ended, failed } = await sandbox.run(code, [], { seconds: SECONDS, signal });
     if (ended !== "done") throw new Error("The packages cannot be installed: they are too large, or take too long.");
-    const { failed, wheels } = JSON.parse(output);
-    if (failed) throw new Error(`${failed}.`);
+    if (failed)
+      throw new Error("Packages cannot be looked for: the page's micropip does not start. Check the network.", {
+        cause: output,
+      });
+    const { problem, wheels } = JSON.parse(output.trimEnd().split("\n").at(-1) ?? ""); // warnings come before
+    if (problem) throw new Error(`${problem}.`);
     return /** @type {string[]} */ (wheels).map((name) => {
-      const file = fetched.get(name);
+      const file = [...fetched.values()].find((each) => each.name === name);
       if (!file) throw new Error(`The index gives ${name} another name.`);
-      return { name, ...file };
+      return file;
     });
   } finally {
     sandbox.end();
   }
 }
 
-/** @param {URL} url @param {AbortSignal} signal @returns {Promise<import("./sandbox/worker.js").Wheel>} */
-async function fetchedFrom(url, signal) {
+/**
+ * @param {URL} url @param {{ signal: AbortSignal, cache: RequestCache, budget: { bytes: number } }} options `budget`: what
+ *   all downloads have left
+ * @returns {Promise<import("./sandbox/worker.js").Wheel>}
+ */
+async function fetchedFrom(url, { signal, cache, budget }) {
   try {
     const response = await fetch(url, {
       headers: { Accept: ACCEPT },
+      cache,
       credentials: "omit",
       referrerPolicy: "no-referrer",
       redirect: "error", // to a server that the user was not told of
       signal,
     });
-    if (!response.ok) return { data: null, why: `HTTP status ${response.status}`, status: response.status };
-    const type = response.headers.get("content-type") ?? "";
-    return { data: await response.arrayBuffer(), why: "", type, status: response.status };
+    const { status } = response;
+    if (!response.ok) return { data: null, why: `HTTP status ${status}`, status };
+    const data = await contentOf(response, budget);
+    if (!data) return { data, why: `the packages have more than ${BYTES / 1e6} MB`, status };
+    return { data, why: "", type: response.headers.get("content-type") ?? "", status };
   } catch (error) {
     return { data: null, why: String(error), status: 0 };
   }
 }
 
-/** The wheels that were stored for these names. @param {string} key @param {Cache | undefined} store */
-async function stored(key, store) {
+/** A response's content, or null if it has more bytes. @param {Response} response @param {{ bytes: number }} budget */
+async function contentOf(response, budget) {
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  const parts = [];
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(parts).arrayBuffer();
+    parts.push(value);
+    budget.bytes -= value.length;
+    if (budget.bytes < 0) {
+      await reader.cancel();
+      return null;
+    }
+  }
+}
+
+/** The store of this page's Pyodide: what was chosen for another may not run here, and is deleted. */
+async function openStore() {
+  const versions = ["pyodide", "sandboxPackages"].map((part) => partUrl(part)?.match(/-([0-9a-f]+)(\/|\.json)$/)?.[1]);
+  const name = [STORE, ...versions].join("-");
+  await deleteStores(name);
+  return caches.open(name);
+}
+
+/** @param {string} [except] */
+async function deleteStores(except) {
+  const names = (await caches.keys()).filter((name) => name.startsWith(STORE) && name !== except);
+  await Promise.all(names.map((name) => caches.delete(name)));
+}
+
+/** The wheels that were stored for a set of names. @param {string} key @param {Cache | undefined} store */
+async function storedWheels(key, store) {
   const list = await store?.match(key);
   if (!list) return null;
   const files = /** @type {{ name: string, url: string }[]} */ (await list.json());
-  const found = await Promise.all(files.map(async ({ name, url }) => ({ name, response: await store?.match(url) })));
-  if (found.some(({ response }) => !response)) return null;
-  return Promise.all(
-    found.map(async ({ name, response }) => ({
-      name,
-      data: new Uint8Array(await /** @type {Response} */ (response).arrayBuffer()),
-    })),
+  const found = await Promise.all(
+    files.map(async ({ name, url }) => ({ name, blob: await (await store?.match(url))?.blob() })),
   );
+  return found.every(({ blob }) => blob) ? /** @type {ToolFile[]} */ (found) : null;
 }
 
-/** @param {string} key @param {(File & { url: string })[]} wheels @param {Cache | undefined} store */
-async function keep(key, wheels, store) {
+/** @param {string} key @param {Fetched[]} wheels @param {Cache | undefined} store */
+async function storeWheels(key, wheels, store) {
   if (!store) return;
-  await Promise.all(wheels.map(({ url, data }) => store.put(url, new Response(data))));
+  await Promise.all(wheels.map(({ url, blob }) => store.put(url, new Response(blob))));
   await store.put(key, Response.json(wheels.map(({ name, url }) => ({ name, url }))));
 }

@@ -21,6 +21,7 @@
  * @property {AbortSignal} signal the user stopped the answer: `run` ends, and rejects with the signal's reason
  * @property {string} [chat] the id of the chat that asks; no chat sees variables or files of another
  * @property {ToolFile[]} [files] that the user has attached to the chat
+ * @property {boolean} [isPrivate] nothing of the call may be stored
  * @property {(question: string) => Promise<boolean>} [confirm] asks the user something that the call's permission leaves
  *   open; without it the answer is no
  * @property {(text: string) => void} [onProgress] shows what the call is doing, until it ends

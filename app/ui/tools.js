@@ -55,7 +55,9 @@ export function startTools(chats) {
     }));
     const allowed = packagesAllowed();
     const packages = {
-      label: t("Python packages from PyPI, asked for each time"),
+      label: allowed
+        ? t("Python packages from PyPI: switching off deletes them")
+        : t("Python packages from PyPI, asked before they are fetched"),
       icon: allowed ? "check" : "plus",
       run: () => allowPackages(!allowed),
     };

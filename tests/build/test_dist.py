@@ -70,7 +70,7 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     models = {path for path in everything if path.endswith(".gguf")}
     on_use = set(precache["onUse"])
     seldom = {"cpu", "mcp", "mermaid", "highlight", "packages", "pyodide", "wheels", "icons/icon", "screenshots/chat"}
-    seldom |= {"code", "session", "pictures", "plots"}
+    seldom |= {"code", "session", "pictures", "plots", "resolver", "install_errors"}
     assert {path.removeprefix("assets/").partition("-")[0] for path in on_use} == seldom
     assert everything - set(precache["files"]) == {"sw.js", "_headers"} | models | on_use
     assert set(precache["files"]) <= everything

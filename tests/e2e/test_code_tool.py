@@ -12,45 +12,27 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.browser import new_profile, wait_until
+from tests.support.code_page import open_code_page, prepare, python
 from tests.support.listener import Listener
-from tests.support.openai_client import bundle
-from tests.support.package_index import package_index
 from tests.support.waiting import wait_for
-from tools.paths import ROOT
 from tools.serve import Server
 from tools.wheel import wheel
 
-OPEN = """async (script) => {
-  globalThis.code = await import(script);
-  await code.open();
-  globalThis.source = code.codeTools({ seconds: 60 }); // even a busy machine imports numpy within
-  globalThis.run = async (name, text, { tools } = source) => {
-    const tool = tools.find((each) => each.name === name);
-    const { signal } = (globalThis.stopping = new AbortController());
-    const { text: said, failed, files } = await tool.run({ code: text }, { signal, chat: "one" });
-    const data = async ({ name, blob }) => [name, blob.type, [...new Uint8Array(await blob.arrayBuffer())]];
-    const frames = document.querySelectorAll("iframe").length;
-    return { said, failed, files: await Promise.all(files.map(data)), frames };
-  };
-}"""
 BREAK_OFF = """() => {
   const { arrayBuffer } = Response.prototype;
-  const once = async () => { Response.prototype.arrayBuffer = arrayBuffer; throw new TypeError("broken off"); };
+  globalThis.asWritten = () => (Response.prototype.arrayBuffer = arrayBuffer);
+  const once = async () => { asWritten(); throw new TypeError("broken off"); };
   Response.prototype.arrayBuffer = once;
 }"""
-RULES = b"import word_lists, numpy, six\nRULES = [one + '!' for one in word_lists.ANIMALS]"
 PNG = [0x89, 0x50, 0x4E, 0x47]
 
 
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page with the code tools, without an engine."""
-    context = new_profile(chromium(None))
-    made = context.new_page()
-    made.goto(f"{server.url}tests/blank.html")
-    made.evaluate(OPEN, bundle("code", ROOT / "tests" / "support" / "code_page.js"))
+    made = open_code_page(chromium(None), server)
     yield made
-    context.close()
+    made.context.close()
 
 
 @pytest.fixture
@@ -58,11 +40,6 @@ def listener() -> Iterator[Listener]:
     opened = Listener()
     yield opened
     opened.close()
-
-
-def python(page: Page, code: str) -> dict[str, Any]:
-    found: dict[str, Any] = page.evaluate("(text) => run('python', text)", code)
-    return found
 
 
 def javascript(page: Page, code: str) -> dict[str, Any]:
@@ -118,7 +95,10 @@ def test_a_package_that_cannot_be_loaded(page: Page) -> None:
     assert re.fullmatch(r"ModuleNotFoundError: sympy could not be loaded: .*fetch.*\. Import it by name .*", said), said
     assert "not in this sandbox" in python(page, "import astropy")["said"]
     page.evaluate(BREAK_OFF)
-    assert "could not be loaded: broken off." in python(page, "import sympy")["said"]
+    try:
+        assert "could not be loaded: broken off." in python(page, "import sympy")["said"]
+    finally:
+        page.evaluate("() => void asWritten()")
     assert python(page, "import sympy\nsympy.sqrt(16)")["said"] == "4"
 
 
@@ -218,6 +198,8 @@ def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None
 
 def test_stop_kills_what_runs(page: Page) -> None:
     stopped = page.evaluate("""async () => {
+      source.end();
+      while (document.querySelector("iframe")) await new Promise((resolve) => setTimeout(resolve, 10));
       const running = run("javascript", "for (;;);").then(() => "ended", (error) => error.message);
       while (!document.querySelector("iframe")) await new Promise((resolve) => setTimeout(resolve, 10));
       stopping.abort(new Error("stopped"));
@@ -403,17 +385,6 @@ def test_a_chat_does_not_see_another_ones_variables(page: Page) -> None:
     assert seen == "False"
 
 
-def prepare(page: Page) -> None:
-    """Have the service worker store the tools' files."""
-    page.evaluate("""async () => {
-      await navigator.serviceWorker.register("/sw.js");
-      await navigator.serviceWorker.ready;
-      while (!navigator.serviceWorker.controller) await new Promise((resolve) => setTimeout(resolve, 20));
-      await source.prepare();
-      source.end();
-    }""")
-
-
 def test_python_starts_without_a_network(page: Page) -> None:
     """After the tools have been prepared; the service worker has their files."""
     prepare(page)
@@ -422,69 +393,3 @@ def test_python_starts_without_a_network(page: Page) -> None:
         assert python(page, "import numpy\nnumpy.ones(3).sum()")["said"].endswith("3.0)")
     finally:
         page.context.set_offline(False)
-
-
-@pytest.fixture(scope="module")
-def index() -> Iterator[tuple[str, list[str]]]:
-    """An index with PyPI's simple API on a server of its own: its address, and the paths that were asked for."""
-    with package_index(
-        {
-            "word-rules": wheel("word_rules", "1.2", {"word_rules.py": RULES}, {}, ("word-lists>=2", "numpy", "six")),
-            "word-lists": wheel("word_lists", "2.0", {"word_lists.py": b"ANIMALS = ('cat', 'dog')"}, {}),
-            "torn": wheel("torn", "1.0", {"torn.py": b""}, {}),
-        },
-        torn=("torn",),
-        compiled=("fast",),
-    ) as found:
-        yield found
-
-
-WITH_PACKAGES = """async ([index, packages, text, answer]) => {
-  globalThis.indexed ??= code.codeTools({ seconds: 60, index });
-  const { signal } = new AbortController();
-  const asked = [];
-  const confirm = async (question) => (asked.push(question), answer);
-  const run = indexed.tools[0].run({ code: text, packages }, { signal, chat: "packages", confirm });
-  const { text: said } = await run.catch((error) => ({ text: error.message }));
-  return [said, asked];
-}"""
-
-
-def test_packages_of_an_index(page: Page, index: tuple[str, list[str]]) -> None:
-    """Only where the user allows it; with what they need; stored for use without a network."""
-    url, paths = index
-    prepare(page)
-    code = "import word_rules; word_rules.RULES"
-
-    def run(packages: list[str], text: str = code, answer: bool = True) -> tuple[str, list[str]]:
-        said, asked = page.evaluate(WITH_PACKAGES, [url, packages, text, answer])
-        return said, asked
-
-    assert "not in this sandbox" in run(["word-rules"])[0]  # off by default
-    assert paths == []
-    assert "packages" not in page.evaluate("() => Object.keys(indexed.tools[0].parameters.properties)")
-    page.evaluate("() => code.allowPackages(true)")
-    assert "packages" in page.evaluate("() => Object.keys(indexed.tools[0].parameters.properties)")
-    assert "or from PyPI where the call names them in packages" in run([])[0]
-    said, asked = run(["word-rules"], answer=False)
-    assert (said[:22], paths) == ("The user did not allow", [])
-    host = url.split("/")[2]
-    assert asked == [f"Fetch word-rules and what they need from {host}? These servers learn the names."]
-    assert run(["word-rules"])[0] == "['cat!', 'dog!']"
-    names = {path.split("/")[2] for path in paths}
-    assert names == {"word-rules", "word-lists", "word_rules-1.2-py3-none-any.whl", "word_lists-2.0-py3-none-any.whl"}
-    assert run(["word-rules"]) == ("['cat!', 'dog!']", [])  # nothing is asked for twice
-    page.evaluate("() => indexed.end()")
-    page.context.set_offline(True)
-    try:
-        said, asked = run(["word-rules"])
-        assert (said.endswith("['cat!', 'dog!']"), asked) == (True, [])
-        assert "cannot be reached" in run(["word-lists"], "1")[0]
-    finally:
-        page.context.set_offline(False)
-    assert "No index has surely-none" in run(["surely-none"])[0]
-    assert "no wheel of fast that runs here" in run(["fast"])[0]
-    assert "Invalid checksum" in run(["torn"])[0]
-    assert 'not "https://x.example/y.whl"' in run(["https://x.example/y.whl"])[0]
-    page.evaluate("() => code.allowPackages(false)")
-    assert page.evaluate("() => caches.has('wisp-sandbox-packages')") is False

@@ -227,8 +227,13 @@ def test_a_chat_calls_the_tools_of_an_mcp_server(talk: Page, scripted: ScriptedS
     assert "python" not in [tool["function"]["name"] for tool in scripted.asked[0]["tools"]]
 
 
-def test_packages_of_pypi_are_asked_for(talk: Page, scripted: ScriptedServer) -> None:
-    """Off by default; the question names the packages and the servers, even where the tool itself may always run."""
+GREET = ("python", {"code": "import greetings; greetings.TEXT", "packages": ["greetings"]})
+STORES = "(await caches.keys()).filter((name) => name.startsWith('wisp-sandbox-packages'))"
+
+
+@pytest.fixture
+def pypi(talk: Page) -> Iterator[list[str]]:
+    """A PyPI with one package: the addresses that were asked for. Packages are off again in the end."""
     made = wheel("greetings", "1.0", {"greetings.py": b"TEXT = 'Hello'"}, {})
     file = "greetings-1.0-py3-none-any.whl"
     page = f'<a href="https://files.pythonhosted.org/{file}#sha256={hashlib.sha256(made).hexdigest()}">{file}</a>'
@@ -240,33 +245,65 @@ def test_packages_of_pypi_are_asked_for(talk: Page, scripted: ScriptedServer) ->
         is_wheel = route.request.url.endswith(".whl")
         route.fulfill(body=made if is_wheel else page, content_type=None if is_wheel else "text/html", headers=cors)
 
-    talk.route(re.compile("https://(pypi.org|files.pythonhosted.org)/"), answer)
-    call = ("python", {"code": "import greetings; greetings.TEXT", "packages": ["greetings"]})
+    servers = re.compile("https://(pypi.org|files.pythonhosted.org)/")
+    talk.route(servers, answer)
+    yield asked
+    talk.unroute(servers)
+    talk.evaluate("localStorage.removeItem('wisp.tools.packages')")
+    talk.evaluate(f"async () => Promise.all(({STORES}).map((name) => caches.delete(name)))")
+
+
+def test_packages_of_pypi_are_asked_for(talk: Page, scripted: ScriptedServer, pypi: list[str]) -> None:
+    """Off by default; the question names the packages and the servers, even where the tool itself may always run."""
     switch_on(talk)
     scripted.asked.clear()
-    scripted.script = [[call], "No."]
+    scripted.script = [[GREET], "No."]
     send(talk, "Greet")
     cards(talk).get_by_role("button", name="Allow in this chat").click()
     assert wait_answer(talk) == "No."
     assert "not in this sandbox" in results(scripted.asked[-1])[0]
     talk.click("#tools-button")
-    talk.get_by_role("menuitem", name="Python packages from PyPI").click()
+    talk.get_by_role("menuitem", name="Python packages from PyPI, asked before they are fetched").click()
     for choice, said in (("Refuse", "did not allow"), ("Allow once", "'Hello'")):
-        scripted.script = [[call], "Done."]
+        scripted.script = [[GREET], "Done."]
         send(talk, "Greet")
         expect(cards(talk)).to_contain_text("Fetch greetings and what they need from pypi.org, files.pythonhosted.org?")
-        assert asked == []
+        assert pypi == []
         cards(talk).get_by_role("button", name=choice).click()
         assert wait_answer(talk) == "Done."
         assert said in results(scripted.asked[-1])[-1]
-    assert asked == ["https://pypi.org/simple/greetings/", f"https://files.pythonhosted.org/{file}"]
-    scripted.script = [[call], "Again."]
+    assert pypi == [
+        "https://pypi.org/simple/greetings/",
+        "https://files.pythonhosted.org/greetings-1.0-py3-none-any.whl",
+    ]
+    new_chat(talk)  # whose Python has no packages yet
+    switch_on(talk)
+    scripted.script = [[GREET], "Again."]
     send(talk, "Greet")
+    cards(talk).get_by_role("button", name="Allow once").click()
     assert wait_answer(talk) == "Again."  # nothing is asked for: it is stored
-    assert len(asked) == 2
+    assert "'Hello'" in results(scripted.asked[-1])[-1]
+    assert len(pypi) == 2
     talk.click("#tools-button")
-    talk.get_by_role("menuitem", name="Python packages from PyPI").click()
-    wait_until(talk, "!(await caches.has('wisp-sandbox-packages'))")
+    talk.get_by_role("menuitem", name="Python packages from PyPI: switching off deletes them").click()
+    wait_until(talk, f"!({STORES}).length")
+
+
+def test_a_private_chat_stores_no_packages(talk: Page, scripted: ScriptedServer, pypi: list[str]) -> None:
+    talk.evaluate("localStorage['wisp.tools.packages'] = 'ask'")
+    talk.click("#private-chat")
+    switch_on(talk)
+    scripted.script = [[GREET], "Done."]
+    send(talk, "Greet")
+    for question in ("May Python of", "Fetch greetings"):
+        expect(cards(talk)).to_contain_text(question)
+        cards(talk).get_by_role("button", name="Allow once").click()
+    assert wait_answer(talk) == "Done."
+    assert "'Hello'" in results(scripted.asked[-1])[-1]
+    assert len(pypi) == 2
+    stored = f"async () => Promise.all(({STORES}).map(async (name) => (await (await caches.open(name)).keys()).length))"
+    assert sum(talk.evaluate(stored)) == 0
+    new_chat(talk)
 
 
 def test_a_file_of_the_user_is_there_for_python(talk: Page, scripted: ScriptedServer) -> None:

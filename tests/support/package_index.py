@@ -11,21 +11,33 @@ from contextlib import contextmanager
 
 @contextmanager
 def package_index(
-    wheels: Mapping[str, bytes], *, torn: Collection[str] = (), compiled: Collection[str] = ()
+    wheels: Mapping[str, bytes | list[bytes]],
+    *,
+    torn: Collection[str] = (),
+    compiled: Collection[str] = (),
+    malformed: Collection[str] = (),
 ) -> Iterator[tuple[str, list[str]]]:
     """Serve pure wheels by the names of their packages: the index's address, and the paths that were asked for.
 
-    `torn`: whose hashes are wrong; `compiled`: packages that have wheels for Linux only.
+    `wheels`: of one version, or of several.
+
+    `torn`: whose hashes are wrong; `compiled`: packages that have wheels for Linux only; `malformed`: whose links are
+    no addresses.
     """
     pages: dict[str, bytes] = {}
-    for name, data in wheels.items():
-        file = f"{name.replace('-', '_')}-{_version(data)}-py3-none-any.whl"
-        digest = "0" * 64 if name in torn else hashlib.sha256(data).hexdigest()
-        pages[f"/files/{file}"] = data
-        pages[f"/simple/{name}/"] = f'<a href="/files/{file}#sha256={digest}">{file}</a>'.encode()
+    for name, versions in wheels.items():
+        pages[f"/simple/{name}/"] = b""
+        for data in versions if isinstance(versions, list) else [versions]:
+            file = f"{name.replace('-', '_')}-{_version(data)}-py3-none-any.whl"
+            digest = "0" * 64 if name in torn else hashlib.sha256(data).hexdigest()
+            pages[f"/files/{file}"] = data
+            pages[f"/simple/{name}/"] += f'<a href="/files/{file}#sha256={digest}">{file}</a>'.encode()
     for name in compiled:
         file = f"{name}-1.0-cp314-cp314-manylinux_2_17_x86_64.whl"
         pages[f"/simple/{name}/"] = f'<a href="/files/{file}#sha256={"0" * 64}">{file}</a>'.encode()
+    for name in malformed:
+        file = f"{name}-1.0-py3-none-any.whl"
+        pages[f"/simple/{name}/"] = f'<a href="https://%/{file}">{file}</a>'.encode()
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -7,7 +7,7 @@ const LEVELS = /** @type {const} */ (["log", "info", "debug", "warn", "error"]);
 /** @returns {Runner} */
 export function startJavaScript() {
   delete (/** @type {any} */ (self).WebAssembly); // its own memory would have no limit
-  return async ({ code, files }, { write }, begins) => {
+  return async ({ code, files }, { write }, { begins }) => {
     /** @type {Map<string, Uint8Array>} */
     const saved = new Map();
     const print = (/** @type {unknown[]} */ ...values) => write(`${values.map(readable).join(" ")}\n`);

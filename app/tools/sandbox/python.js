@@ -23,7 +23,7 @@ export async function startPython(parts, wheels, resolves) {
   };
   globalThis.fetch = async (address) => {
     const name = nameOf(address);
-    const data = parts[name] ?? (name.endsWith(".whl") ? await handed(name) : null);
+    const data = parts[name] ?? (wheels.names.includes(name) ? await handed(name) : null);
     const type = TYPES[/** @type {keyof typeof TYPES} */ (nameOf(address).split(".").at(-1))] ?? "";
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
@@ -51,8 +51,8 @@ export async function startPython(parts, wheels, resolves) {
     pyodide.registerJsModule("wisp_page", { get: (/** @type {string} */ name) => wheels.get(name), packages: known });
   const here = pyodide.toPy(known.flatMap(({ imports }) => imports)); // what code may import of them
   const silent = { messageCallback() {}, errorCallback() {} };
-  /** Installs a wheel. @param {string} name @param {(why: unknown) => void} failed */
-  const install = async (name, failed) => {
+  /** Installs a wheel. Throws what went wrong. @param {string} name */
+  const install = async (name) => {
     /** @type {unknown[]} */
     const errors = []; // Pyodide tells some, and throws others
     const options = {
@@ -61,19 +61,24 @@ export async function startPython(parts, wheels, resolves) {
       errorCallback: (/** @type {string} */ text) => errors.push(text),
     };
     await pyodide.loadPackage(BASE + name, options).catch((/** @type {unknown} */ error) => errors.push(error));
-    if (errors.length) return failed(errors.at(-1));
+    if (errors.length) throw errors.at(-1);
     const needed = session
       .required(name)
       .toJs()
       .filter((/** @type {string} */ each) => known.some(({ name }) => name.toLowerCase() === each));
     await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
   };
-  return async ({ code, files, wheels: given, more }, { write }, begins) => {
+  return async ({ code, files, wheels: given, more }, { write }, { installed, begins }) => {
     unloaded = "";
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);
     for (const { name, data } of [...given, ...files.filter(({ name }) => name.endsWith(".whl"))]) {
       parts[name] = data.buffer;
-      await install(name, (why) => write(`${name} cannot be installed: ${why}\n`));
+      try {
+        await install(name);
+        installed(name);
+      } catch (error) {
+        write(`${name} cannot be installed: ${error}\n`);
+      }
     }
     await pyodide.loadPackagesFromImports(session.imports(code), silent).catch((/** @type {unknown} */ error) => {
       unloaded ||= String(error); // the import says so

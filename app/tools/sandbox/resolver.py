@@ -10,9 +10,9 @@ import micropip
 import wisp_page  # of python.js: get(address), packages
 from micropip import package_index
 
-from wisp.install_errors import told
+from wisp.install_errors import explain_install_error
 
-_found: list[str] = []
+_found: dict[str, None] = {}  # a package that two others need is found twice
 _unreachable: dict[str, Exception] = {}
 
 
@@ -36,7 +36,7 @@ class _Layer:
     @staticmethod
     async def install(_data: bytes, filename: str, *_more: Any) -> None:
         """Note a wheel whose hash is right."""
-        _found.append(filename)
+        _found[filename] = None
 
     @staticmethod
     async def loadPackage(_names: Any) -> None:
@@ -58,12 +58,13 @@ async def _fetched(url: str) -> Any:
 
 
 async def resolve(names: list[str], index: str) -> str:
-    """Return JSON: the file names of the wheels that the packages need, or what `failed`."""
+    """Return JSON: the file names of the wheels that the packages need, or the `problem`."""
     _Layer.lockfile_packages = {one["name"].lower(): one for one in wisp_page.packages.to_py()}
     package_index.DEFAULT_INDEX_URLS = [index]  # for this list micropip takes what the sandbox has first
     micropip.install.__self__.compat_layer = _Layer
     try:
         await micropip.install(names, index_urls=[index])
     except Exception as error:
-        return json.dumps({"failed": told(error, _unreachable, asked=True)})
-    return json.dumps({"wheels": _found})
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # micropip names CORS instead
+        return json.dumps({"problem": explain_install_error(cause, _unreachable, asked=True)})
+    return json.dumps({"wheels": list(_found)})

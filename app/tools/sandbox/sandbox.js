@@ -14,6 +14,7 @@ import { partUrl, partUrls } from "../../ui/parts.js";
  * @typedef {object} Ran
  * @property {"done" | "load" | "time" | "memory" | "output" | "broken"} ended what ended the run, "load" before the code
  *   began; after all but "done" and "output" the sandbox has ended, too
+ * @property {string[]} installed which of the given wheels are installed
  * @property {boolean} failed the code raised an error
  * @property {string} output as much as the limit allows
  * @property {File[]} files that it wrote
@@ -23,7 +24,7 @@ import { partUrl, partUrls } from "../../ui/parts.js";
 const MEMORY = 512 << 20; // bytes of Python's memory
 const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
-const DOWNLOAD_S = 600; // for packages; the next of them, or the last, begins another limit
+const DOWNLOAD_S = 600; // for packages; the next of them, the last, and each that is installed begin another limit
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 // Modules in the sandbox, and what it has beside Pyodide's packages; and the parts of the page that have them.
 const MODULES = {
@@ -103,7 +104,7 @@ export class Sandbox {
   /** Hands a wheel to the worker, which has no network. @param {unknown} name */
   async #hand(name) {
     this.#listener?.({ downloads: ++this.#downloads });
-    const handed = await this.#supply(name);
+    const handed = await this.#supply(name).catch((error) => ({ data: null, why: String(error), status: 400 }));
     if (!this.ended) this.#port.postMessage({ wheel: name, ...handed }, handed.data ? [handed.data] : []);
     this.#listener?.({ downloads: --this.#downloads });
   }
@@ -111,20 +112,21 @@ export class Sandbox {
   /**
    * Starts a sandbox. Rejects with the signal's reason, and where it cannot start.
    * @param {Language} language @param {AbortSignal} signal
-   * @param {Supply | null} [index] only finds packages, with what this supplies; the code that runs is the page's own
+   * @param {Supply | null} [supply] only finds packages, with what this supplies; the code that runs is the page's own
    */
-  static async start(language, signal, index = null) {
+  static async start(language, signal, supply = null) {
     const { script, parts } = await fetchParts(language);
     signal.throwIfAborted();
     const frame = h("iframe", { hidden: true, src: partUrl("code") });
     const { port1, port2 } = new MessageChannel();
-    const sandbox = new Sandbox(frame, port1, index ?? wheel);
+    const sandbox = new Sandbox(frame, port1, supply ?? wheel);
     const began = sandbox.#heard({ signal, seconds: START_S }, ({ ready, broken }, end) => {
       if (ready) end(null);
       if (broken) end(broken);
     });
-    const wheels = partUrls("sandboxWheels").map(nameOf);
-    const begin = { language, parts, wheels, resolves: index !== null, memory: MEMORY, output: OUTPUT };
+    const names = partUrls("sandboxWheels").map(nameOf);
+    const wheels = supply ? names : names.filter((name) => !name.startsWith("micropip-")); // it would find no index
+    const begin = { language, parts, wheels, resolves: supply !== null, memory: MEMORY, output: OUTPUT };
     const listen = (/** @type {MessageEvent} */ { source, origin }) => {
       if (source !== frame.contentWindow || origin !== location.origin) return;
       removeEventListener("message", listen);
@@ -154,10 +156,16 @@ export class Sandbox {
   async run(code, files, { seconds, signal, onOutput, wheels = [], more = "" }) {
     let output = "";
     let begun = false;
+    /** @type {string[]} */
+    const installed = [];
     const heard = this.#heard({ signal, seconds: START_S }, (message, end, limit) => {
       if (message.begins === true && !begun) {
         begun = true;
         limit(seconds);
+      }
+      if (typeof message.installed === "string" && !begun) {
+        installed.push(message.installed);
+        limit(START_S);
       }
       // the code itself, which may load packages, gets no more time for that
       if (message.downloads !== undefined && !begun) limit(message.downloads ? DOWNLOAD_S : START_S);
@@ -174,7 +182,7 @@ export class Sandbox {
       throw error;
     });
     if (typeof done === "string" || done.outOfMemory) this.end();
-    const nothing = { failed: true, files: [], dropped: 0 };
+    const nothing = { installed, failed: true, files: [], dropped: 0 };
     if (typeof done === "string") {
       const ended = done === "time" && !begun ? "load" : done;
       return { ...nothing, ended: /** @type {Ran["ended"]} */ (ended), output };
@@ -182,6 +190,7 @@ export class Sandbox {
     const ended = done.outOfMemory ? "memory" : done.full ? "output" : "done";
     return {
       ended,
+      installed,
       failed: done.failed === true,
       output,
       files: filesOf(done.files),

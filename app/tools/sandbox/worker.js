@@ -15,8 +15,9 @@ import { startPython } from "./python.js";
  *   packages there are besides, for errors of imports
  * @typedef {{ failed: boolean, outOfMemory?: boolean, files: { name: string, size: number, read: () => Uint8Array }[] }} Ran
  * @typedef {(message: any, transfer: Transferable[]) => void} Send
- * @typedef {(run: Run, output: { write: (text: string) => boolean }, begins: () => void) => Promise<Ran>} Runner runs
- *   code; `begins` is called when everything is loaded
+ * @typedef {{ installed: (wheel: string) => void, begins: () => void }} Tell what is told of a run: each wheel that is
+ *   installed; that everything is loaded
+ * @typedef {(run: Run, output: { write: (text: string) => boolean }, tell: Tell) => Promise<Ran>} Runner runs code
  */
 
 self.onmessage = async ({ data, ports: [port] }) => {
@@ -41,7 +42,7 @@ self.onmessage = async ({ data, ports: [port] }) => {
 
 /** Wheels that the page hands in when code imports them. */
 class Handed {
-  /** @type {Map<string, (handed: Wheel) => void>} */
+  /** @type {Map<string, PromiseWithResolvers<Wheel>>} asked for, and not here yet */
   #waiting = new Map();
 
   /** @param {string[]} names that the page has @param {(name: string) => void} ask the page */
@@ -50,17 +51,19 @@ class Handed {
     this.ask = ask;
   }
 
-  /** A wheel's content, or none. @param {string} name @returns {Promise<Wheel>} */
+  /** A wheel's content, or none. All who ask meanwhile get the same. @param {string} name @returns {Promise<Wheel>} */
   get(name) {
-    return new Promise((resolve) => {
-      this.#waiting.set(name, resolve);
-      this.ask(name);
-    });
+    const asked = this.#waiting.get(name);
+    if (asked) return asked.promise;
+    const waiting = /** @type {PromiseWithResolvers<Wheel>} */ (Promise.withResolvers());
+    this.#waiting.set(name, waiting);
+    this.ask(name);
+    return waiting.promise;
   }
 
   /** @param {string} name @param {Wheel} handed */
   take(name, handed) {
-    this.#waiting.get(name)?.(handed);
+    this.#waiting.get(name)?.resolve(handed);
     this.#waiting.delete(name);
   }
 }
@@ -68,8 +71,12 @@ class Handed {
 /** @param {Runner} run @param {Run} asked @param {Send} send @param {number} most */
 async function answer(run, asked, send, most) {
   const output = limitedOutput((text) => send({ output: text }, []), most);
+  const tell = {
+    installed: (/** @type {string} */ wheel) => send({ installed: wheel }, []),
+    begins: () => send({ begins: true }, []),
+  };
   try {
-    const { failed, outOfMemory, files } = await run(asked, output, () => send({ begins: true }, []));
+    const { failed, outOfMemory, files } = await run(asked, output, tell);
     output.flush();
     const { accepted, dropped } = limitedFiles(files);
     const taken = accepted.map(({ name, read }) => ({ name, data: read().slice() }));

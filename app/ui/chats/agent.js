@@ -12,6 +12,7 @@ import { stream } from "./answer.js";
  * @typedef {object} Using
  * @property {Offered[]} offered the tools that the model may call
  * @property {string} chat its id
+ * @property {boolean} isPrivate nothing of it is stored
  * @property {import("../../tools/registry.js").ToolFile[]} files that the user has attached to it
  * @property {(call: Call, tool: Offered, again: boolean) => Promise<boolean>} permit whether a call may run; `again`: it may
  *   have run already, before the answer was stopped, so that the user must be asked
@@ -77,7 +78,8 @@ function callOf({ id, name, arguments: args }, index) {
  * Asks for a call and runs it. Errors are its result; an abort rejects, and leaves it without one.
  * @param {Call} call @param {Using} using @param {AbortSignal} signal @param {boolean} again
  */
-async function runCall(call, { offered, chat, files: attached, permit, confirm, changed, progressed }, signal, again) {
+async function runCall(call, using, signal, again) {
+  const { offered, chat, isPrivate, files: attached, permit, confirm, changed, progressed } = using;
   try {
     const tool = offered.find(({ called }) => called === call.name);
     if (!tool) throw new Error(`There is no tool ${call.name}.`);
@@ -88,7 +90,7 @@ async function runCall(call, { offered, chat, files: attached, permit, confirm, 
       changed();
       const onProgress = (/** @type {string} */ text) => progressed(call, text);
       const asks = (/** @type {string} */ question) => confirm(call, question);
-      const options = { signal, chat, files: attached, confirm: asks, onProgress };
+      const options = { signal, chat, isPrivate, files: attached, confirm: asks, onProgress };
       const { text, files, failed } = resultOf(await tool.run(args, options));
       signal.throwIfAborted();
       Object.assign(call, { state: failed ? "failed" : "done", text, ...(files?.length && { files }) });

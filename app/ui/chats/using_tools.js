@@ -11,6 +11,7 @@ export function usingTools(message, { conversation, view, controller: { signal }
   return {
     offered: tools,
     chat: conversation.id,
+    isPrivate: conversation.info.private ?? false,
     files: conversation.messages.flatMap(({ media = [] }) => media),
     async permit(call, tool, again) {
       if (!again && isAllowed(tool, conversation.info)) return true;
