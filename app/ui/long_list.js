@@ -31,7 +31,7 @@ export class LongList {
     const restore = this.#keepFocus();
     const before = this.#shown;
     this.#shown = new Map(items.map((item) => [item.key, this.#entry(item, before.get(item.key))]));
-    this.#window.change([...this.#shown.values()].map(({ row }) => row));
+    this.#window.update([...this.#shown.values()].map(({ row }) => row));
     restore();
   }
 
