@@ -98,6 +98,7 @@ export class CallCard {
    * @param {[C, import("../texts.js").Text][]} choices the first is the usual one @param {AbortSignal} signal @returns {Promise<C>}
    */
   async #choose(text, note, choices, signal) {
+    signal.throwIfAborted();
     try {
       return await new Promise((resolve, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
