@@ -204,6 +204,14 @@ def test_a_call_that_fails_while_the_page_is_away_goes_on_when_it_is_back(talk: 
         talk.evaluate("asWritten()")
 
 
+def test_screen_readers_are_told_of_a_long_answer_to_its_end(talk: Page, scripted: ScriptedServer) -> None:
+    """It is shown in pieces, and announced after the last."""
+    scripted.script = ["A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."]
+    send(talk, "An essay?")
+    wait_until(talk, "document.querySelector('#live').textContent.startsWith('Answer: A paragraph')")
+    assert talk.locator("#live").evaluate("(live) => live.textContent.trim()").endswith("The very end.")
+
+
 def test_stop_ends_a_call_and_the_answer(talk: Page, scripted: ScriptedServer) -> None:
     switch_on(talk)
     scripted.asked.clear()
