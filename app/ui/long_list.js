@@ -15,15 +15,15 @@ const FOCUSABLE = "button, input, summary, a[href]";
  */
 
 export class LongList {
-  #list;
+  #scroller;
   #window;
   /** @type {Map<string, { row: import("./row_window.js").Row, state: string }>} */
   #shown = new Map();
 
   /** @param {HTMLElement} list @param {Element | null} [scroller] default: the sheet that it is in */
   constructor(list, scroller = list.closest(".sheet-body")) {
-    this.#list = list;
-    this.#window = new RowWindow(/** @type {HTMLElement} */ (scroller), list);
+    this.#scroller = /** @type {HTMLElement} */ (scroller);
+    this.#window = new RowWindow(this.#scroller, list);
   }
 
   /** @param {Item[]} items */
@@ -31,7 +31,7 @@ export class LongList {
     const restore = this.#keepFocus();
     const before = this.#shown;
     this.#shown = new Map(items.map((item) => [item.key, this.#entry(item, before.get(item.key))]));
-    this.#window.change([...this.#shown.values()].map(({ row }) => row));
+    this.#window.update([...this.#shown.values()].map(({ row }) => row));
     restore();
   }
 
@@ -44,7 +44,10 @@ export class LongList {
     return { row: before.row, state };
   }
 
-  /** Returns what gives the focus back to the same control of the same row; if it was removed, of the row in its place. */
+  /**
+   * Returns what gives the focus back to the same control of the same row. If the row was removed, the row in its place
+   * gets it, and none of its controls: the same key once more would remove that row, too.
+   */
   #keepFocus() {
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     const rows = [...this.#shown.values()].map(({ row }) => row);
@@ -55,11 +58,20 @@ export class LongList {
       if (document.activeElement === focused) return;
       if (focused.isConnected) return focused.focus({ preventScroll: true });
       const now = [...this.#shown.values()].map(({ row }) => row);
-      const row = now.includes(rows[index]) ? rows[index] : now[Math.min(index, now.length - 1)];
-      const controls = controlsOf(row?.element);
-      controls[Math.min(control, controls.length - 1)]?.focus({ preventScroll: true });
+      const stays = now.includes(rows[index]);
+      const row = stays ? rows[index] : now[Math.min(index, now.length - 1)];
+      const controls = stays && control >= 0 ? controlsOf(row.element) : [];
+      const same = controls[Math.min(control, controls.length - 1)];
+      if (same) same.focus({ preventScroll: true });
+      else focusPlace(row?.element ?? this.#scroller);
     };
   }
+}
+
+/** Focuses what Tab does not stop at. @param {HTMLElement} element */
+function focusPlace(element) {
+  if (!element.hasAttribute("tabindex")) element.tabIndex = -1;
+  element.focus({ preventScroll: true });
 }
 
 /** @param {Element} [element] @returns {HTMLElement[]} */

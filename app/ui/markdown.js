@@ -34,12 +34,19 @@ const LONGEST_HELD = 600; // characters of an open formula
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: MAX_NESTING + 1 });
 markdown.use(math);
-markdown.core.ruler.at("inline", ({ tokens, md, env, Token }) => {
-  const lineOf = (/** @type {string} */ text) => Object.assign(new Token("text", "", 0), { content: text });
+markdown.core.ruler.at("inline", ({ tokens, md, env }) => {
   for (const { type, content, children } of tokens) {
     if (type !== "inline" || !children) continue;
     if (content.length <= MAX_INLINE.characters) md.inline.parse(content, md, env, children);
-    if (content.length <= MAX_INLINE.characters && children.length <= MAX_INLINE.tokens) continue;
+    if (children.length > MAX_INLINE.tokens) children.length = 0;
+  }
+});
+// After linkify, which makes three tokens of each address in what was one text.
+markdown.core.ruler.after("linkify", "too_long", ({ tokens, Token }) => {
+  const lineOf = (/** @type {string} */ text) => Object.assign(new Token("text", "", 0), { content: text });
+  for (const { type, content, children } of tokens) {
+    if (type !== "inline" || !children) continue;
+    if (children.length > 0 && children.length <= MAX_INLINE.tokens) continue;
     children.length = 0;
     for (const [i, line] of content.split("\n").entries())
       children.push(...(i ? [new Token("softbreak", "br", 0)] : []), lineOf(line));
@@ -137,9 +144,8 @@ export class Markdown {
     const [token] = part.tokens;
     const isCode = token?.type === "fence" || token?.type === "code_block";
     if (isCode && old?.code) {
-      old.code.update(codeOf(token), languageOf(token), growing); // grows in place and keeps its buttons
       old.raw = part.raw;
-      return true;
+      return old.code.update(codeOf(token), languageOf(token), growing); // grows in place and keeps its buttons
     }
     if (old?.raw === part.raw) return false;
     old?.giveBack?.();

@@ -17,7 +17,7 @@ import { say } from "./texts.js";
  * @property {() => void} [onDismiss]
  */
 
-const MOST = 20; // at once: more would hide the page, such as one for each of a hundred files that cannot be read
+const MOST = 20; // at once, but for those with buttons: one for each of a hundred unreadable files would hide the page
 
 /** @type {Map<string, { element: HTMLElement, line: HTMLElement, notice: Notice }>} */
 const shown = new Map();
@@ -56,8 +56,7 @@ export function notify(notice) {
   );
   shown.set(key, Object.assign(made, { element }));
   byId("notices").append(element);
-  const [oldest] = shown.keys();
-  if (shown.size > MOST) dismiss(oldest);
+  if (shown.size > MOST) dismissOldest(key);
   if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
 }
 
@@ -70,6 +69,12 @@ function isProgress(before, next) {
   const isPlain = (/** @type {Notice} */ { kind = "info", more, seconds }) => kind === "info" && !more && !seconds;
   const labels = (/** @type {Notice} */ { actions = [] }) => actions.map(({ label }) => `${label}`).join("\n");
   return isPlain(before) && isPlain(next) && labels(before) === labels(next);
+}
+
+/** Dismisses the oldest notice that asks for nothing, if there is one. @param {string} newest the key of one that stays */
+function dismissOldest(newest) {
+  const entries = [...shown].filter(([key, { notice }]) => key !== newest && !notice.actions?.length);
+  if (entries.length) dismiss(entries[0][0]);
 }
 
 /** @param {string} key */

@@ -40,7 +40,7 @@ export class RowWindow {
   #gaps = new WeakMap();
   #isStale = false; // rows or their heights changed since #tops
   #isMoved = false; // rows changed since the last draw
-  #isWhole = false; // all rows are drawn, to be printed
+  #isPrinting = false; // all rows are drawn
   #between = 0; // px between two rows
   #frame = 0;
   #scroller;
@@ -64,7 +64,7 @@ export class RowWindow {
   }
 
   /** Shows the rows of another list. @param {Row[]} rows */
-  show(rows) {
+  reset(rows) {
     this.#sizes.disconnect();
     this.#drawn.clear();
     this.#rows = rows;
@@ -72,15 +72,15 @@ export class RowWindow {
     this.#layOut();
     this.#list.replaceChildren(...(rows.length ? [this.#gap(0, rows.length)] : []));
     this.#placed(); // it may scroll to the end
-    this.#update();
+    this.#rowsChanged();
   }
 
   /** Changes which rows the list has. Those that stay keep their elements. @param {Row[]} rows */
-  change(rows) {
+  update(rows) {
     const stay = new Set(rows);
     for (const row of this.#drawn) if (!stay.has(row)) this.#hide(row);
     this.#rows = rows;
-    this.#update();
+    this.#rowsChanged();
   }
 
   /** Makes a row's element again. @param {Row} row */
@@ -97,7 +97,7 @@ export class RowWindow {
   /** @param {Row} row @param {number} [index] default: after the others */
   add(row, index = this.#rows.length) {
     this.#rows.splice(index, 0, row);
-    this.#update();
+    this.#rowsChanged();
   }
 
   /** @param {Row} row */
@@ -106,7 +106,7 @@ export class RowWindow {
     if (index < 0) return;
     this.#rows.splice(index, 1);
     this.#hide(row);
-    this.#update();
+    this.#rowsChanged();
   }
 
   /** Scrolls to a row and returns its element. @param {Row} row */
@@ -128,14 +128,14 @@ export class RowWindow {
     });
   }
 
-  #update() {
+  #rowsChanged() {
     this.#isStale = this.#isMoved = true;
     this.#draw();
   }
 
-  /** Draws all rows, to be printed, or only those near the view again. @param {boolean} isWhole */
-  drawWhole(isWhole) {
-    this.#isWhole = isWhole;
+  /** Draws all rows, to be printed, or only those near the view again. @param {boolean} isPrinting */
+  setPrinting(isPrinting) {
+    this.#isPrinting = isPrinting;
     this.#draw();
   }
 
@@ -173,7 +173,7 @@ export class RowWindow {
   #wanted(until) {
     const last = this.#rows.length - 1;
     const { top, bottom } = this.#view();
-    const [from, to] = this.#isWhole ? [0, last] : [rowAt(this.#tops, top), rowAt(this.#tops, bottom)];
+    const [from, to] = this.#isPrinting ? [0, last] : [rowAt(this.#tops, top), rowAt(this.#tops, bottom)];
     const wanted = new Set(this.#rows.slice(from, to + 1));
     for (const row of this.#staying(rowAt(this.#tops, top - FAR), rowAt(this.#tops, bottom + FAR))) wanted.add(row);
     const [first, end] = [rowAt(this.#tops, top - NEAR), rowAt(this.#tops, bottom + NEAR)];

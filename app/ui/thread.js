@@ -1,6 +1,6 @@
 /** Shows the messages of a conversation. Those near the view are in the document. */
 import { t } from "../language/phrase.js";
-import { AnswerView } from "./answer/answer_view.js";
+import { AnswerView, showWholeAnswers } from "./answer/answer_view.js";
 import { copyButton } from "./copy.js";
 import { copyMessages } from "./copy_messages.js";
 import { byId, h, iconButton } from "./dom.js";
@@ -57,8 +57,8 @@ export class Thread {
     this.actions = actions;
     this.#scroller.addEventListener("scroll", () => this.#look(), { passive: true }); // before rows are drawn
     this.#window = new RowWindow(this.#scroller, this.#list, () => this.#follow());
-    addEventListener("beforeprint", () => this.#window.drawWhole(true));
-    addEventListener("afterprint", () => this.#window.drawWhole(false));
+    addEventListener("beforeprint", () => this.#print());
+    addEventListener("afterprint", () => this.#window.setPrinting(false));
     new ResizeObserver(() => this.#follow()).observe(this.#list);
     const resized = new ResizeObserver(() => this.#follow());
     for (const element of [this.#scroller, byId("overlay")]) resized.observe(element);
@@ -76,7 +76,7 @@ export class Thread {
     this.#rows = messages.filter((message) => message !== coming).map((message) => this.#row(message));
     this.#list.hidden = !messages.length;
     this.#pinned = true;
-    this.#window.show([...this.#rows]);
+    this.#window.reset([...this.#rows]);
     this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     this.toEnd();
   }
@@ -177,6 +177,12 @@ export class Thread {
     if (isField || !selection?.rangeCount) return;
     const rows = /** @type {Row[]} */ (this.#window.covered(selection.getRangeAt(0)));
     if (rows.length) copyMessages(event, selection, rows);
+  }
+
+  /** Shows all messages whole: the browser lays out the print when this returns. */
+  #print() {
+    this.#window.setPrinting(true);
+    showWholeAnswers();
   }
 
   toEnd() {

@@ -325,24 +325,46 @@ THINKER = """async () => {
     completions.create = (request, options) => {
         if (request.stream) return create.call(completions, request, options);
         asked.push([request.reasoning_effort, request.max_tokens]);
-        const message = { reasoning_content: "Well, a title. ", content: asked.length > 1 ? "Sums" : "" };
-        return Promise.resolve({ choices: [{ message, finish_reason: asked.length > 1 ? "stop" : "length" }] });
+        if (globalThis.hangs)
+            return new Promise((_, reject) => options.signal.addEventListener("abort", () => reject("interrupted")));
+        const message = { reasoning_content: "Well, a title. ", content: request.max_tokens > 24 ? "Sums" : "" };
+        return Promise.resolve({ choices: [{ message, finish_reason: message.content ? "stop" : "length" }] });
     };
     globalThis.asWritten = () => void (completions.create = create);
 }"""
 
 
-def test_a_model_that_always_thinks_makes_a_title(talk: Page) -> None:
-    page = talk
-    new_chat(page)
-    page.evaluate(THINKER)
-    page.evaluate("localStorage['wisp.titles'] = 'always'")
+@pytest.fixture
+def thinker(talk: Page) -> Iterator[Page]:
+    """The page with a new chat and a model that thinks when it is asked for a title."""
+    new_chat(talk)
+    talk.evaluate(THINKER)
+    talk.evaluate("localStorage['wisp.titles'] = 'always'")
+    yield talk
+    talk.evaluate("asWritten()")
+    talk.evaluate("localStorage['wisp.titles'] = 'never'")
+
+
+def test_a_model_that_always_thinks_makes_a_title(thinker: Page) -> None:
+    page = thinker
     ask(page, "What is 12 + 31?")
     current = page.locator("#chat-rows .chat.current .chat-open > span")
     expect(current).to_have_text("Sums", timeout=60_000)  # once it is idle
     assert page.evaluate("asked") == [["none", 24], ["none", 512]]
-    page.evaluate("asWritten()")
-    page.evaluate("localStorage['wisp.titles'] = 'never'")
+    new_chat(page)
+    ask(page, "What is 12 + 32?")
+    expect(current).to_have_text("Sums", timeout=60_000)
+    assert page.evaluate("asked.slice(2)") == [["none", 512]]  # it is known to think
+
+
+def test_a_title_that_questions_interrupt_is_given_up(thinker: Page) -> None:
+    page = thinker
+    page.evaluate("globalThis.hangs = true")
+    for tries in (1, 2, 3, 3):
+        ask(page, "What is 12 + 33?")
+        wait_until(page, f"asked.length === {tries}")
+    page.wait_for_timeout(2500)  # longer than a title waits
+    assert page.evaluate("asked.length") == 3
 
 
 def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:

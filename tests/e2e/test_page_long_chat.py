@@ -27,6 +27,14 @@ print({n})
 |---|---|
 | 1 | 2 |
 """
+ESSAY = "A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."  # takes more than a frame
+# Whether a print has the essay's last words.
+PRINT = """() => {
+    dispatchEvent(new Event("beforeprint"));
+    const hasEnd = document.querySelector("#thread").textContent.includes("The very end.");
+    dispatchEvent(new Event("afterprint"));
+    return hasEnd;
+}"""
 COUNT = "document.querySelectorAll('#thread *').length"
 TOP = "(item) => item.getBoundingClientRect().top"
 # From now on, `counted` is the number of messages whose tokens the page has asked for.
@@ -72,7 +80,11 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
     page = open_page(context, server.url)
     errors = watch(page)
     turns = [(f"Question {n}", ANSWER.format(n=n)) for n in range(TURNS)]
-    store_chats(page, [chat(turns[:SHORTER], id="shorter", title="Shorter"), chat(turns)])
+    essay = [("An essay?", ESSAY), *turns[:SHORTER]]
+    store_chats(
+        page,
+        [chat(turns[:SHORTER], id="shorter", title="Shorter"), chat(essay, id="essay", title="Essay"), chat(turns)],
+    )
     page.reload()
     expect(last(page)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
     yield page
@@ -344,6 +356,15 @@ def test_a_print_has_all_messages(page: Page) -> None:
     pages = re.findall(rb"/Type\s*/Page\b", page.pdf())
     assert len(pages) > SHORTER / 10  # a page has place for a few turns
     expect(message(page, 1)).to_have_count(0)
+
+
+def test_a_print_has_the_end_of_a_long_answer(page: Page) -> None:
+    """The browser lays a print out as soon as the event's listeners have returned."""
+    page.get_by_role("button", name="Essay", exact=True).click()
+    expect(page.locator("#chat-title")).to_have_text("Essay")
+    expect(message(page, 2)).to_have_count(0)
+    assert page.evaluate(PRINT)
+    expect(message(page, 2)).to_have_count(0)
 
 
 def test_it_goes_on_with_a_question(page: Page) -> None:

@@ -170,6 +170,48 @@ def test_a_reload_while_a_call_fetches_leaves_it_without_a_result(talk: Page, sc
     assert results(scripted.asked[-1]) == ["42"]
 
 
+def test_a_call_that_fails_while_the_page_is_away_goes_on_when_it_is_back(talk: Page, scripted: ScriptedServer) -> None:
+    """The back/forward cache brings a page back as it was: its answer is not left waiting."""
+    talk.evaluate(
+        """() => {
+          const { fetch } = window;
+          globalThis.asWritten = () => void (window.fetch = fetch);
+          window.fetch = (address, ...more) => `${address}`.includes("session")
+            ? new Promise((_, reject) => (globalThis.fails = () => reject(new Error("The connection ended."))))
+            : fetch(address, ...more);
+        }"""
+    )
+    try:
+        switch_on(talk)
+        scripted.asked.clear()
+        scripted.script = [[("python", {"code": "6 * 7"})], "It failed."]
+        send(talk, "Go")
+        cards(talk).get_by_role("button", name="Allow once").click()
+        wait_until(talk, "globalThis.fails")
+        talk.evaluate(
+            """async () => {
+              dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+              fails();
+              await new Promise((resolve) => setTimeout(resolve, 50));
+            }"""
+        )
+        expect(cards(talk)).to_have_attribute("data-state", "running")
+        talk.evaluate("() => void dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+        assert wait_answer(talk) == "It failed."
+        expect(cards(talk)).to_have_attribute("data-state", "failed")
+        assert "cannot be loaded" in results(scripted.asked[-1])[0]
+    finally:
+        talk.evaluate("asWritten()")
+
+
+def test_screen_readers_are_told_of_a_long_answer_to_its_end(talk: Page, scripted: ScriptedServer) -> None:
+    """It is shown in pieces, and announced after the last."""
+    scripted.script = ["A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."]
+    send(talk, "An essay?")
+    wait_until(talk, "document.querySelector('#live').textContent.startsWith('Answer: A paragraph')")
+    assert talk.locator("#live").evaluate("(live) => live.textContent.trim()").endswith("The very end.")
+
+
 def test_stop_ends_a_call_and_the_answer(talk: Page, scripted: ScriptedServer) -> None:
     switch_on(talk)
     scripted.asked.clear()

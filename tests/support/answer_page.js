@@ -1,8 +1,11 @@
 /** In a page: the parts of an answer, without an engine. */
 export { Markdown } from "../../app/ui/markdown.js";
+export { AnswerView, showWholeAnswers } from "../../app/ui/answer/answer_view.js";
+export { CallCard } from "../../app/ui/answer/call_card.js";
 export { csvOf } from "../../app/ui/answer/table.js";
 export { loadLanguage } from "../../app/ui/answer/highlight.js";
 export { loadMath, textWithTex } from "../../app/ui/answer/math.js";
+export { notify } from "../../app/ui/notices.js";
 
 /** Gives the page the style and the lazily loaded parts of the chat page. */
 export async function open() {
@@ -21,7 +24,7 @@ export async function open() {
     href: `/${page.querySelector("link[rel=stylesheet]").getAttribute("href")}`,
   });
   document.head.append(style);
-  const live = Object.assign(document.createElement("div"), { id: "live" });
-  document.body.append(parts, live);
+  const [live, notices] = ["live", "notices"].map((id) => Object.assign(document.createElement("div"), { id }));
+  document.body.append(parts, live, notices);
   await loaded;
 }

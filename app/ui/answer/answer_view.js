@@ -9,7 +9,7 @@ import { Markdown } from "../markdown.js";
 import { showSources } from "../sources.js";
 import { say } from "../texts.js";
 import { explorer } from "./explorer.js";
-import { textWithTex } from "./math.js";
+import { textWithTex, typesetWaiting } from "./math.js";
 import { StepsView } from "./steps_view.js";
 import { toolCalls } from "./tool_calls.js";
 import { wordsOf } from "./words.js";
@@ -20,7 +20,16 @@ import { wordsOf } from "./words.js";
  */
 
 const SLICE_MS = 60; // of a frame, for the blocks of an answer: a very long one is shown in pieces
-const BUSY = 4; // a long answer is rendered for a fifth of the time at most
+const BUSY = 4; // a long answer that grows is rendered for a fifth of the time at most
+
+/** @type {Set<AnswerView>} whose text is not shown to its end yet */
+const partial = new Set();
+
+/** Shows every answer to its end at once, to be printed. */
+export function showWholeAnswers() {
+  for (const view of [...partial]) view.showWhole();
+  typesetWaiting(Infinity);
+}
 
 /** Whether an answer ended before it was complete, and the model may go on. @param {Message} message */
 export function canContinue({ role, content, cut, steps, finish, upstream }) {
@@ -43,6 +52,8 @@ export class AnswerView {
   #rest = 0; // time before which nothing is rendered
   /** @type {Message | null} */
   #message = null;
+  /** @type {((ms: number) => void) | null} goes on with finish() */
+  #finishes = null;
 
   /** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
   constructor(message, actions, versions) {
@@ -65,19 +76,31 @@ export class AnswerView {
   /** Shows the text so far, at most once per frame, and so that most of the time is left. @param {Message} message */
   grow(message) {
     this.#message = message;
+    partial.add(this);
     this.#frame ||= requestAnimationFrame((begun) => {
       this.#frame = 0;
-      if (begun < this.#rest) return this.grow(/** @type {Message} */ (this.#message));
-      const message = /** @type {Message} */ (this.#message);
-      const { content, reasoning } = message;
-      this.element.classList.toggle("waiting", !content && !reasoning && !isCalling(message));
-      this.#think(message, !content);
-      const started = performance.now();
-      const isWhole = this.#markdown.render(content, true, SLICE_MS);
-      const ended = performance.now();
-      this.#rest = ended + BUSY * (ended - started);
-      if (!isWhole) this.grow(message);
+      if (begun < this.#rest) this.grow(/** @type {Message} */ (this.#message));
+      else this.#showSoFar(/** @type {Message} */ (this.#message), SLICE_MS);
     });
+  }
+
+  /** @param {Message} message @param {number} ms that its text may take */
+  #showSoFar(message, ms) {
+    const { content, reasoning } = message;
+    this.element.classList.toggle("waiting", !content && !reasoning && !isCalling(message));
+    this.#think(message, !content);
+    const started = performance.now();
+    const isWhole = this.#markdown.render(content, true, ms);
+    const ended = performance.now();
+    this.#rest = ended + BUSY * (ended - started);
+    if (isWhole) partial.delete(this);
+    else this.grow(message);
+  }
+
+  /** Shows at once what the next frames would show. */
+  showWhole() {
+    if (this.#finishes) this.#finishes(Infinity);
+    else if (this.#message) this.#showSoFar(this.#message, Infinity);
   }
 
   /** Shows a step that came, or what changed of a call. @param {Message} message */
@@ -102,13 +125,20 @@ export class AnswerView {
     this.#open = open;
   }
 
-  /** @param {Message} message with how it ended */
-  finish(message) {
+  /**
+   * @param {Message} message with how it ended @param {() => void} [shown] is called once all of it is shown
+   * @param {number} [ms] that its text may take now; the next frames show the rest
+   */
+  finish(message, shown = () => {}, ms = SLICE_MS) {
     cancelAnimationFrame(this.#frame);
-    if (!this.#markdown.render(message.content, false, SLICE_MS)) {
-      this.#frame = requestAnimationFrame(() => this.finish(message));
+    this.#finishes = (ms) => this.finish(message, shown, ms);
+    partial.add(this);
+    if (!this.#markdown.render(message.content, false, ms)) {
+      this.#frame = requestAnimationFrame(() => this.#finishes?.(SLICE_MS));
       return;
     }
+    partial.delete(this);
+    this.#finishes = null;
     this.#frame = 0;
     this.element.classList.remove("growing", "waiting");
     this.#think(message, false);
@@ -131,6 +161,7 @@ export class AnswerView {
     );
     this.#foot.replaceChildren(...[awayMark(message), statsLine(message)].filter((part) => part !== null), tools);
     if (message.error) this.#foot.before(errorBox(message.error));
+    shown();
   }
 
   /** A button that shows the words with their probabilities instead of the text. @param {Message} message */

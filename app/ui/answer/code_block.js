@@ -31,15 +31,16 @@ export class CodeBlock {
     this.update(text, language, growing);
   }
 
-  /** @param {string} text @param {string} language @param {boolean} growing */
+  /** Returns whether that changes it. @param {string} text @param {string} language @param {boolean} growing */
   update(text, language, growing) {
-    if (text === this.#text && language === this.#name && growing === this.#growing) return;
+    if (text === this.#text && language === this.#name && growing === this.#growing) return false;
     this.#text = text;
     this.#name = language;
     this.#growing = growing;
     say(this.#language, language || t("text"));
     this.#show();
     if (!growing) this.#finish();
+    return true;
   }
 
   #show() {

@@ -9,6 +9,7 @@ const MAX_EXPANDED = 20_000; // characters that a formula's own macros may becom
 const MAX_DEPTH = 400; // elements within each other: layout recurses, and an overflow of its stack ends the tab
 const MAX_OF_BLOCK = 8_000; // elements of a block's formulas: one that grows is rendered again and again
 const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
+const SLICE_MS = 60; // of a frame, for blocks that were shown before KaTeX was loaded
 const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
 
 /** @typedef {{ left: number }} Budget elements that the formulas of one answer may still have */
@@ -20,16 +21,28 @@ export const newBudget = () => ({ left: 60_000 });
 let katex = null;
 /** @type {Promise<void> | null} */
 let loading = null;
+/** @type {(() => void)[]} typeset a block each, once KaTeX is loaded */
+const waiting = [];
 
 /** Loads KaTeX. A failed try may be repeated. */
 export function loadMath() {
   return (loading ??= Promise.all([importPart("math"), applyStyle("mathStyle")]).then(
-    ([{ default: loaded }]) => void (katex = loaded),
+    ([{ default: loaded }]) => {
+      katex = loaded;
+      typesetWaiting();
+    },
     (error) => {
       loading = null;
       console.warn("Mathematics is shown as TeX:", error);
     },
   ));
+}
+
+/** Typesets blocks that were shown before KaTeX was loaded. @param {number} [ms] that it may take now; the next frames do the rest */
+export function typesetWaiting(ms = SLICE_MS) {
+  const until = performance.now() + ms;
+  while (katex && waiting.length && performance.now() < until) waiting.shift()?.();
+  if (katex && waiting.length) requestAnimationFrame(() => typesetWaiting());
 }
 
 /**
@@ -49,7 +62,10 @@ export function typeset(root, budget) {
     }
   };
   if (formulas.length && katex) all();
-  else if (formulas.length && partUrl("math")) void loadMath().then(() => katex && all());
+  else if (formulas.length && partUrl("math")) {
+    waiting.push(all);
+    void loadMath();
+  }
   return () => {
     budget.left += taken;
     isReplaced = true;

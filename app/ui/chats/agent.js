@@ -1,6 +1,6 @@
 /** An answer with tools: turns of the model, and between them the calls that it makes. Each is stored as it happens. */
 import { agentLoop, argumentsOf, toldOf, toldOfError } from "../../sdk/agent_loop.js";
-import { isLeft } from "../leaving.js";
+import { isBack, isLeft } from "../leaving.js";
 import { stream } from "./answer.js";
 
 /**
@@ -99,7 +99,7 @@ async function runCall(call, using, signal, again) {
     }
   } catch (error) {
     signal.throwIfAborted();
-    if (isLeft()) await aborted(signal); // without a result, the call is asked for again
+    if (isLeft()) await Promise.race([aborted(signal), isBack()]); // without a result, the call is asked for again
     Object.assign(call, { state: "failed", text: toldOfError(error) });
   }
   changed();

@@ -362,10 +362,11 @@ export class Chat {
     if (controller.signal.aborted) message.finish = "stopped";
     if (message.error) message.finish = "error";
     if (message.finish === "stop") delete message.cut;
-    view.finish(message);
+    view.finish(message, () => {
+      if (this.conversation !== conversation) return;
+      announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
+    });
     this.#touch(conversation, [message]);
-    if (this.conversation !== conversation) return;
-    announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
   }
 
   /**

@@ -11,7 +11,9 @@ const KEY = "wisp.titles";
 const QUIET_MS = 2000; // without a request
 const LARGE = 300e6; // bytes of weights: smaller models answer the question again instead of giving a title
 const EXCERPT = 600; // characters of the question and of the answer
-const TOKENS = [24, 512]; // of the answer; the second time for a model that thinks although it is told not to
+const TOKENS = 24; // of the answer
+const TOKENS_WITH_THOUGHTS = 512; // of a model that thinks although it is told not to
+const MAX_TRIES = 3; // for a chat: a question ends each
 const LONGEST = 60; // characters of a title
 
 /** When the model makes titles: if it is large enough, always, or never. @returns {When} */
@@ -26,7 +28,9 @@ export function startTitles({ chat, engine }) {
   let timer;
   /** @type {AbortController | null} */
   let asking = null;
-  const tried = new Set();
+  /** @type {Map<string, number>} by a chat's id */
+  const tries = new Map();
+  const thinkers = new Set(); // models whose first answer had thoughts only
   const field = /** @type {HTMLSelectElement} */ (byId("titles"));
   field.value = titlesWhen();
   field.addEventListener("input", (event) => {
@@ -38,7 +42,7 @@ export function startTitles({ chat, engine }) {
     const { info, messages } = chat.conversation;
     const { loaded } = engine;
     if (chat.busy || engine.isLoading || !loaded || loaded.choice.upstream) return false;
-    if (info.private || info.titledBy || tried.has(info.id) || !answerOf(messages)) return false;
+    if (info.private || info.titledBy || (tries.get(info.id) ?? 0) >= MAX_TRIES || !answerOf(messages)) return false;
     const when = titlesWhen();
     return when === "always" || (when === "large" && loaded.stats.memory?.weights >= LARGE);
   };
@@ -47,26 +51,27 @@ export function startTitles({ chat, engine }) {
     if (!wanted()) return;
     const { info, messages } = chat.conversation;
     const controller = (asking = new AbortController());
+    tries.set(info.id, (tries.get(info.id) ?? 0) + 1);
     try {
       const wisp = await engine.ready();
+      const model = engine.loaded?.stats.model;
       const request = {
-        model: engine.loaded?.stats.model,
+        model,
         messages: [{ role: "user", content: promptOf(messages[0], /** @type {Message} */ (answerOf(messages))) }],
         temperature: 0,
         reasoning_effort: /** @type {const} */ ("none"), // thoughts would use up all tokens
         prompt_cache_retention: /** @type {const} */ ("in_memory"),
       };
-      let title = "";
-      for (const max_tokens of TOKENS) {
-        const { choices } = await wisp.chat.completions.create(
-          { ...request, max_tokens },
-          { signal: controller.signal },
-        );
+      const ask = async (/** @type {number} */ max_tokens) => {
+        const { signal } = controller;
+        const { choices } = await wisp.chat.completions.create({ ...request, max_tokens }, { signal });
         const { content, reasoning_content: thoughts } = choices[0].message;
-        title = cleaned(content ?? "");
-        if (content || !thoughts) break;
-      }
-      tried.add(info.id);
+        if (!content && thoughts) thinkers.add(model);
+        return cleaned(content ?? "");
+      };
+      let title = thinkers.has(model) ? "" : await ask(TOKENS);
+      if (thinkers.has(model)) title = await ask(TOKENS_WITH_THOUGHTS);
+      tries.set(info.id, MAX_TRIES); // it has answered
       if (title && !info.titledBy) chat.change(info.id, { title, titledBy: "model" });
     } catch {
       // The user asked something, or the model failed: the first question stays the title.
