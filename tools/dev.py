@@ -23,7 +23,7 @@ from tools.headers import HEADERS, SANDBOXES
 from tools.paths import ROOT
 from tools.serve import Handler, Server, has_desktop, open_port
 
-WATCHED = ("app", "bench", "py_engine", "static", "wgsl")
+WATCHED = ("app", "bench", "py_engine", "static", "wgsl", "wisp")
 EVENTS, MODULE = "/dev/events", "/dev/reload.js"
 PING_S = 5.0  # between comments that find out whether a page is still connected
 RELOAD = f"""

@@ -8,7 +8,7 @@ from tools.paths import ROOT
 FILES = (
     "build.py", "pyproject.toml", "requirements.lock", "package.json", "package-lock.json", ".npmrc", "LICENSE"
 )  # fmt: skip
-FOLDERS = ("tools", "app", "bench", "py_engine", "wgsl", "wasm", "static")
+FOLDERS = ("tools", "app", "bench", "py_engine", "wgsl", "wasm", "wisp", "static")
 
 
 def copy_sources(to: Path) -> None:
