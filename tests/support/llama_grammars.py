@@ -1,125 +1,80 @@
-"""Grammars as llama.cpp has them among its examples, with texts that they allow and others that they do not."""
+"""Grammars for what llama.cpp's examples are for, with texts that they allow and others that they do not."""
 
-JSON = r"""root   ::= object
-value  ::= object | array | string | number | ("true" | "false" | "null") ws
-object ::=
-  "{" ws (
-            string ":" ws value
-    ("," ws string ":" ws value)*
-  )? "}" ws
-array  ::=
-  "[" ws (
-            value
-    ("," ws value)*
-  )? "]" ws
+
+def _json(root: str, gap: str) -> str:
+    """JSON whose `root` is another rule; `gap`: what may stand after a token."""
+    return rf"""root ::= {root}
+value  ::= object | array | string | number | ("null" | "true" | "false") gap
+object ::= "{{" gap (
+    string ":" gap value
+    ("," gap string ":" gap value)*
+  )? "}}" gap
+array  ::= "[" gap (value ("," gap value)*)? "]" gap
 string ::=
   "\"" (
     [^"\\\x7F\x00-\x1F] |
-    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4})
-  )* "\"" ws
-number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
-# Optional space: by convention, applied in this grammar after literal chars when allowed
-ws ::= | " " | "\n" [ \t]{0,20}
+    "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{{4}}) # one that is escaped
+  )* "\"" gap
+number ::= "-"? ("0" | [1-9] [0-9]{{0,15}}) ("." [0-9]+)? ([eE] [-+]? [0-9]{{1,16}})? gap
+gap    ::= {gap}
 """
-JSON_ARRAY = r"""root   ::= arr
-value  ::= object | array | string | number | ("true" | "false" | "null") ws
-arr  ::=
-  "[\n" ws (
-            value
-    (",\n" ws value)*
-  )? "]"
-object ::=
-  "{" ws (
-            string ":" ws value
-    ("," ws string ":" ws value)*
-  )? "}" ws
-array  ::=
-  "[" ws (
-            value
-    ("," ws value)*
-  )? "]" ws
-string ::=
-  "\"" (
-    [^"\\\x7F\x00-\x1F] |
-    "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
-  )* "\"" ws
-number ::= ("-"? ([0-9] | [1-9] [0-9]*)) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
-ws ::= ([ \t\n] ws)?
+
+
+JSON = _json("object", r'| " " | "\n" [ \t]{0,20}')
+JSON_ARRAY = _json(r'"[\n" gap (value (",\n" gap value)*)? "]"', r"([ \t\n] gap)?")
+ARITHMETIC = r"""root   ::= (sum "=" gap value "\n")+
+sum    ::= value ([-+*/] value)*
+value  ::= name | number | "(" gap sum ")" gap
+name   ::= [a-z] [0-9_a-z]* gap
+number ::= [0-9]+ gap
+gap    ::= [ \t\n]*
 """
-ARITHMETIC = r"""root  ::= (expr "=" ws term "\n")+
-expr  ::= term ([-+*/] term)*
-term  ::= ident | num | "(" ws expr ")" ws
-ident ::= [a-z] [a-z0-9_]* ws
-num   ::= [0-9]+ ws
-ws    ::= [ \t\n]*
+C = r"""root ::= function*
+
+function   ::= type name "(" (type name)? ")" body
+type       ::= ("char" | "float" | "int") gap
+name       ::= [A-Z_a-z] [0-9A-Z_a-z]*
+body       ::= "{" statement* "}"
+
+statement  ::=
+    "if" "(" test ")" body ("else" body)? |
+    "while" "(" test ")" body |
+    "for" "(" type? assignment ";" gap test ";" gap assignment ")" body |
+    "return" gap sum ";" |
+    type? assignment ";" |
+    name gap "(" values? ")" ";" |
+    "//" [^\n]* "\n" |
+    "/*" ([^*] | "*" [^/])* "*/"
+assignment ::= name gap "=" gap sum
+test       ::= sum ("!=" | "==" | "<=" | ">=" | "<" | ">") sum
+
+sum        ::= product (("+" | "-") product)*
+product    ::= factor(("*" | "/") factor)*
+factor     ::= name | [0-9]+ | "-" factor | name "(" values? ")" | "(" gap sum gap ")"
+values     ::= sum ("," gap sum)*
+
+gap        ::= ([ \t\n]+)
 """
-C = r"""root ::= (declaration)*
-
-declaration ::= dataType identifier "(" parameter? ")" "{" statement* "}"
-
-dataType  ::= "int" ws | "float" ws | "char" ws
-identifier ::= [a-zA-Z_] [a-zA-Z_0-9]*
-
-parameter ::= dataType identifier
-
-statement ::=
-    ( dataType identifier ws "=" ws expression ";" ) |
-    ( identifier ws "=" ws expression ";" ) |
-    ( identifier ws "(" argList? ")" ";" ) |
-    ( "return" ws expression ";" ) |
-    ( "while" "(" condition ")" "{" statement* "}" ) |
-    ( "for" "(" forInit ";" ws condition ";" ws forUpdate ")" "{" statement* "}" ) |
-    ( "if" "(" condition ")" "{" statement* "}" ("else" "{" statement* "}")? ) |
-    ( singleLineComment ) |
-    ( multiLineComment )
-
-forInit ::= dataType identifier ws "=" ws expression | identifier ws "=" ws expression
-forUpdate ::= identifier ws "=" ws expression
-
-condition ::= expression relationOperator expression
-relationOperator ::= ("<=" | "<" | "==" | "!=" | ">=" | ">")
-
-expression ::= term (("+" | "-") term)*
-term ::= factor(("*" | "/") factor)*
-
-factor ::= identifier | number | unaryTerm | funcCall | parenExpression
-unaryTerm ::= "-" factor
-funcCall ::= identifier "(" argList? ")"
-parenExpression ::= "(" ws expression ws ")"
-
-argList ::= expression ("," ws expression)*
-
-number ::= [0-9]+
-
-singleLineComment ::= "//" [^\n]* "\n"
-multiLineComment ::= "/*" ( [^*] | ("*" [^/]) )* "*/"
-
-ws ::= ([ \t\n]+)
+CHESS = r"""# Two moves a line; the first line is not the last one.
+root   ::= "1. " both ([1-9] [0-9]? ". " both)+
+both   ::= move " " move "\n"
+move   ::= (piece | pawn | king) [#+]?
+piece  ::= [BKNQR] [a-h]? [1-8]? "x"? square
+pawn   ::= ([a-h] "x")? square ("=" [BNQR])?
+king   ::= "O-O" "-O"?
+square ::= [a-h] [1-8]
 """
-CHESS = r"""# Specifies chess moves as a list in algebraic notation, using PGN conventions
-root    ::= "1. " move " " move "\n" ([1-9] [0-9]? ". " move " " move "\n")+
-move    ::= (pawn | nonpawn | castle) [+#]?
-pawn    ::= ([a-h] "x")? [a-h] [1-8] ("=" [NBKQR])?
-nonpawn ::= [NBKQR] [a-h]? [1-8]? "x"? [a-h] [1-8]
-castle  ::= "O-O" "-O"?
+JAPANESE = r"""root ::= word ([ \t\n] word)*
+word ::= (kana | [、-〾] | [一-鿿])+
+kana ::= [ぁ-ゟ] | [ァ-ヿ]
 """
-JAPANESE = r"""# A probably incorrect grammar for Japanese
-root        ::= jp-char+ ([ \t\n] jp-char+)*
-jp-char     ::= hiragana | katakana | punctuation | cjk
-hiragana    ::= [ぁ-ゟ]
-katakana    ::= [ァ-ヿ]
-punctuation ::= [、-〾]
-cjk         ::= [一-鿿]
+LIST = r"""root ::= line+
+line ::= "- " [^\r\n\x0b\x0c\x85\u2028\u2029]+ "\n" # a line ends at none of these
 """
-LIST = r"""root ::= item+
-# Excludes various line break characters
-item ::= "- " [^\r\n\x0b\x0c\x85\u2028\u2029]+ "\n"
-"""
-ENGLISH = r"""root ::= en-char+ ([ \t\n] en-char+)*
-en-char ::= letter | digit | punctuation
-letter ::= [a-zA-Z]
-digit ::= [0-9]
-punctuation ::= [!"#$%&'()*+,-./:;<=>?@[\\\]^_`{|}~]
+ENGLISH = r"""root ::= word ([ \t\n] word)*
+word ::= (letter | [0-9] | mark)+
+letter ::= [A-Za-z]
+mark ::= [!-/:-@[-`{-~]
 """
 TEXTS: dict[str, tuple[list[str], list[str]]] = {
     JSON: (
