@@ -92,9 +92,9 @@ class Prover:
         except WispError:  # too little memory, or a lost device, which the load itself reports
             self.stats["skipped"] = sorted({*self.stats["skipped"], *(s.label for s in unknown)})
             return
-        if any(label.startswith(SAMPLER_KERNELS) for label in wrong):
+        if samplers := {label for label in wrong if label.startswith(SAMPLER_KERNELS)}:
             _, again = await self._run(names, SEEDS[1])
-            for label in [label for label in wrong if label.startswith(SAMPLER_KERNELS) and label not in again]:
+            for label in samplers - set(again):
                 del wrong[label]
                 right.add(label)
         found = {s.label: wrong.get(s.label, "") for s in unknown if s.label in right or s.label in wrong}
