@@ -6,6 +6,7 @@
 //   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
 //   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
 //   MERGED    x is joined of the splits of attention (lib/merged_splits.wgsl)
+//   POST_THREADS   the norm behind the block before is added to x (lib/post_norm.wgsl)
 //   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   SECOND    the rows of a second matrix, by further workgroups, the last ones in x
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
@@ -14,6 +15,7 @@
 #param DOT8
 #param LAST // 1: x has a row per token, and the last one is multiplied; 0: x has one row
 #param EXPERTS // of a mixture, see experts.wgsl; 0: W is one matrix
+#param POST_THREADS
 #param BESIDE // workgroups that compute A x beside W x; 0: none
 #include "lib/matvec_inputs.wgsl"
 #if MERGED
@@ -40,9 +42,17 @@ fn x_at(i: u32) -> vec4f {
 }
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#if POST_THREADS
+#include "lib/post_norm.wgsl"
+var<private> scale_of_post: f32;
+#endif
 
 fn x_at(i: u32) -> vec4f {
+#if POST_THREADS
+  return with_post(i, scale_of_post);
+#else
   return x[i];
+#endif
 }
 #endif
 #if EXPERTS

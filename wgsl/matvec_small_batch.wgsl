@@ -6,6 +6,7 @@
 #param BATCH // tokens of the batch at most
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
+#param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
@@ -21,6 +22,9 @@
 #endif
 #else
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+#if POST_THREADS
+#include "lib/post_norm.wgsl"
+#endif
 #endif
 #if BESIDE
 #include "lib/low_rank_input.wgsl"

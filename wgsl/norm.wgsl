@@ -71,12 +71,13 @@ fn main(
 #for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
   if (t + ${i}u * WG < VECS) {
     let i = t + ${i}u * WG;
+#if ADD
+    var v = fma(v${i} * norm[i], vec4f(scale), y[at + i]); // as in lib/post_norm.wgsl
+#else
     var v = v${i} * norm[i] * scale;
+#endif
 #if BIAS
     v += bias[i];
-#endif
-#if ADD
-    v += y[at + i];
 #endif
 #if Y16
     y[at + i] = vec4<f16>(v);

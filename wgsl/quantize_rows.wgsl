@@ -2,11 +2,13 @@
 // share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
 // BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
+// POST_THREADS: the norm behind the block before is added to x (lib/post_norm.wgsl).
 // Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
 #param WG // threads of matvec.wgsl: its sum of squares is added in this order
 #param SG
+#param POST_THREADS
 #param BESIDE
 
 struct Params {
@@ -25,6 +27,10 @@ struct Params {
 #if NORM
 @bind var<storage, read_write> x_scale: array<f32>; // (n)
 #include "lib/reduce.wgsl"
+#endif
+
+#if POST_THREADS
+#include "lib/post_norm.wgsl"
 #endif
 
 const GROUPS = XQ_GROUPS;
@@ -56,12 +62,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let in_range = i < GROUPS * LANES; // threads out of range join the shuffles and store nothing
   let g = min(i / LANES, GROUPS - 1u);
   let first = g * 8u + i % LANES * VECS_PER_THREAD;
+#if POST_THREADS
+  let scale_of_post = post_scale(x0, t);
+#endif
   var v = array<vec4f, VECS_PER_THREAD>();
 #if NORM
   var weights = array<vec4f, VECS_PER_THREAD>(); // loaded before the threads wait for each other
 #endif
   for (var j = 0u; j < VECS_PER_THREAD; j++) {
+#if POST_THREADS
+    v[j] = with_post(x0 + first + j, scale_of_post);
+    if (in_range) {
+      x_next[x0 + first + j] = v[j];
+    }
+#else
     v[j] = x[x0 + first + j];
+#endif
 #if NORM
     weights[j] = norm[first + j];
 #endif
@@ -73,7 +89,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let counts = k < GROUPS * LANES;
     let from_ = min(k / LANES, GROUPS - 1u) * 8u + k % LANES * VECS_PER_THREAD;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
+#if POST_THREADS
+      let value = with_post(x0 + from_ + j, scale_of_post);
+#else
       let value = x[x0 + from_ + j];
+#endif
       squares += select(0.0, dot(value, value), counts);
     }
   }

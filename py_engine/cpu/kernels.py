@@ -154,15 +154,24 @@ def _matmul_of_experts(c: Call) -> None:
                 c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
 
 
+def _input(c: Call, first: int = 0) -> Array:
+    """x of the batch's tokens from `first` on; where a block's norm is added to it first, that sum is stored, too."""
+    x = c["x"][first : c.n, : c.params["COLS"]]
+    if c.params.get("POST_THREADS"):
+        x = x + normed(c["post"][first : c.n, : c.params["COLS"]], c["post_norm"][0], c.consts["eps"])
+        c["x_next"][first : c.n, : c.params["COLS"]] = x
+    return x
+
+
 def matvec(c: Call) -> None:
-    x = merged(c) if c.params.get("MERGED") else c["x"][c.n - 1 : c.n, : c.params["COLS"]]
+    x = merged(c) if c.params.get("MERGED") else _input(c, c.n - 1)
     low_rank_input(c, x)
     _products(c, x, c["y"].reshape(1, -1), round_to_bytes if c.params["DOT8"] else None)
 
 
 def matvec_small_batch(c: Call) -> None:
     if c.params["DOT8"] and c.params["ROUNDS"]:
-        _products(c, c["x"][: c.n, : c.params["COLS"]], c["y"][: c.n], round_to_bytes)
+        _products(c, _input(c), c["y"][: c.n], round_to_bytes)
     elif c.params["DOT8"]:
         units, pair = _units(c)
         levels = c["xq"][: c.n].view(np.int8).reshape(c.n, pair, 2, units, 16).transpose(0, 3, 1, 2, 4)
@@ -177,7 +186,7 @@ def matvec_small_batch(c: Call) -> None:
 
 
 def quantize_rows(c: Call) -> None:
-    x = c["x"][: c.n, : c.params["COLS"]]
+    x = _input(c)
     low_rank_input(c, x)
     if c.params["NORM"]:
         c["x_scale"][: c.n] = inverse_rms(x, c.consts["eps"])[:, 0]

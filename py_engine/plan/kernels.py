@@ -74,6 +74,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "NORMS",
         "SPLIT",
         "MERGED",
+        "POST_THREADS",
         "SECOND",
     ),
     0,

@@ -67,8 +67,8 @@ def _joined(device: Device, first: Op, second: Op) -> Op | None:
         bindings=first.bindings | {"w_2": second.bindings["w"]},
         grid=(_workgroups(first) + _workgroups(second), 1, 1),
     )
-    fits = _workgroup_bytes(device, first, second) <= device.max_workgroup_storage
-    fits = fits and _storage_buffers(joined) <= device.max_storage_buffers
+    fits = workgroup_bytes(device, joined) <= device.max_workgroup_storage
+    fits = fits and storage_buffers(joined) <= device.max_storage_buffers
     return joined if fits and _workgroups(first) + _workgroups(second) <= tiles.MAX_WORKGROUPS else None
 
 
@@ -89,13 +89,14 @@ def _workgroups(op: Op) -> int:
     return slices * -(-int(op.consts["rows"]) // _tile_rows(op))
 
 
-def _workgroup_bytes(device: Device, *ops: Op) -> int:
-    """Workgroup memory of a dispatch of several products. Those of one token have the rounded x in common."""
+def workgroup_bytes(device: Device, op: Op) -> int:
+    """Workgroup memory of a dispatch of one or two products of bytes. Those of one token have the rounded x in common."""
     found = 0
-    for op in ops:
-        weight = op.bindings["w"]
+    for end in ("", "_2"):
+        if (weight := op.bindings.get("w" + end)) is None:
+            continue
         assert isinstance(weight, Weight)
-        tile = {name: int(op.params[name]) for name in OWN[2:] if name in op.params}
+        tile = {name: int(op.params[name + end]) for name in OWN[2:] if name + end in op.params}
         if "TOKENS" in tile:
             found += small_batch_tiles.workgroup_bytes(device, weight, tile, bool(op.params["ROUNDS"]))
         else:
@@ -103,5 +104,6 @@ def _workgroup_bytes(device: Device, *ops: Op) -> int:
     return found
 
 
-def _storage_buffers(op: Op) -> int:
+def storage_buffers(op: Op) -> int:
+    """Storage buffers that a dispatch binds."""
     return sum(len(planes_of(name, b)) if isinstance(b, Weight) else 1 for name, b in op.bindings.items())

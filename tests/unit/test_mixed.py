@@ -53,7 +53,7 @@ def test_values_of_another_type_need_no_dispatch(
         assert not of_two_matrices(without, part)
         for op in of_two_matrices(plan, part):
             shader = expand(op.kernel, op.params, GPU)
-            assert len(shader.bindings) == 1 + mixed._storage_buffers(op)
+            assert len(shader.bindings) == 1 + mixed.storage_buffers(op)
             shader.pack(op.consts)
 
 

@@ -16,6 +16,10 @@ fn bytes_at(g: u32) -> Bytes {
   return Bytes(xq[xq_at(g, 0u)], xq[xq_at(g, 1u)], xq_scale[g]);
 }
 
+#if POST_THREADS
+var<private> stores_x: bool; // whether this workgroup stores x_next
+
+#endif
 fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
   var squares = 0.0;
   for (var pass_ = 0u; pass_ < (X_GROUPS * LANES + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
@@ -29,6 +33,11 @@ fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
       v[j] = x_at(x0 + first + j);
 #if EXPERTS
       v[j] *= x_factor(g, choice);
+#endif
+#if POST_THREADS
+      if (stores_x && in_range) {
+        x_next[x0 + first + j] = v[j];
+      }
 #endif
 #if NORM
       squares += select(0.0, dot(v[j], v[j]), in_range);

@@ -38,8 +38,23 @@ fn bytes_at(m: u32, g: u32) -> Bytes {
   return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[m * W_GROUPS + g]);
 }
 
-// Rounds n tokens from m0 on. A barrier must follow.
-fn round_tokens(m0: u32, n: u32, t: u32) {
+#if POST_THREADS
+var<workgroup> scales_of_post: array<f32, TOKENS>;
+
+#endif
+// Rounds n tokens from m0 on. A barrier must follow. `stores_x`: store x_next (lib/post_norm.wgsl).
+fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
+#if POST_THREADS
+#for m in TOKENS
+  if (${m}u < n) { // uniform
+    let scale = post_scale((m0 + ${m}u) * W_GROUPS * 8u, t);
+    if (t == 0u) {
+      scales_of_post[${m}] = scale;
+    }
+  }
+#endfor
+  workgroupBarrier();
+#endif
   for (var pass_ = 0u; pass_ < (TOKENS * SPAN + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
     let i = pass_ * WG + t;
     let m = i / SPAN;
@@ -53,7 +68,14 @@ fn round_tokens(m0: u32, n: u32, t: u32) {
     var squares = 0.0;
 #endif
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
+#if POST_THREADS
+      v[j] = with_post(x0 + first + j, scales_of_post[min(m, n - 1u)]);
+      if (stores_x && in_range) {
+        x_next[x0 + first + j] = v[j];
+      }
+#else
       v[j] = x[x0 + first + j];
+#endif
 #if NORM
       squares += select(0.0, dot(v[j], v[j]), in_range);
       v[j] *= norm[first + j];

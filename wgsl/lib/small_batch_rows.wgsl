@@ -173,7 +173,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #for r in R
   var next${r} = w_fetch(row${r}, min(tk, UNITS - 1u));
 #endfor
-  round_tokens(m0, n, t);
+  round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
 #endif
   for (var u = tk; u < UNITS; u += TK) {
