@@ -44,15 +44,10 @@ fn x_at(i: u32) -> vec4f {
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #if POST_THREADS
 #include "lib/post_norm.wgsl"
-var<private> scale_of_post: f32;
 #endif
 
 fn x_at(i: u32) -> vec4f {
-#if POST_THREADS
-  return with_post(i, scale_of_post);
-#else
   return x[i];
-#endif
 }
 #endif
 #if EXPERTS

@@ -63,7 +63,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let g = min(i / LANES, GROUPS - 1u);
   let first = g * 8u + i % LANES * VECS_PER_THREAD;
 #if POST_THREADS
-  let scale_of_post = post_scale(x0, t);
+  var fetched: array<array<vec4f, 2>, VECS_PER_THREAD>;
+  for (var j = 0u; j < VECS_PER_THREAD; j++) {
+    fetched[j] = post_fetch(x0 + first + j);
+  }
+  let scale_of_post = post_scale(post_squares(x0, t), t);
 #endif
   var v = array<vec4f, VECS_PER_THREAD>();
 #if NORM
@@ -71,7 +75,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   for (var j = 0u; j < VECS_PER_THREAD; j++) {
 #if POST_THREADS
-    v[j] = with_post(x0 + first + j, scale_of_post);
+    v[j] = post_added(fetched[j], scale_of_post);
     if (in_range) {
       x_next[x0 + first + j] = v[j];
     }
@@ -90,7 +94,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let from_ = min(k / LANES, GROUPS - 1u) * 8u + k % LANES * VECS_PER_THREAD;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
 #if POST_THREADS
-      let value = with_post(x0 + from_ + j, scale_of_post);
+      let value = post_added(post_fetch(x0 + from_ + j), scale_of_post);
 #else
       let value = x[x0 + from_ + j];
 #endif

@@ -94,11 +94,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   var w${i}_${r} = fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u), choice);
 #endfor
 #endfor
-#if POST_THREADS
-  scale_of_post = post_scale(x0, t);
-  stores_x = base == 0u && y_row == p.row0; // of the first matrix
-#endif
-  var squares = quantize_x(x0, t, choice);
+  var squares = quantize_x(x0, t, choice, base == 0u && y_row == p.row0);
 #if NORM
   squares = workgroup_sum(squares, t);
 #else

@@ -8,16 +8,25 @@
 @bind var<storage, read_write> x_next: array<vec4f>; // (n, COLS)
 const POST_VECS = COLS / 4u;
 
-// 1 / rms of the token whose first vector is x0. All threads call it.
-fn post_scale(x0: u32, t: u32) -> f32 {
+// This thread's part of the sum of squares of the token whose first vector is x0.
+fn post_squares(x0: u32, t: u32) -> f32 {
   var sum = 0.0;
   for (var i = t % POST_THREADS; i < POST_VECS; i += POST_THREADS) {
     sum += dot(post[x0 + i], post[x0 + i]);
   }
-  return inverseSqrt(post_sum(sum, t) / f32(COLS) + p.eps);
+  return sum;
 }
 
-// Vector i of x, which is vector i % POST_VECS of its token.
-fn with_post(i: u32, scale: f32) -> vec4f {
-  return fma(post[i] * post_norm[i % POST_VECS], vec4f(scale), x[i]);
+// 1 / rms of a token, from all threads' parts.
+fn post_scale(squares: f32, t: u32) -> f32 {
+  return inverseSqrt(post_sum(squares, t) / f32(COLS) + p.eps);
+}
+
+// Vector i of the sum, which is vector i % POST_VECS of its token, in two steps: the loads need not wait for the scale.
+fn post_fetch(i: u32) -> array<vec4f, 2> {
+  return array(post[i] * post_norm[i % POST_VECS], x[i]);
+}
+
+fn post_added(fetched: array<vec4f, 2>, scale: f32) -> vec4f {
+  return fma(fetched[0], vec4f(scale), fetched[1]);
 }

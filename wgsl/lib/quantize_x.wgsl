@@ -16,12 +16,12 @@ fn bytes_at(g: u32) -> Bytes {
   return Bytes(xq[xq_at(g, 0u)], xq[xq_at(g, 1u)], xq_scale[g]);
 }
 
-#if POST_THREADS
-var<private> stores_x: bool; // whether this workgroup stores x_next
-
-#endif
-fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
+// `stores_x`: with POST_THREADS, whether this workgroup stores x_next.
+fn quantize_x(x0: u32, t: u32, choice: u32, stores_x: bool) -> f32 {
   var squares = 0.0;
+#if POST_THREADS
+  var scale_of_post = 0.0;
+#endif
   for (var pass_ = 0u; pass_ < (X_GROUPS * LANES + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
     let i = pass_ * WG + t;
     let g = min(i / LANES, X_GROUPS - 1u);
@@ -29,8 +29,21 @@ fn quantize_x(x0: u32, t: u32, choice: u32) -> f32 {
     let first = g * 8u + i % LANES * VECS_PER_THREAD;
     var v: array<vec4f, VECS_PER_THREAD>;
     var max_abs4 = vec4f(0);
+#if POST_THREADS
+    var fetched: array<array<vec4f, 2>, VECS_PER_THREAD>;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
+      fetched[j] = post_fetch(x0 + first + j);
+    }
+    if (pass_ == 0u) { // uniform
+      scale_of_post = post_scale(post_squares(x0, t), t);
+    }
+#endif
+    for (var j = 0u; j < VECS_PER_THREAD; j++) {
+#if POST_THREADS
+      v[j] = post_added(fetched[j], scale_of_post);
+#else
       v[j] = x_at(x0 + first + j);
+#endif
 #if EXPERTS
       v[j] *= x_factor(g, choice);
 #endif

@@ -38,22 +38,15 @@ fn bytes_at(m: u32, g: u32) -> Bytes {
   return Bytes(xq[xq_at(m, g, 0u)], xq[xq_at(m, g, 1u)], xq_scale[m * W_GROUPS + g]);
 }
 
-#if POST_THREADS
-var<workgroup> scales_of_post: array<f32, TOKENS>;
-
-#endif
 // Rounds n tokens from m0 on. A barrier must follow. `stores_x`: store x_next (lib/post_norm.wgsl).
 fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
 #if POST_THREADS
 #for m in TOKENS
-  if (${m}u < n) { // uniform
-    let scale = post_scale((m0 + ${m}u) * W_GROUPS * 8u, t);
-    if (t == 0u) {
-      scales_of_post[${m}] = scale;
-    }
-  }
+  let squares_of_post${m} = post_squares((m0 + min(${m}u, n - 1u)) * W_GROUPS * 8u, t);
 #endfor
-  workgroupBarrier();
+#for m in TOKENS
+  let scale_of_post${m} = post_scale(squares_of_post${m}, t);
+#endfor
 #endif
   for (var pass_ = 0u; pass_ < (TOKENS * SPAN + WG - 1u) / WG; pass_++) { // all threads take part: they shuffle
     let i = pass_ * WG + t;
@@ -69,7 +62,11 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
 #endif
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
 #if POST_THREADS
-      v[j] = with_post(x0 + first + j, scales_of_post[min(m, n - 1u)]);
+      var scale_of_post = scale_of_post0;
+#for k in 1, TOKENS
+      scale_of_post = select(scale_of_post, scale_of_post${k}, m == ${k}u);
+#endfor
+      v[j] = post_added(post_fetch(x0 + first + j), scale_of_post);
       if (stores_x && in_range) {
         x_next[x0 + first + j] = v[j];
       }
