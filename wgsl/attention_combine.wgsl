@@ -65,8 +65,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_id) id: vec
   }
   workgroupBarrier();
   var top = -1e30;
-#for i in SPLIT
-  top = max(top, stats[${i}].x);
+#for k in (SPLIT + 7) // 8
+  if (${k} * 8u < used) { // uniform; eight loads in flight
+#for i in 8 * ${k}, 8 * ${k} + 8 if 8 * ${k} + 8 < SPLIT else SPLIT
+    top = max(top, stats[${i}].x);
+#endfor
+  }
 #endfor
 #if SINKS
   top = max(top, sinks[wid.x]);

@@ -1,6 +1,7 @@
 """Attention of one token, or of a small batch: the context is divided among workgroups, whose results are joined.
 
-For one token, it does the work of the norm and rotation before it; in short contexts, more workgroups share a key head.
+For one token, it does the work of the norm and rotation before it; the shorter the context, the more workgroups share a
+key head.
 The product after it may join the splits itself (merged_splits.py).
 """
 
@@ -83,12 +84,13 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     norm = _merged_norm(ops, call, positions * threads)
     parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, count, head_dim + 4))
     splits = _Splits(positions, threads, count, parts, norm, staged and not norm.params)
-    share, short = tiles.short_attention(ops.device, head_dim, call.group, ops.batch)
+    shares = tiles.attention_shares(ops.device, head_dim, call.group, ops.batch, call.options.window)
     if call.options.part:  # the length of its context is not known on the host
-        short = 0
-    if short:
-        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, up_to=short))
-    _add_splits(ops, call, splits, Contexts(0 if call.options.part else positions, above=short))
+        positions, shares = 0, shares[-1:]
+    above = 0
+    for share, up_to in shares:
+        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to))
+        above = up_to
     store = splits.staged and ops.batch == 1
     lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
     cache_groups = 2 * n_head_kv * head_dim // GROUP

@@ -19,8 +19,10 @@ MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows p
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 WIDE_BYTES = 0.75  # bytes of a weight from which on a type is wide()
 MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
-SHORT_CONTEXT = 1024  # positions, up to which more workgroups share a key head
-SHORT_VALUES = 128  # values of the query heads of each of them
+# (values of the query heads that a workgroup of decode attention has at most, positions of a context up to which that
+# pays), of one token and of several
+SHARED_VALUES = ((128, 1024), (256, 4096), (512, 1 << 30))
+SHARED_VALUES_OF_SEVERAL = ((128, 256), (256, 1024), (512, 1 << 30))
 MAX_WIDE_HEADS = 4  # of wider heads, query heads of a workgroup: more would leave cores of a GPU idle
 SMALL_MATRIX_ROWS = 512  # of a matrix whose threads need no rows in common: there is nothing to hide loads with
 MAX_WORKGROUPS = 65535  # WebGPU's maxComputeWorkgroupsPerDimension
@@ -193,17 +195,26 @@ def attention_share(device: Device, head_dim: int, group: int) -> int:
     return group
 
 
-def short_attention(device: Device, head_dim: int, group: int, batch: int) -> tuple[int, int]:
-    """(workgroups that share `group` query heads, positions of a context up to which they do); 0 positions: never.
+def attention_shares(device: Device, head_dim: int, group: int, batch: int, window: int) -> list[tuple[int, int]]:
+    """(workgroups that share `group` query heads, positions of a context up to which they do), the last one for any.
 
     A short context is few workgroups, and attention takes as long as one of them. Where there are more, each with fewer
-    heads, keys and values are loaded more than once, from the GPU's cache. A head's result has the same bits.
+    heads, keys and values are loaded more than once, from the GPU's cache, but each program is shorter. A head's result
+    has the same bits. `window`: positions that a token sees, 0: all.
     """
-    if device.software or group * head_dim <= SHORT_VALUES:
-        return 1, 0
-    shares = [n for n in range(2, group + 1) if group % n == 0]
-    share = next((n for n in shares if group // n * head_dim <= SHORT_VALUES), group)
-    return share, (SHORT_CONTEXT if batch == 1 else SHORT_CONTEXT // 4) if share > 1 else 0
+    if device.software:
+        return [(1, 0)]
+    found: list[tuple[int, int]] = []
+    for values, up_to in SHARED_VALUES if batch == 1 else SHARED_VALUES_OF_SEVERAL:
+        if found and head_dim > MAX_HEAD_DIM:
+            values = group * head_dim  # latents are long, and one row serves all heads
+        share = next((n for n in range(1, group + 1) if group % n == 0 and group // n * head_dim <= values), group)
+        if found and found[-1][0] == share:
+            found.pop()
+        found.append((share, up_to))
+        if window and up_to >= window:
+            break
+    return [*found[:-1], (found[-1][0], 0)]
 
 
 def media_attention_alternatives(device: Device, head_dim: int, tile: tuple[int, ...]) -> list[tuple[int, ...]]:

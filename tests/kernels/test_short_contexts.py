@@ -5,6 +5,7 @@ Both give a token the bits of the ops for any context, so its text does not depe
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import merged_splits, tiles
+from py_engine.plan import merged_splits
 from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
@@ -39,21 +40,27 @@ def attended(bench: Bench, pos: int, heads: tuple[int, int, int], window: int, s
 
 @pytest.mark.parametrize(
     ("heads", "window", "sinks", "shares"),
-    [((8, 2, 128), 0, False, 4), ((6, 2, 64), 0, True, 3), ((4, 1, 256), 100, False, 4), ((3, 3, 96), 0, False, 1)],
+    [
+        ((8, 2, 128), 0, False, [1, 4]),
+        ((6, 2, 64), 0, True, [1, 3]),
+        ((4, 1, 256), 0, False, [2, 4]),
+        ((4, 1, 256), 100, False, [4, 4]),  # a window is a short context
+        ((3, 3, 96), 0, False, [1, 1]),
+    ],
 )
 @pytest.mark.parametrize("pos", [0, 63, 64, 254, 255])
 def test_a_short_context_gets_the_bits_of_any_other(
-    pos: int, heads: tuple[int, int, int], window: int, sinks: bool, shares: int, kernel_pages: Pages
+    pos: int, heads: tuple[int, int, int], window: int, sinks: bool, shares: list[int], kernel_pages: Pages
 ) -> None:
     bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
     bench = Bench(bench.page, replace(bench.device, software=False, dot8=True))
     ops, y = attended(bench, pos, heads, window, sinks)
-    usual = [op for op in ops.ops if not op.contexts.up_to]
+    usual = [op for op in ops.ops if op.contexts.include(inf)]
     merged_splits.merge(ops.ops, bench.device)
     short = [op for op in ops.ops if op.contexts.include(pos + 1)]
     assert [op.kernel for op in usual] == ["attention_decode", "attention_combine", "matvec"]
     assert [op.kernel for op in short] == ["attention_decode", "matvec"]
-    assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == [1, shares]
+    assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == shares
     got = []
     for some in (usual, short):
         ops.ops[:] = some
@@ -69,11 +76,12 @@ def test_longer_contexts_have_the_usual_ops(kernel_pages: Pages) -> None:
     ops, _ = attended(bench, 0, (8, 2, 128), 0, False)
     merged_splits.merge(ops.ops, bench.device)
     limit = MERGED_SPLITS * 64
-    for context, kernels in (
-        (limit, ["attention_decode", "matvec"]),
-        (limit + 1, ["attention_decode", "attention_combine", "matvec"]),
-        (tiles.SHORT_CONTEXT + 1, ["attention_decode", "attention_combine", "matvec"]),
+    for context, share, kernels in (
+        (limit, 4, ["attention_decode", "matvec"]),
+        (limit + 1, 4, ["attention_decode", "attention_combine", "matvec"]),
+        (1025, 2, ["attention_decode", "attention_combine", "matvec"]),
+        (4097, 1, ["attention_decode", "attention_combine", "matvec"]),
     ):
         found = [op for op in ops.ops if op.contexts.include(context)]
         assert [op.kernel for op in found] == kernels
-        assert found[0].params.get("SHARE", 1) == (1 if context > tiles.SHORT_CONTEXT else 4)
+        assert found[0].params.get("SHARE", 1) == share
