@@ -16,6 +16,18 @@ SLOWLY = """() => {
         return getKey.apply(this, given);
     };
 }"""
+# Keeps messages from the page's workers, so that an import does not begin before its worker is changed.
+HOLD = """() => {
+    const { postMessage } = Worker.prototype;
+    const held = [];
+    Worker.prototype.postMessage = function (...message) {
+        held.push(() => postMessage.apply(this, message));
+    };
+    globalThis.release = () => {
+        Worker.prototype.postMessage = postMessage;
+        for (const send of held) send();
+    };
+}"""
 # Waits for the writes that began before.
 STORED = """(async () => {
     const opening = indexedDB.open("wisp-page");
@@ -33,9 +45,11 @@ def import_many(page: Page, count: int, how: str = SLOWLY) -> Locator:
     tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
     chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(count)]
     file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
+    page.evaluate(HOLD)
     with page.expect_event("worker", lambda worker: "import" in worker.url) as started:
         page.set_input_files("#import-input", file)
     started.value.evaluate(how)
+    page.evaluate("release()")
     return page.locator('#notices [data-key^="import "]')
 
 
