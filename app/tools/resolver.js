@@ -26,10 +26,14 @@ class Resolver {
    * @returns {Promise<Ran>}
    */
   run(code, supply, options) {
+    const { signal } = options;
+    signal.throwIfAborted();
     const run = () => this.#run(code, supply, options);
     const running = this.#last.then(run, run);
     this.#last = running;
-    return running;
+    /** @type {Promise<never>} a call that waits for its turn is stopped, too */
+    const stopped = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    return Promise.race([running, stopped]);
   }
 
   /** @param {string} code @param {Supply} supply @param {{ seconds: number, signal: AbortSignal, isPrivate: boolean }} options */

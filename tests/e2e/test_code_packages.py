@@ -165,6 +165,21 @@ def test_what_a_call_asks_for_is_limited(page: Page, index: tuple[str, list[str]
     assert "micropip is not in this sandbox" in run([], "import micropip")[0]
 
 
+def test_a_look_up_that_waits_for_another_one_is_stopped_at_once(page: Page, index: tuple[str, list[str]]) -> None:
+    found = page.evaluate(
+        """async (index) => {
+          const ask = (name, { signal }) => code.wheelsOf([name], { index, signal, confirm: async () => true });
+          const stop = new AbortController();
+          const first = ask("cats", new AbortController()).then((wheels) => wheels.length);
+          const second = ask("dogs", stop).catch((error) => error.message);
+          setTimeout(() => stop.abort(new Error("stopped")), 50);
+          return [await Promise.race([first, second]), await first];
+        }""",
+        index[0],
+    )
+    assert found == ["stopped", 2]
+
+
 def test_packages_of_another_pyodide_are_deleted(page: Page, run: Run) -> None:
     page.evaluate("async () => (code.allowPackages(true), await caches.open('wisp-sandbox-packages-old'))")
     run(["word-lists"], "1")
