@@ -203,6 +203,7 @@ class Worker:
 
     async def _stats(self, fields: Fields, call: Call) -> dict[str, Any]:
         name = model_name(fields)
+        name = name if name is None else self._models.resolve(name)
         if name is not None and name not in self._models.loaded:
             loaded = ", ".join(self._models.loaded) or "none"
             raise WispError(

@@ -9,7 +9,6 @@ python3 -m tools.shaders [FILE.gguf ...]
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import subprocess
@@ -35,9 +34,9 @@ from py_engine.tuning import read_rate
 from tools.failure import Failure
 from tools.goldens import GOLDEN, adapters_of, golden_models, golden_projectors, text_models_with_media
 from tools.npm import node
-from tools.paths import NODE_MODULES, ROOT, cache_dir
+from tools.paths import ROOT
+from tools.shader_cache import VALIDATOR, LastRun
 
-VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
 MARK = "#wgsl "  # begins each line of the validator; Dawn's own log has lines without it
 DONE = "done"  # its last line
 BATCH = 400  # shaders that one process of Dawn validates
@@ -221,57 +220,18 @@ def report(errors: list[Invalid]) -> str:
     return "\n".join(lines)
 
 
-class Validated:
-    """The shaders that were valid in the last run over all models, by hash: what a change leaves alone stays valid."""
-
-    def __init__(self) -> None:
-        self._file = cache_dir("shaders") / f"valid-{_digest_of_dawn().hexdigest()}.txt"
-        self._hashes = set(self._file.read_text().split()) if self._file.exists() else set[str]()
-
-    def __contains__(self, shader: Shader) -> bool:
-        return _hash(shader) in self._hashes
-
-    def store(self, shaders: Iterable[Shader]) -> None:
-        """Keep the hashes of these alone."""
-        self._file.write_text("\n".join(_hash(shader) for shader in shaders))
-
-
-def _hash(shader: Shader) -> str:
-    return hashlib.sha256(shader.code.encode()).hexdigest()
-
-
-def _digest_of_dawn() -> Any:
-    """The hash, to be updated, of what decides whether a shader is valid."""
-    digest = hashlib.sha256((NODE_MODULES / "webgpu" / "package.json").read_bytes())
-    digest.update(VALIDATOR.read_bytes())
-    return digest
-
-
-def sources_digest() -> str:
-    """Return the hash of all that decides the result: the engine, the kernels, the models, Dawn and this file."""
-    digest = _digest_of_dawn()
-    files = [*ROOT.glob("py_engine/**/*.py"), *ROOT.glob("wgsl/**/*.wgsl")]
-    files += [*golden_models(), *golden_projectors(), *adapters_of(WITH_ADAPTERS)]
-    files += [*(ROOT / "bench").glob("*shapes.py"), Path(__file__)]
-    for path in sorted(files):
-        digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode())
-        digest.update(path.read_bytes() if path.suffix != ".gguf" else b"")
-    return digest.hexdigest()
-
-
 def main(arguments: list[str]) -> int:
     """Validate the shaders of the named models, by default of all; return the exit status."""
     models = [Path(name) for name in arguments]
-    passed = cache_dir("shaders") / f"{sources_digest()}.txt"  # written when all shaders were valid
-    if not models and passed.exists():
-        print(passed.read_text(), end="")
+    last_run, shaders = LastRun(), list[Shader]()
+    if not models and last_run.is_current:
+        print(f"{last_run.count} shaders are valid")
         return 0
-    validated, shaders = Validated(), list[Shader]()
 
     def new() -> Iterator[Shader]:
         for shader in expanded(models):
             shaders.append(shader)
-            if shader not in validated:
+            if shader not in last_run:
                 yield shader
 
     try:
@@ -286,11 +246,9 @@ def main(arguments: list[str]) -> int:
         print(f"No golden model uses {', '.join(missing)}: add one that does, or expand the kernel in tools/shaders.py")
     if errors or missing:
         return 1
-    text = f"{len(shaders)} shaders are valid\n"
-    print(text, end="")
+    print(f"{len(shaders)} shaders are valid")
     if not models:
-        validated.store(shaders)
-        passed.write_text(text)
+        last_run.replace(shaders)
     return 0
 
 

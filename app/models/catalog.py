@@ -8,6 +8,7 @@ from py_engine.errors import NOT_FOUND, WispError
 
 _ADDRESS = re.compile(r"(https?|blob|data|file):", re.IGNORECASE)
 _PART = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?=\.gguf(?:[?#]|$))", re.IGNORECASE)
+_NUMBER = re.compile(r"-[0-9]{5}-of-[0-9]{5}$", re.IGNORECASE)
 _MOST_PARTS = 1000
 
 
@@ -33,7 +34,7 @@ class Catalog:
         if isinstance(model, list | tuple):
             if not model:
                 raise WispError("model is an empty list.", "invalid_value", param="model")
-            return Choice(name or _name(model[0]), tuple(_address(part) for part in model))
+            return Choice(name or set_name(_file_name(model[0])), tuple(_address(part) for part in model))
         if isinstance(model, str) and model in self._entries:
             return Choice(model, (self._entries[model]["url"],))
         if isinstance(model, str) and "/" not in model and not model.lower().endswith(".gguf"):
@@ -44,7 +45,7 @@ class Catalog:
                 NOT_FOUND,
                 "model",
             )
-        return Choice(name or _name(model), _whole_set(_address(model)))
+        return Choice(name or set_name(_file_name(model)), _whole_set(_address(model)))
 
     def projector(self, projector: Any, model: Any) -> tuple[Any, ...]:
         """The parts of the projector that a load asks for; of a model of the catalog, its own; () if there is none."""
@@ -79,8 +80,8 @@ class Catalog:
         return chosen
 
     def id_of(self, url: str) -> str:
-        """The id that a model of that address is listed under."""
-        return next((i for i, entry in self._entries.items() if entry["url"] == url), _name(url))
+        """The id that a stored file of that address is listed under; its number tells it from others of its set."""
+        return next((i for i, entry in self._entries.items() if entry["url"] == url), _file_name(url))
 
     def __contains__(self, model: str) -> bool:
         return model in self._entries
@@ -131,8 +132,13 @@ def _whole_set(part: Any) -> tuple[Any, ...]:
     return tuple(f"{before}-{number:05d}-of-{found[1]}{after}" for number in range(1, int(found[1]) + 1))
 
 
-def _name(part: Any) -> str:
-    """The file's name without folder and ending, for answers."""
+def set_name(name: str) -> str:
+    """A model's name, from the name of any file of its set: `model-00001-of-00003` is `model`."""
+    return _NUMBER.sub("", name) or name
+
+
+def _file_name(part: Any) -> str:
+    """The file's name without folder and ending."""
     path = re.split("[?#]", part)[0] if isinstance(part, str) else str(getattr(part, "name", "") or "model")
     name = path.rsplit("/", 1)[-1]
     if "%" in name:

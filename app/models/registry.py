@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.models import loading
-from app.models.catalog import Catalog
+from app.models.catalog import Catalog, set_name
 from app.models.loaded import Loaded
 from app.models.loaded_models import LoadedModels, OverBudgetError, last_used
 from app.models.loading import Loading, Options
@@ -89,6 +89,10 @@ class Models:
         """Whether a request may name this model, apart from the catalog."""
         return name in self.loaded or name in self._known
 
+    def resolve(self, name: str) -> str:
+        """A model's name, also from that of a file of its set, which answers of earlier versions had."""
+        return name if self.knows(name) or not self.knows(set_name(name)) else set_name(name)
+
     async def listing(self) -> dict[str, Any]:
         """OpenAI's list of models: the catalog, and other models that were loaded."""
         others = [*self.loaded, *(name for name in self._known if name not in self.loaded)]
@@ -106,6 +110,7 @@ class Models:
             if self.default is None:
                 raise WispError("No model is loaded. Load one first.", "model_not_loaded")
             name = self.default
+        name = self.resolve(name)
         if name in self.loaded:
             options: Options = self.loaded[name].options
             return options
@@ -280,7 +285,8 @@ class Models:
 
     async def unload(self, name: str | None, job: Job) -> None:
         """Unload one model, or all, when their requests have ended."""
-        if name is not None and name not in self.loaded and name not in self._known:
+        name = name if name is None else self.resolve(name)
+        if name is not None and not self.knows(name):
             loaded = ", ".join(self.loaded) or "none"
             raise WispError(
                 f"No model {name!r} is loaded. Loaded are: {loaded}.", "model_not_found", NOT_FOUND, "model"

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.models.catalog import Catalog
+from app.models.catalog import Catalog, set_name
 from app.models.progress import OnProgress
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
@@ -83,7 +83,9 @@ class Storage:
             await self._source.update_cached(model["url"], on_progress)
 
     async def _named(self, name: str | None) -> list[dict[str, Any]]:
-        models = [model for model in await self.listing() if name in (model["id"], model["url"])]
+        found = await self.listing()
+        models = [model for model in found if name in (model["id"], model["url"])]
+        models = models or [model for model in found if name == set_name(model["id"])]  # all files of a set
         if not models:
             raise WispError(f"The browser's storage has no model {name!r}.", "model_not_found", NOT_FOUND, "model")
         return models

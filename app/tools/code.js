@@ -19,10 +19,13 @@ const TYPES = { png: "image/png", svg: "image/svg+xml", jpg: "image/jpeg", jpeg:
   webp: "image/webp", csv: "text/csv", txt: "text/plain", json: "application/json" }; // prettier-ignore
 
 // Texts for models
+const HERE =
+  "The standard library, numpy, matplotlib, pandas, scipy, scikit-learn, sympy, seaborn, beautifulsoup4, lxml, " +
+  "openpyxl, xlsxwriter, python-docx and python-pptx";
 const PYTHON =
   "Runs Python 3 code and returns what it prints and the value of its last line. There is no network. Variables and " +
-  "files last until they have not been used for ten minutes. Files that the user has attached are in the working directory. The standard library, numpy, matplotlib, pandas, scipy, scikit-learn, sympy, " +
-  "seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and python-pptx can be imported, other packages only as wheels that the user has attached{index}. The user sees " +
+  "files last until they have not been used for ten minutes. Files that the user has attached are in the working " +
+  `directory. ${HERE} can be imported, other packages only as wheels that the user has attached{index}. The user sees ` +
   "matplotlib's figures, .svg and .png files that the code writes, and what show(array) gets: pixels of shape " +
   "(height, width) or (height, width, 3). Other files are offered for download.";
 const JAVASCRIPT =
@@ -104,8 +107,9 @@ class Session {
         this.#complete.clear();
       }
       const lacking = wheels.filter(({ name }) => !this.#installed.has(packageOf(name)));
-      const more = index === null ? "" : FROM_INDEX;
-      const options = { seconds, signal, onOutput: onProgress, wheels: await bytesOf(lacking), more };
+      const from = index === null ? "" : FROM_INDEX;
+      const importable = `${HERE} are here. Other packages can be imported from wheels (.whl files) that the user attaches${from}.`;
+      const options = { seconds, signal, onOutput: onProgress, wheels: await bytesOf(lacking), importable };
       const ran = await sandbox.run(code, await bytesOf(fresh), options);
       for (const { name } of lacking) if (ran.installed.includes(name)) this.#installed.set(packageOf(name), name);
       if (wheels.every(({ name }) => this.#installed.has(packageOf(name)))) this.#complete.add(set);

@@ -4,7 +4,8 @@
  */
 import { t } from "../language/phrase.js";
 import { partUrl } from "../ui/parts.js";
-import { Sandbox, wheel } from "./sandbox/sandbox.js";
+import { resolver } from "./resolver.js";
+import { wheel } from "./sandbox/sandbox.js";
 
 /**
  * @typedef {import("./registry.js").ToolFile} ToolFile
@@ -63,54 +64,49 @@ export async function wheelsOf(names, { index, signal, isPrivate = false, confir
   const question = t("Fetch {packages} and what they need from {hosts}? These servers learn the names.", values);
   if (!(await confirm?.(`${question}`)))
     throw new Error("The user did not allow these packages to be fetched. Go on without them.");
-  const cache = isPrivate ? "no-store" : "default";
-  const wheels = await resolved(names, { index, hosts, signal, cache });
+  const wheels = await resolved(names, { index, hosts, signal, isPrivate });
   if (!isPrivate) await storeWheels(key, wheels, store).catch(() => {}); // without space, they are fetched again
   return wheels;
 }
 
 /**
- * Asks an index, in a sandbox of its own: code of a model could forge what the index is asked for.
- * @param {string[]} names @param {{ index: string, hosts: string[], signal: AbortSignal, cache: RequestCache }} options
+ * Asks an index.
+ * @param {string[]} names @param {{ index: string, hosts: string[], signal: AbortSignal, isPrivate: boolean }} options
  */
-async function resolved(names, { index, hosts, signal, cache }) {
-  /** @type {Map<string, Fetched>} by address */
+async function resolved(names, { index, hosts, signal, isPrivate }) {
+  const cache = isPrivate ? "no-store" : "default";
+  /** @type {Map<string, Fetched & { type: string | undefined }>} by address */
   const fetched = new Map();
   const budget = { bytes: BYTES };
   const supply = async (/** @type {unknown} */ name) => {
     if (!/^https?:/.test(`${name}`)) return wheel(name);
     const url = new URL(`${name}`);
     if (!hosts.includes(url.host)) return { data: null, why: `${url.host} is no server of this index`, status: 403 };
-    const known = fetched.get(url.href); // micropip may ask twice
-    if (known) return { data: await known.blob.arrayBuffer(), why: "", status: 200 };
+    const known = fetched.get(url.href); // two packages may need this one, and micropip asks for each
+    if (known) return { data: await known.blob.arrayBuffer(), why: "", type: known.type, status: 200 };
     const answer = await fetchedFrom(url, { signal, cache, budget });
-    if (answer.data && url.pathname.endsWith(".whl")) {
+    if (answer.data) {
       const file = decodeURIComponent(url.pathname.split("/").at(-1) ?? "");
-      fetched.set(url.href, { name: file, url: url.href, blob: new Blob([answer.data]) });
+      fetched.set(url.href, { name: file, url: url.href, type: answer.type, blob: new Blob([answer.data]) });
     }
     return answer;
   };
-  const sandbox = await Sandbox.start("python", signal, supply);
-  try {
-    const code = `import micropip
+  const code = `import micropip
 from wisp_sandbox.resolver import resolve
 print(await resolve(${JSON.stringify(names)}, ${JSON.stringify(index)}))`;
-    const { output, ended, failed } = await sandbox.run(code, [], { seconds: SECONDS, signal });
-    if (ended !== "done") throw new Error("The packages cannot be installed: they are too large, or take too long.");
-    if (failed)
-      throw new Error("Packages cannot be looked for: the page's micropip does not start. Check the network.", {
-        cause: output,
-      });
-    const { problem, wheels } = JSON.parse(output.trimEnd().split("\n").at(-1) ?? ""); // warnings come before
-    if (problem) throw new Error(`${problem}.`);
-    return /** @type {string[]} */ (wheels).map((name) => {
-      const file = [...fetched.values()].find((each) => each.name === name);
-      if (!file) throw new Error(`The index gives ${name} another name.`);
-      return file;
+  const { output, ended, failed } = await resolver.run(code, supply, { seconds: SECONDS, signal, isPrivate });
+  if (ended !== "done") throw new Error("The packages cannot be installed: they are too large, or take too long.");
+  if (failed)
+    throw new Error("Packages cannot be looked for: the page's micropip does not start. Check the network.", {
+      cause: output,
     });
-  } finally {
-    sandbox.end();
-  }
+  const { problem, wheels } = JSON.parse(output.trimEnd().split("\n").at(-1) ?? ""); // warnings come before
+  if (problem) throw new Error(`${problem}.`);
+  return /** @type {string[]} */ (wheels).map((name) => {
+    const file = [...fetched.values()].find((each) => each.name === name);
+    if (!file) throw new Error(`The index gives ${name} another name.`);
+    return file;
+  });
 }
 
 /**

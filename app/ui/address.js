@@ -12,5 +12,8 @@ export const fileOf = (url) => url.replace(/^(https:\/\/huggingface\.co\/[^/]+\/
 /** A file's name without path, number in a set and extension. @param {string} url */
 export function nameOf(url) {
   const last = url.split(/[?#]/)[0].split("/").at(-1) || url;
-  return decoded(last).replace(/(-\d{5}-of-\d{5})?\.gguf$/i, "");
+  return setName(decoded(last).replace(/\.gguf$/i, ""));
 }
+
+/** The name of a model, from that of any file of its set. @param {string} name without extension */
+export const setName = (name) => name.replace(/-\d{5}-of-\d{5}$/i, "");

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyodide.ffi import to_js
 
 from py_engine.errors import WispError
+from py_engine.gpu.encoding import Encoding
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
 from py_engine.gpu.processors import GpuProcessors
@@ -68,7 +68,7 @@ class GpuRunner:
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
-        self._encoding, self._encoded = 0, 0.0  # runs of encoders on the GPU; when the last one's results came
+        self._encoding = Encoding(gpu, self._times)
 
     @property
     def lost(self) -> str | None:
@@ -352,20 +352,7 @@ class GpuRunner:
 
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
         await self.prepare([stage.list for stage in encoder.stages])
-        for name, at, data in inputs.writes:
-            self.gpu.write(name, data, at)
-        for stage in encoder.stages:
-            self.gpu.replay.runRows(inputs.rows[stage.rows], to_js([stage.list]))
-        kind, begun = (encoder.output, inputs.tokens), time.perf_counter()
-        self._encoding += 1
-        expected_ms = self._times.shortest(kind) * self._encoding
-        try:
-            found = await self._awaited(self.gpu.pooled(encoder.output, inputs.tokens, encoder.width, [], expected_ms))
-        finally:
-            self._encoding -= 1
-        before, self._encoded = self._encoded, time.perf_counter()
-        self._times.add(kind, 1000 * (self._encoded - max(begun, before)), queued=begun < before)
-        return found
+        return await self._awaited(self._encoding.run(encoder, inputs))
 
     def counts(self) -> Counts:
         counts = self.gpu.replay.counts

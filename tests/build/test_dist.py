@@ -76,7 +76,7 @@ def test_service_worker_caches_everything_but_the_models_and_what_is_seldom_used
     assert set(precache["files"]) <= everything
 
 
-@pytest.mark.parametrize("file", ["app/tools/code.js", "app/tools/sandbox/session.py", "docs/tools.md"])
+@pytest.mark.parametrize("file", ["app/tools/code.js", "docs/tools.md"])
 def test_models_and_users_are_told_the_packages_of_the_sandbox(dist: Path, file: str) -> None:
     packages = [*pyproject()["tool"]["wisp"]["pyodide-sandbox"], *json.loads(pyodide.OF_PYPI.read_text("utf-8"))]
     packages.remove("et-xmlfile")  # which openpyxl alone needs

@@ -1,5 +1,6 @@
 """The commands `lint` and `format`, and the WGSL validator on a checkout with a broken kernel."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from py_engine.plan.kernels import Shader
-from tools import checks, shaders
+from tools import checks, shader_cache, shaders
 from tools.paths import ROOT, venv_python
 
 MODEL = "tests/golden/llama/llama.F16.gguf"
@@ -47,15 +48,35 @@ def test_a_broken_kernel_is_found(run: Callable[..., subprocess.CompletedProcess
     assert "cannot" in done.stdout
 
 
-def test_what_is_valid_is_validated_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_that_reads_what_the_last_one_read_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a change, only new shaders are validated, and all of them for another Dawn."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))
-    assert first not in shaders.Validated()
-    shaders.Validated().store([first])
-    assert first in shaders.Validated()
-    assert second not in shaders.Validated()
-    monkeypatch.setattr(shaders, "VALIDATOR", ROOT / "build.py")  # validates in another way
-    assert first not in shaders.Validated()
+    assert not shader_cache.LastRun().is_current
+    shader_cache.LastRun().replace([first])
+    last_run = shader_cache.LastRun()
+    assert last_run.is_current
+    assert (first in last_run, second in last_run) == (True, False)
+    monkeypatch.setattr(shaders, "expanded", lambda models: pytest.fail("nothing has changed"))
+    assert shaders.main([]) == 0
+    assert capsys.readouterr().out == "1 shaders are valid\n"
+    (stored,) = tmp_path.glob("wisp/shaders/*.json")
+    run = json.loads(stored.read_text())
+    assert {"py_engine/planner.py", "py_engine/plan/kernels.py", "tools/shaders.py"} <= run["modules"].keys()
+    assert not [name for name in run["modules"] if name.startswith(".venv")]
+    for changed in (
+        {"modules": run["modules"] | {"py_engine/planner.py": "another"}},
+        {"modules": run["modules"] | {"py_engine/is_gone.py": "removed"}},
+        {"inputs": "other kernels"},
+    ):
+        stored.write_text(json.dumps(run | changed))
+        last_run = shader_cache.LastRun()
+        assert not last_run.is_current
+        assert first in last_run
+    monkeypatch.setattr(shader_cache, "VALIDATOR", ROOT / "build.py")  # validates in another way
+    assert first not in shader_cache.LastRun()
 
 
 def test_lint_prints_a_line_for_each_checker(

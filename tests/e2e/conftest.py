@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.support.browser import new_profile
-from tests.support.chat_page import new_chat
+from tests.support.browser import new_profile, watch
+from tests.support.chat_page import keep_engine, new_chat, open_page
+from tests.support.chat_store import store_old_chats
 from tests.support.faulty_server import FaultyServer
 from tests.support.model_case import write_model
+from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,25 @@ def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
     errors.clear()
     new_chat(page)
     yield page
+    assert not errors
+
+
+@pytest.fixture(scope="module")
+def engine_context(context: BrowserContext, server: Server) -> BrowserContext:
+    """The module's profile, with an engine that lives on between its tests."""
+    keep_engine(context, server.url)
+    return context
+
+
+@pytest.fixture
+def old_chats(engine_context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
+    store_old_chats(engine_context, server.url)
+    page = open_page(engine_context, server.url, settings={"max_tokens": 8})
+    errors = watch(page)
+    expect(page.locator("#chat-list .chat-open")).to_have_count(3)
+    yield page
+    page.close()
     assert not errors
 
 

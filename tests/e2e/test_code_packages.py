@@ -15,6 +15,7 @@ from tools.wheel import wheel
 
 RUN_RULES = "import word_rules; word_rules.RULES"
 STORES = "async () => (await caches.keys()).filter((name) => name.startsWith('wisp-sandbox-packages'))"
+INTERPRETERS = "() => document.querySelectorAll('iframe').length"
 BOTH = b"import cats, dogs; COUNT = len(cats.word_lists.ANIMALS)"
 RULES = b"import word_lists, numpy, six\nRULES = [one + '!' for one in word_lists.ANIMALS]"
 
@@ -122,12 +123,14 @@ def test_a_package_that_two_others_need_is_fetched_once(page: Page, index: tuple
     page.evaluate("() => code.allowPackages(true)")
     assert run(["menagerie"], "import menagerie; menagerie.COUNT")[0] == "2"
     assert len(index[1]) == len({*index[1]}) == 8
+    assert page.evaluate(INTERPRETERS) == 2, "the code's, and what looks for packages, which the next call uses, too"
 
 
 def test_what_a_private_chat_fetches_is_not_stored(page: Page, run: Run) -> None:
     page.evaluate("() => code.allowPackages(true)")
     (question,) = run(["word-lists"], "import word_lists; word_lists.ANIMALS", is_private=True)[1]
     assert question.startswith("Fetch word-lists and what they need")
+    assert page.evaluate(INTERPRETERS) == 1, "what has looked for them has ended"
     assert run(["word-lists"], "word_lists.ANIMALS", is_private=True) == ["('cat', 'dog')", []]  # the session has it
     (store,) = page.evaluate(STORES)
     assert page.evaluate("async (name) => (await (await caches.open(name)).keys()).length", store) == 0
@@ -160,6 +163,21 @@ def test_what_a_call_asks_for_is_limited(page: Page, index: tuple[str, list[str]
     assert index[1] == []
     assert "more than 100 MB" in run(["heavy"], "1")[0]
     assert "micropip is not in this sandbox" in run([], "import micropip")[0]
+
+
+def test_a_look_up_that_waits_for_another_one_is_stopped_at_once(page: Page, index: tuple[str, list[str]]) -> None:
+    found = page.evaluate(
+        """async (index) => {
+          const ask = (name, { signal }) => code.wheelsOf([name], { index, signal, confirm: async () => true });
+          const stop = new AbortController();
+          const first = ask("cats", new AbortController()).then((wheels) => wheels.length);
+          const second = ask("dogs", stop).catch((error) => error.message);
+          setTimeout(() => stop.abort(new Error("stopped")), 50);
+          return [await Promise.race([first, second]), await first];
+        }""",
+        index[0],
+    )
+    assert found == ["stopped", 2]
 
 
 def test_packages_of_another_pyodide_are_deleted(page: Page, run: Run) -> None:

@@ -214,9 +214,9 @@ def test_the_state_of_the_server(here: Ask, there: Ask) -> None:
 def test_no_slot_available(here: Ask) -> None:
     """`fail_on_no_slot` is an error while all slots work; they show what they work on."""
     count = len(json.loads(here("slots?fail_on_no_slot=1")[2]))
-    endless = {"prompt": "Once", "n_predict": -1, "ignore_eos": True}
+    long = {"prompt": "Once", "n_predict": 300, "ignore_eos": True}
     with ThreadPoolExecutor(count) as pool:
-        running = [pool.submit(here, "completion", endless) for _ in range(count)]
+        running = [pool.submit(here, "completion", long) for _ in range(count)]
         answers: list[tuple[int, Any, str]] = []
 
         def refused() -> bool:
@@ -228,5 +228,8 @@ def test_no_slot_available(here: Ask) -> None:
         assert (status, json.loads(text)["error"]["type"]) == (503, "unavailable_error")
         assert here("slots?fail_on_no_slot=0")[0] == 200
         assert all(one.result()[0] == 200 for one in running)
-    assert {slot["next_token"][0]["n_remain"] for slot in json.loads(here("slots")[2])} == {-1}
     assert here("slots?fail_on_no_slot=1")[0] == 200
+    here("completion", {"prompt": "Once", "n_predict": -1, "stop": ["e"]})
+    unlimited, *limited = json.loads(here("slots")[2])
+    assert unlimited["next_token"][0]["n_remain"] == -1
+    assert {slot["next_token"][0]["n_remain"] for slot in limited} == {0}

@@ -1,14 +1,11 @@
 """Which chat is shown, while chats are read, imported, renamed, and asked before they are there."""
 
 import json
-from collections.abc import Callable, Iterator
 
-import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.support.browser import wait_until
-from tests.support.chat_page import ask, new_chat, page_of_old_chats, profile_with_engine, wait_answer
-from tools.serve import Server
+from tests.support.chat_page import ask, new_chat, wait_answer
 
 # Chooses chats, and sends a question at once.
 CHOOSE_AND_ASK = """([names, text]) => {
@@ -35,21 +32,9 @@ HOLD_LIST = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
-    """A profile with an engine, which the page of each test uses."""
-    yield from profile_with_engine(chromium(None), server.url)
-
-
-@pytest.fixture
-def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
-    """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    yield from page_of_old_chats(context, server.url)
-
-
-def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> None:
+def test_a_question_goes_to_the_chat_that_was_chosen_before_it(old_chats: Page) -> None:
     """Also if it is sent before that chat is shown."""
-    page = talk
+    page = old_chats
     shown = page.locator("#thread > .user")
     row = page.locator("#chat-list .chat-open", has_text="The z chat")
     row.evaluate(
@@ -68,8 +53,8 @@ def test_a_question_goes_to_the_chat_that_was_chosen_before_it(talk: Page) -> No
     expect(shown).to_have_count(1)
 
 
-def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(talk: Page) -> None:
-    page = talk
+def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(old_chats: Page) -> None:
+    page = old_chats
     page.evaluate(
         """(text) => {
             const open = (name) => [...document.querySelectorAll("#chat-list .chat-open")]
@@ -91,16 +76,16 @@ def test_a_question_is_given_back_if_another_chat_is_chosen_before_it_is_sent(ta
     page.fill("#prompt", "")
 
 
-def test_the_shown_chat_can_be_chosen_again_while_another_one_is_read(talk: Page) -> None:
-    page = talk
+def test_the_shown_chat_can_be_chosen_again_while_another_one_is_read(old_chats: Page) -> None:
+    page = old_chats
     page.evaluate(CHOOSE_AND_ASK, [["The z chat", "The x chat"], "What is the capital of Norway?"])
     wait_answer(page)
     expect(page.locator("#chat-title")).to_have_text("The x chat")
     expect(page.locator("#thread > .user")).to_have_count(2)
 
 
-def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(talk: Page) -> None:
-    page = talk
+def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(old_chats: Page) -> None:
+    page = old_chats
     page.evaluate(
         """() => {
             for (const name of ["getAll", "getAllKeys"]) {
@@ -125,8 +110,8 @@ def test_a_chat_that_cannot_be_read_leaves_the_shown_one_in_use(talk: Page) -> N
     expect(page.locator("#thread > .user")).to_have_count(2)
 
 
-def test_a_chat_that_is_begun_during_an_import_stays_in_the_list(talk: Page) -> None:
-    page = talk
+def test_a_chat_that_is_begun_during_an_import_stays_in_the_list(old_chats: Page) -> None:
+    page = old_chats
     node = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hallo"]}}}
     brought = {"title": "Brought in", "create_time": 1, "update_time": 2, "mapping": {"x": node}}
     file = FilePayload(name="c.json", mimeType="application/json", buffer=json.dumps([brought]).encode())
@@ -143,8 +128,8 @@ def test_a_chat_that_is_begun_during_an_import_stays_in_the_list(talk: Page) -> 
     expect(page.locator("#chat-list .chat-open", has_text="What is a kite?")).to_have_count(1)
 
 
-def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> None:
-    page = talk
+def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(old_chats: Page) -> None:
+    page = old_chats
     page.locator("#chat-list .chat-open", has_text="The z chat").evaluate(
         "(row) => { row.click(); document.querySelector('#chat-search').focus(); }"
     )
@@ -152,8 +137,8 @@ def test_a_chat_that_is_shown_leaves_the_focus_where_the_user_is(talk: Page) -> 
     expect(page.locator("#chat-search")).to_be_focused()
 
 
-def test_a_title_that_is_written_while_its_chat_opens_stays(talk: Page) -> None:
-    page = talk
+def test_a_title_that_is_written_while_its_chat_opens_stays(old_chats: Page) -> None:
+    page = old_chats
     page.locator("#chat-list .chat", has_text="The y chat").evaluate(
         """(row) => {
             row.querySelector(".chat-open").click();

@@ -2,52 +2,30 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.support.browser import wait_until
-from tests.support.chat_page import (
-    ask,
-    last_answer,
-    new_chat,
-    page_of_old_chats,
-    profile_with_engine,
-    wait_answer,
-    wait_ready,
-)
+from tests.support.chat_page import ask, last_answer, new_chat, wait_answer, wait_ready
 from tests.support.chat_store import chat, store_chats
-from tools.serve import Server
-
-
-@pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
-    """A profile with an engine, which the page of each test uses."""
-    yield from profile_with_engine(chromium(None), server.url)
-
-
-@pytest.fixture
-def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
-    """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    yield from page_of_old_chats(context, server.url)
-
 
 LISBON = [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")]
 
 
 @pytest.fixture
-def many(talk: Page) -> Page:
+def many(old_chats: Page) -> Page:
     """The page with 2,001 chats more. "Lisbon trip" is open."""
     more = [
         chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
     ]
-    store_chats(talk, [*more, chat(LISBON, id="special", title="Lisbon trip")])
-    talk.reload()
-    expect(talk.locator("#thread")).to_contain_text("bakery")
-    wait_ready(talk)
-    return talk
+    store_chats(old_chats, [*more, chat(LISBON, id="special", title="Lisbon trip")])
+    old_chats.reload()
+    expect(old_chats.locator("#thread")).to_contain_text("bakery")
+    wait_ready(old_chats)
+    return old_chats
 
 
 # What a tab leaves that crashed a minute ago: the search index got the question alone, and the answer grew later.
@@ -82,15 +60,15 @@ def seek(page: Page, text: str) -> None:
     expect(found).to_be_visible(timeout=60_000)
 
 
-def test_chats_of_version_1_are_there(talk: Page) -> None:
-    expect(talk.locator("#thread")).to_contain_text("mathematician")
-    expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")  # it had no end
-    expect(talk.locator("#chat-list .chat-open")).to_have_count(3)
-    assert sorted(titles(talk)) == ["The x chat", "The y chat", "The z chat"]
+def test_chats_of_version_1_are_there(old_chats: Page) -> None:
+    expect(old_chats.locator("#thread")).to_contain_text("mathematician")
+    expect(last_answer(old_chats).locator(".stats")).to_contain_text("stopped")  # it had no end
+    expect(old_chats.locator("#chat-list .chat-open")).to_have_count(3)
+    assert sorted(titles(old_chats)) == ["The x chat", "The y chat", "The z chat"]
 
 
-def test_each_edit_and_each_regeneration_is_a_branch(talk: Page) -> None:
-    page = talk
+def test_each_edit_and_each_regeneration_is_a_branch(old_chats: Page) -> None:
+    page = old_chats
     new_chat(page)
     ask(page, "What is the capital of Poland?")
     assert "Rome" in ask(page, "What is the capital of Italy?")
@@ -166,15 +144,15 @@ LEFT = """(async () => {
 })()"""
 
 
-def test_the_index_is_read_before_the_first_search(talk: Page) -> None:
-    wait_ready(talk)
-    wait_until(talk, f"(await {LEFT}) === 0")
-    seek(talk, "mathematician")
-    expect(talk.locator("#chat-found")).to_have_text("3 chats")
+def test_the_index_is_read_before_the_first_search(old_chats: Page) -> None:
+    wait_ready(old_chats)
+    wait_until(old_chats, f"(await {LEFT}) === 0")
+    seek(old_chats, "mathematician")
+    expect(old_chats.locator("#chat-found")).to_have_text("3 chats")
 
 
-def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
-    page = talk
+def test_what_changes_is_found_and_what_is_deleted_is_not(old_chats: Page) -> None:
+    page = old_chats
     new_chat(page)
     ask(page, "What is a zeppelin?")
     seek(page, "zeppel")
@@ -197,28 +175,29 @@ def test_what_changes_is_found_and_what_is_deleted_is_not(talk: Page) -> None:
     page.fill("#chat-search", "")
 
 
-def test_an_answer_is_found_whose_tab_crashed(talk: Page) -> None:
+def test_an_answer_is_found_whose_tab_crashed(old_chats: Page) -> None:
     """Though it was never stored as complete."""
-    store_chats(talk, [chat([("A story, please.", "The")], id="story", title="A story")])
-    seek(talk, "lighthouse")
-    expect(talk.locator("#chat-found")).to_have_text("No chat has these words.")
-    talk.evaluate(CRASHED, "story")
-    talk.reload()
-    wait_ready(talk)
-    seek(talk, "lighthouse")
-    expect(talk.locator("#chat-found")).to_have_text("1 chat")
-    talk.fill("#chat-search", "")
+    store_chats(old_chats, [chat([("A story, please.", "The")], id="story", title="A story")])
+    seek(old_chats, "lighthouse")
+    expect(old_chats.locator("#chat-found")).to_have_text("No chat has these words.")
+    old_chats.evaluate(CRASHED, "story")
+    old_chats.reload()
+    wait_ready(old_chats)
+    seek(old_chats, "lighthouse")
+    expect(old_chats.locator("#chat-found")).to_have_text("1 chat")
+    old_chats.fill("#chat-search", "")
 
 
-def test_the_start_page_has_no_newest_message_to_go_to(talk: Page) -> None:
-    new_chat(talk)
-    size = talk.viewport_size
-    talk.set_viewport_size({"width": 390, "height": 300})
+def test_the_start_page_has_no_newest_message_to_go_to(old_chats: Page) -> None:
+    page = old_chats
+    new_chat(page)
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 300})
     for place in ("scroller.scrollHeight", "0"):
-        talk.evaluate(f"() => void ((scroller) => (scroller.scrollTop = {place}))(document.querySelector('#scroller'))")
-        talk.wait_for_timeout(100)
-    expect(talk.locator("#to-end")).to_be_hidden()
-    talk.set_viewport_size(size or {"width": 1280, "height": 720})
+        page.evaluate(f"() => void ((scroller) => (scroller.scrollTop = {place}))(document.querySelector('#scroller'))")
+        page.wait_for_timeout(100)
+    expect(page.locator("#to-end")).to_be_hidden()
+    page.set_viewport_size(size or {"width": 1280, "height": 720})
 
 
 def test_pins_and_folders(many: Page) -> None:
@@ -306,8 +285,8 @@ def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
     page.locator("#notices .error").get_by_role("button", name="Dismiss").click()
 
 
-def test_an_answer_of_another_model_is_a_branch(talk: Page) -> None:
-    page = talk
+def test_an_answer_of_another_model_is_a_branch(old_chats: Page) -> None:
+    page = old_chats
     new_chat(page)
     ask(page, "What is the capital of Italy?")
     last_answer(page).get_by_role("button", name="Answer with another model").click()
@@ -335,14 +314,14 @@ THINKER = """async () => {
 
 
 @pytest.fixture
-def thinker(talk: Page) -> Iterator[Page]:
+def thinker(old_chats: Page) -> Iterator[Page]:
     """The page with a new chat and a model that thinks when it is asked for a title."""
-    new_chat(talk)
-    talk.evaluate(THINKER)
-    talk.evaluate("localStorage['wisp.titles'] = 'always'")
-    yield talk
-    talk.evaluate("asWritten()")
-    talk.evaluate("localStorage['wisp.titles'] = 'never'")
+    new_chat(old_chats)
+    old_chats.evaluate(THINKER)
+    old_chats.evaluate("localStorage['wisp.titles'] = 'always'")
+    yield old_chats
+    old_chats.evaluate("asWritten()")
+    old_chats.evaluate("localStorage['wisp.titles'] = 'never'")
 
 
 def test_a_model_that_always_thinks_makes_a_title(thinker: Page) -> None:
@@ -367,8 +346,8 @@ def test_a_title_that_questions_interrupt_is_given_up(thinker: Page) -> None:
     assert page.evaluate("asked.length") == 3
 
 
-def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(talk: Page) -> None:
-    page = talk
+def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(old_chats: Page) -> None:
+    page = old_chats
     new_chat(page)
     question = "What is 12 + 30?"  # the model, asked for a title, gives the sum
     ask(page, question)

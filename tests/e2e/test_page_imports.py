@@ -1,35 +1,31 @@
 """Imports of many chats: their progress, how they are cancelled, and what becomes of them if storage is full."""
 
 import json
-from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, expect
 
-from tests.support.chat_page import page_of_old_chats, profile_with_engine
 from tests.support.waiting import wait_for
-from tools.serve import Server
 
-
-@pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[BrowserContext]:
-    """A profile with an engine, which the page of each test uses."""
-    yield from profile_with_engine(chromium(None), server.url)
-
-
-@pytest.fixture
-def talk(context: BrowserContext, server: Server) -> Iterator[Page]:
-    """A page with three chats; a test fails if it logged an error."""
-    yield from page_of_old_chats(context, server.url)
-
-
-# Has an import take a while on any machine: 0.2 s after each 200 chats.
+# Has an import take a while on any machine: 1 s after each 200 chats, asleep.
 SLOWLY = """() => {
     const { getKey } = IDBObjectStore.prototype;
+    const never = new Int32Array(new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer);
     IDBObjectStore.prototype.getKey = function (...given) {
-        const end = performance.now() + 200;
-        while (performance.now() < end);
+        Atomics.wait(never, 0, 0, 1000);
         return getKey.apply(this, given);
+    };
+}"""
+# Keeps messages from the page's workers, so that an import does not begin before its worker is changed.
+HOLD = """() => {
+    const { postMessage } = Worker.prototype;
+    const held = [];
+    Worker.prototype.postMessage = function (...message) {
+        held.push(() => postMessage.apply(this, message));
+    };
+    globalThis.release = () => {
+        Worker.prototype.postMessage = postMessage;
+        for (const send of held) send();
     };
 }"""
 # Waits for the writes that began before.
@@ -49,19 +45,21 @@ def import_many(page: Page, count: int, how: str = SLOWLY) -> Locator:
     tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
     chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(count)]
     file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
+    page.evaluate(HOLD)
     with page.expect_event("worker", lambda worker: "import" in worker.url) as started:
         page.set_input_files("#import-input", file)
     started.value.evaluate(how)
+    page.evaluate("release()")
     return page.locator('#notices [data-key^="import "]')
 
 
-def test_an_import_shows_how_far_it_is_and_is_cancelled_by_keyboard(talk: Page) -> None:
+def test_an_import_shows_how_far_it_is_and_is_cancelled_by_keyboard(old_chats: Page) -> None:
     """All or nothing is stored, and the page stays quick meanwhile."""
-    page = talk
+    page = old_chats
     before = page.evaluate(STORED)
-    notice = import_many(page, 4000)
+    notice = import_many(page, 1000)
     notice.get_by_role("button", name="Cancel").focus()
-    expect(notice).to_contain_text(" of 4,000")
+    expect(notice).to_contain_text(" of 1,000")
     expect(notice.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Enter")
     expect(notice).to_have_count(0)
@@ -70,12 +68,12 @@ def test_an_import_shows_how_far_it_is_and_is_cancelled_by_keyboard(talk: Page) 
     expect(page.locator("#notices", has_text="imported")).to_have_count(0)
 
 
-def test_a_press_while_the_progress_changes_cancels(talk: Page) -> None:
+def test_a_press_while_the_progress_changes_cancels(old_chats: Page) -> None:
     """The button that was pressed is the one that is released."""
-    page = talk
+    page = old_chats
     before = page.evaluate(STORED)
-    notice = import_many(page, 4000)
-    expect(notice).to_contain_text(" of 4,000")
+    notice = import_many(page, 1000)
+    expect(notice).to_contain_text(" of 1,000")
     notice.get_by_role("button", name="Cancel").hover()
     page.mouse.down()
     told = notice.inner_text()
@@ -85,10 +83,10 @@ def test_a_press_while_the_progress_changes_cancels(talk: Page) -> None:
     assert page.evaluate(STORED) == before
 
 
-def test_two_imports_have_a_cancel_each(talk: Page) -> None:
-    page = talk
+def test_two_imports_have_a_cancel_each(old_chats: Page) -> None:
+    page = old_chats
     before = page.evaluate(STORED)
-    import_many(page, 4000)
+    import_many(page, 1000)
     notices = import_many(page, 400)
     expect(notices).to_have_count(2)
     for _ in range(2):
@@ -114,9 +112,9 @@ FAILING = """(how) => {
 @pytest.mark.parametrize(
     ("how", "why"), [("at once", "The storage of this browser is full."), ("later", "Key already")]
 )
-def test_an_import_that_fails_stores_nothing_and_says_why(talk: Page, how: str, why: str) -> None:
-    before = talk.evaluate(STORED)
-    import_many(talk, 1000, f"({FAILING})({json.dumps(how)})")
-    expect(talk.locator("#notices .error")).to_contain_text("many.json was not imported")
-    expect(talk.locator("#notices .error")).to_contain_text(why)
-    assert talk.evaluate(STORED) == before
+def test_an_import_that_fails_stores_nothing_and_says_why(old_chats: Page, how: str, why: str) -> None:
+    before = old_chats.evaluate(STORED)
+    import_many(old_chats, 400, f"({FAILING})({json.dumps(how)})")
+    expect(old_chats.locator("#notices .error")).to_contain_text("many.json was not imported")
+    expect(old_chats.locator("#notices .error")).to_contain_text(why)
+    assert old_chats.evaluate(STORED) == before

@@ -16,9 +16,8 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("swiftshader", "gemma/gemma3.F16", "q8_0", {}),  # windows, norms of queries and keys and after a block
     ("lavapipe", "llama/llama.Q5_K", "f32", BYTES | {"f16": False, "subgroup": 0}),
     ("lavapipe", "gemma/gemma3.Q8_0", "f16", BYTES),
-    ("lavapipe", "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # attention of one token normalises and rotates its heads
+    ("lavapipe", "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # norms and RoPE in attention; two matrices at once
     ("lavapipe", "llama/mixtral.Q4_K_M", "f16", BYTES),  # experts
-    ("lavapipe", "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # two matrices in one dispatch
     ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
     ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
     ("lavapipe", "qwen35/qwen35.F16", "f16", {}),  # states

@@ -25,6 +25,9 @@ COMPILE_QUICKLY = "--js-flags=--liftoff-only"
 # with code of its own, and take four times as long to compile attention.
 ZERO_IN_A_LOOP = "--disable-dawn-features=use_vulkan_zero_initialize_workgroup_memory_extension"
 
+# Each window would load two pages for the popup of its address bar, which takes 0.6 s of a processor.
+WITHOUT = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
+
 
 def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, ...] = (), **options: Any) -> Browser:
     """A headless Chromium whose WebGPU runs on `adapter`: "swiftshader" (no shader-f16, subgroups of 4), "lavapipe"
@@ -36,8 +39,10 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
     """
     flags = [flag for flag in browser_flags() if flag not in REAL_GPU]
     env: dict[str, str | float | bool] = {**os.environ}
+    without = [*WITHOUT]
     if adapter in (None, "cpu"):
-        flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"] + ["--disable-features=WebGPU"]
+        flags = [flag for flag in flags if flag != "--enable-unsafe-webgpu"]
+        without.append("WebGPU")
     if adapter in ("lavapipe", "lavapipe-optimized"):
         icd = str(lavapipe_icd())
         env |= {"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd, "MESA_SHADER_CACHE_DIR": str(shader_cache())}
@@ -48,7 +53,7 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         flags.append(ZERO_IN_A_LOOP)
     if adapter != "cpu":
         flags.append(COMPILE_QUICKLY)
-    flags += extra_flags
+    flags += [f"--disable-features={','.join(without)}", *extra_flags]
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
 
 

@@ -1,13 +1,9 @@
 """A user's actions on the page: open it, ask, read the answer."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-
-from tests.support.browser import new_profile, watch
-from tests.support.chat_store import store_old_chats
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 READY_MS = 90_000  # boot, load and first compile on a software GPU of a busy machine
 ANSWER_MS = 90_000
@@ -24,25 +20,6 @@ def keep_engine(context: BrowserContext, url: str) -> Page:
     page.goto(f"{url}notices.html")
     page.evaluate("async () => void (await (await import('/wisp.js')).Wisp.create())")
     return page
-
-
-def profile_with_engine(browser: Browser, url: str) -> Iterator[BrowserContext]:
-    """For a fixture: a profile with an engine, which the page of each test uses."""
-    made = new_profile(browser)
-    keep_engine(made, url)
-    yield made
-    made.close()
-
-
-def page_of_old_chats(context: BrowserContext, url: str) -> Iterator[Page]:
-    """For a fixture: a page whose storage had store_old_chats() and nothing else; tests fail if it logged an error."""
-    store_old_chats(context, url)
-    page = open_page(context, url, settings={"max_tokens": 8})
-    errors = watch(page)
-    expect(page.locator("#chat-list .chat-open")).to_have_count(3)
-    yield page
-    page.close()
-    assert not errors
 
 
 def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | None = None) -> Page:

@@ -24,6 +24,10 @@ STOPS: frozenset[int] = frozenset()
 GREEDY = Sampling(temperature=0)
 WARM = Sampling(temperature=1.5, seed=3)
 SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, repeat_penalty=1.1, dry_multiplier=0.5)
+EVERY = Sampling(
+    temperature=1.3, seed=7, top_k=60, top_p=0.97, min_p=0.001, typical_p=0.98, top_n_sigma=3, xtc_probability=0.5,
+    xtc_threshold=0.05, repeat_penalty=1.1, dry_multiplier=0.4, logit_bias=((5, 2.0), (9, -100.0)), logprobs=5,
+)  # fmt: skip
 
 
 class Runner(CpuRunner):

@@ -1,7 +1,9 @@
 """The goldens' models on the numpy executor."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +63,11 @@ def evaluate(model: cpu.Cpu, ids: list[int]) -> np.ndarray:
         model.feed(at, batch, [PREFILL, ALL_LOGITS])
         parts.append(model.buffers["all_logits.logits"][: len(batch), : model.plan.n_vocab].copy())
     return np.concatenate(parts)
+
+
+def golden(path: Path) -> tuple[Any, dict[str, Any]]:
+    """A golden's arrays, and what is known about it."""
+    return np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
 
 
 def header(name: str) -> Header:

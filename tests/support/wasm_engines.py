@@ -15,6 +15,7 @@ from py_engine.engine import Engine
 from py_engine.files.records import PieceIndex, plan_records
 from py_engine.load_plan import CPU
 from py_engine.models.common import rope_factors
+from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.pages import PAGE
 from py_engine.plan.placement import Placements
 from tests.support.model_files import ModelFiles
@@ -51,3 +52,19 @@ async def load(
             await runner.load(piece, placements.of(index.pieces(record)))
     await runner.ready()
     return Engine(plan, runner, "cpu", parallel)
+
+
+async def rounded_logits(engine: Engine, ids: list[int]) -> np.ndarray:
+    """Logits of the last position, with activations rounded to bytes: of a prompt, then of one step."""
+    runner: Any = engine.runner
+    found = []
+    async with engine._generation.sequences.acquire() as sequence:
+        sequence.reserve(len(ids))
+        for at, part, lists in ((0, ids, PREFILL_END), (len(ids) - 1, ids[-1:], [DECODE])):
+            for first in range(0, len(part), engine.plan.batch):
+                runner.feed(at + first, part[first : first + engine.plan.batch], lists, sequence.number)
+            name = "logits" if lists == [DECODE] else "last_logits.logits"
+            name = name if name in engine.plan.buffers else "logits"
+            last = region(runner._memory.buffer(name), 4 * engine.plan.n_vocab)
+            found.append(np.frombuffer((await runner._device.read([last])).data, np.float32))
+    return np.array(found)

@@ -25,20 +25,15 @@ from tests.golden.make.adapters import write_adapter, write_control_vector
 from tests.golden.make.reference import Reference
 from tests.support import cpu_models, wasm_engines
 from tests.support.cpu_models import GOLDEN
+from tests.support.golden_adapters import LLAMA, files
 from tests.support.model_files import ModelFiles
 from tests.support.tolerances import assert_close, same_ids
 
 CASES = sorted(path.stem for path in (GOLDEN / "lora").glob("*.json"))
-LLAMA, GREEDY = "lora-llama.Q4_K_M", Sampling(temperature=0)
+GREEDY = Sampling(temperature=0)
 BASE = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
 OFF, A, B, C = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 Load = Callable[[Path, list[Path]], Awaitable[Engine]]
-
-
-def files(case: str) -> tuple[Path, list[Path]]:
-    """A golden's model and adapters."""
-    about = json.loads((GOLDEN / "lora" / f"{case}.json").read_text())
-    return GOLDEN / f"{about['base']}.gguf", [GOLDEN / "lora" / f"{case}.{part}.gguf" for part in "abc"]
 
 
 async def on_numpy(path: Path, adapters: list[Path]) -> Engine:

@@ -33,3 +33,16 @@ def test_the_page_takes_the_address_of_a_files_page_on_the_hub(tmp_path: Path) -
     for other in ("https://host/maker/model/blob/main/m.gguf", page.replace("/blob/", "/resolve/")):
         assert evaluate("m.fileOf(a[0])", other) == other
     assert evaluate("m.nameOf(a[0])", "https://host/a%20b-00002-of-00003.gguf?x=1") == "a b"
+
+
+def test_a_set_of_stored_files_is_one_model(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/ui/stored_models.js"])
+    files = [
+        {"id": name, "url": f"https://host/{name}.gguf", "complete": complete}
+        for name, complete in (("a-00002-of-00002", True), ("b", True), ("a-00001-of-00002", True), ("c", False),
+                               ("d-00001-of-00002", True), ("d-00002-of-00002", False))
+    ]  # fmt: skip
+    found = evaluate("m.storedModels(a[0])", files)
+    assert found == [
+        {"id": "a", "url": "https://host/a-00002-of-00002.gguf"}, {"id": "b", "url": "https://host/b.gguf"}
+    ]  # fmt: skip

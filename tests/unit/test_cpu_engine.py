@@ -3,22 +3,21 @@
 tests/engine and tests/e2e run it in browsers.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from py_engine.engine import Engine
 from py_engine.generate.media import Media, PromptMedia, media_ids
-from py_engine.plan.lists import DECODE, EMBED, PREFILL_END
+from py_engine.plan.lists import EMBED
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support import answer_cases, cpu_engines, diffusion_cases, wasm_engines
-from tests.support.cpu_engines import SHAPED, RandomConstraint, batches, collect
+from tests.support.cpu_engines import EVERY, SHAPED, RandomConstraint, batches, collect
+from tests.support.cpu_models import golden
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
+from tests.support.wasm_engines import rounded_logits
 from tools.goldens import GOLDEN, golden_models
 
 pytestmark = pytest.mark.slow
@@ -28,31 +27,6 @@ EMBEDDING = [p for p in FILES if p.parent.name == "embedding"]
 MODELS = [p for p in FILES if p not in (*EMBEDDING, *diffusion_cases.MODELS, *answer_cases.MODELS)]
 LLAMA = GOLDEN / "llama" / "llama.F32.gguf"
 KINDS = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "F16"]
-EVERY = Sampling(
-    temperature=1.3, seed=7, top_k=60, top_p=0.97, min_p=0.001, typical_p=0.98, top_n_sigma=3, xtc_probability=0.5,
-    xtc_threshold=0.05, repeat_penalty=1.1, dry_multiplier=0.4, logit_bias=((5, 2.0), (9, -100.0)), logprobs=5,
-)  # fmt: skip
-
-
-def golden(path: Path) -> tuple[Any, dict[str, Any]]:
-    return np.load(path.with_suffix(".npz")), json.loads(path.with_suffix(".json").read_text())
-
-
-async def rounded_logits(engine: Engine, ids: list[int]) -> np.ndarray:
-    """Logits of the last position, with activations rounded to bytes: of a prompt, then of one step."""
-    runner: Any = engine.runner
-    found = []
-    async with engine._generation.sequences.acquire() as sequence:
-        sequence.reserve(len(ids))
-        for at, part, lists in ((0, ids, PREFILL_END), (len(ids) - 1, ids[-1:], [DECODE])):
-            for first in range(0, len(part), engine.plan.batch):
-                runner.feed(at + first, part[first : first + engine.plan.batch], lists, sequence.number)
-            name = "logits" if lists == [DECODE] else "last_logits.logits"
-            name = name if name in engine.plan.buffers else "logits"
-            stride = engine.plan.n_vocab
-            region = (runner._memory.buffer(name), 4 * stride)
-            found.append(np.frombuffer((await runner._device.read([wasm_engines.region(*region)])).data, np.float32))
-    return np.array(found)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -17,10 +17,10 @@ from py_engine.loader import cpu_limit_error
 from py_engine.plan import budget
 from py_engine.plan.sampling import Sampling
 from tests.support import wasm_engines
-from tests.support.cpu_engines import batches, collect
-from tests.support.cpu_models import header
+from tests.support.cpu_engines import EVERY, batches, collect
+from tests.support.cpu_models import GOLDEN, golden, header
+from tests.support.wasm_engines import rounded_logits
 from tests.support.wasm_machine import Machine
-from tests.unit.test_cpu_engine import EVERY, GOLDEN, golden, rounded_logits
 from tools import wasm
 from tools.paths import ROOT
 

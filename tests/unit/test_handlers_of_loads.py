@@ -142,7 +142,8 @@ def test_names_of_models() -> None:
         ("https://host/a/My%20Model-Q4_0.gguf?download=true", "My Model-Q4_0"),
         ("https://host/x.GGUF#part", "x"),
         (File("qwen.gguf"), "qwen"),
-        (["https://host/m-00001-of-00002.gguf", "https://host/m-00002-of-00002.gguf"], "m-00001-of-00002"),
+        (["https://host/m-00001-of-00002.gguf", "https://host/m-00002-of-00002.gguf"], "m"),
+        (File("m-00002-of-00003.gguf"), "m"),
     ):
         assert catalog.choose(model).id == name
         assert catalog.choose(model, "mine").id == "mine"
@@ -155,6 +156,7 @@ def test_the_address_of_one_file_stands_for_its_set() -> None:
     parts = [f"https://host/a-of-b/m-{n:05d}-of-00003.gguf?download=true" for n in (1, 2, 3)]
     for part in parts:
         assert list(Catalog([]).choose(part).parts) == parts
+        assert Catalog([]).choose(part).id == "m"
     for alone in ("https://host/m-00001-of-00001.gguf", "https://host/m-1-of-3.gguf", "https://host/00001-of-00003/m.gguf",
                   "https://host/m-00001-of-99999.gguf"):  # fmt: skip
         assert Catalog([]).choose(alone).parts == (alone,)

@@ -13,8 +13,8 @@ from py_engine.plan.lists import DECODE, SMALL_BATCH, adapted
 from py_engine.plan.plan import MATRICES, Op, Plan, Weight
 from py_engine.tuning.workloads import matrices_of, small_batches_of
 from tests.support import cpu_models
+from tests.support.golden_adapters import LLAMA, files
 from tests.support.model_files import ModelFiles
-from tests.unit.test_adapters import LLAMA, files
 
 GPU = Device(
     f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True, matrix=16,

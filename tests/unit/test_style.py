@@ -26,6 +26,12 @@ def test_bash_scripts_parse() -> None:
         assert subprocess.run(["bash", "-n", script], cwd=ROOT, check=False).returncode == 0, script
 
 
+def test_no_test_imports_another() -> None:
+    """What tests share is in tests/support."""
+    imports = re.compile(r"^\s*(?:from|import) tests\.(?!golden\.make)[\w.]*\btest_\w+", re.MULTILINE)
+    assert [f"{path}" for path in ROOT.glob("tests/**/*.py") if imports.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_tables_of_models_have_a_row_for_every_golden() -> None:
     """The tables list every architecture and type of the goldens. tests/support/models_table.py writes them."""
     goldens = [about(f"{p.parent.name}/{p.stem}") for p in golden_models()]

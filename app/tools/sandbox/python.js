@@ -68,7 +68,7 @@ export async function startPython(parts, wheels, resolves) {
       .filter((/** @type {string} */ each) => known.some(({ name }) => name.toLowerCase() === each));
     await pyodide.loadPackage(needed, silent).catch(() => {}); // the import says what lacks
   };
-  return async ({ code, files, wheels: given, more }, { write }, { installed, begins }) => {
+  return async ({ code, files, wheels: given, importable }, { write }, { installed, begins }) => {
     unloaded = "";
     for (const { name, data } of files) pyodide.FS.writeFile(`/files/${name}`, data);
     for (const { name, data } of [...given, ...files.filter(({ name }) => name.endsWith(".whl"))]) {
@@ -84,7 +84,7 @@ export async function startPython(parts, wheels, resolves) {
       unloaded ||= String(error); // the import says so
     });
     begins();
-    const ran = (await session.run(code, write, here, unloaded, more)).toJs({ create_pyproxies: false });
+    const ran = (await session.run(code, write, here, unloaded, importable)).toJs({ create_pyproxies: false });
     const [failed, outOfMemory, changed] = ran;
     return {
       failed,

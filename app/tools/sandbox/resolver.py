@@ -1,4 +1,4 @@
-"""Finds the wheels of packages in an index. Runs in a sandbox of its own, in which no code of a model has run.
+"""Finds the wheels of packages in an index. Runs in a sandbox of its own, in which no code of a model runs.
 
 micropip chooses the wheels, with what they need, and checks their hashes. The page fetches for it, and gets the list.
 """
@@ -60,6 +60,8 @@ async def _fetched(url: str) -> Any:
 async def resolve(names: list[str], index: str) -> str:
     """Return JSON: the file names of the wheels that the packages need, or the `problem`."""
     _Layer.lockfile_packages = {one["name"].lower(): one for one in wisp_page.packages.to_py()}
+    _found.clear()
+    _unreachable.clear()
     package_index.DEFAULT_INDEX_URLS = [index]  # for this list micropip takes what the sandbox has first
     micropip.install.__self__.compat_layer = _Layer
     try:

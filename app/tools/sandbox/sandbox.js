@@ -149,11 +149,11 @@ export class Sandbox {
   /**
    * Runs code. Ends the sandbox if it takes too long, too much memory, or is stopped: then rejects with the signal's reason.
    * @param {string} code @param {File[]} files what it finds in its folder
-   * @param {{ seconds: number, signal: AbortSignal, onOutput?: (output: string) => void, wheels?: File[], more?: string }} options
-   *   `wheels` are installed before; `more` says in errors of imports which packages there are besides
+   * @param {{ seconds: number, signal: AbortSignal, onOutput?: (output: string) => void, wheels?: File[], importable?: string }} options
+   *   `wheels` are installed before; `importable`: which packages there are, for errors of imports
    * @returns {Promise<Ran>}
    */
-  async run(code, files, { seconds, signal, onOutput, wheels = [], more = "" }) {
+  async run(code, files, { seconds, signal, onOutput, wheels = [], importable = "" }) {
     let output = "";
     let begun = false;
     /** @type {string[]} */
@@ -176,7 +176,7 @@ export class Sandbox {
       if (message.broken) end("broken");
       if (message.done) end(message.done);
     });
-    this.#port.postMessage({ code, files, wheels, more });
+    this.#port.postMessage({ code, files, wheels, importable });
     const done = await heard.catch((error) => {
       this.end();
       throw error;

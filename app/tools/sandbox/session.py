@@ -20,10 +20,7 @@ from .pictures import show
 
 NAME = "<python>"  # of the code, in tracebacks
 HOME = Path("/files")
-NOT_HERE = "{name} is not in this sandbox, and there is no network. The standard library, numpy, matplotlib, pandas, " \
-           "scipy, scikit-learn, sympy, seaborn, beautifulsoup4, lxml, openpyxl, xlsxwriter, python-docx and " \
-           "python-pptx are here. Other packages can be imported from wheels (.whl files) that the user " \
-           "attaches{more}."  # fmt: skip
+NOT_HERE = "{name} is not in this sandbox, and there is no network. {importable}"
 NOT_LOADED = "{name} could not be loaded{why}. Import it by name in the code, as in: import {name}. Its first use " \
              "needs a network."  # fmt: skip
 # Methods of pandas that import more -> what they import
@@ -82,13 +79,13 @@ def required(wheel: str) -> list[str]:
 
 
 async def run(
-    code: str, write: Callable[[str], bool], here: Collection[str] = (), unloaded: str = "", more: str = ""
+    code: str, write: Callable[[str], bool], here: Collection[str] = (), unloaded: str = "", importable: str = ""
 ) -> tuple[bool, bool, list[tuple[str, int]]]:
     """Run code; await what it awaits at the top level.
 
     `write` gets what it prints, and answers whether there may be more. `here`: the modules of the sandbox's packages;
-    `unloaded`: why one of them could not be loaded; `more`: where else packages come from. Returns whether the code
-    failed, whether its memory was used up, and the files that it changed, with their sizes in bytes.
+    `unloaded`: why one of them could not be loaded; `importable`: which packages there are, in words. Returns whether
+    the code failed, whether its memory was used up, and the files that it changed, with their sizes in bytes.
     """
     from pyodide.code import eval_code_async  # CPython has none, and tests the rest of this module
 
@@ -111,7 +108,7 @@ async def run(
         except BaseException as error:  # whatever the code raises is its result
             failed = True
             with contextlib.suppress(OutputFullError):
-                print(explained(error, here, unloaded, more), end="")
+                print(explained(error, here, unloaded, importable), end="")
         _show_plots()
     changed = [(str(path), state[1]) for path, state in _files() if before.get(path) != state]
     return failed, out_of_memory, changed
@@ -126,15 +123,16 @@ def _show_plots() -> None:
         plots.show_rest()
 
 
-def explained(error: BaseException, here: Collection[str] = (), unloaded: str = "", more: str = "") -> str:
-    """Return the traceback of the code's own frames. `here`, `unloaded`, `more`: as for run()."""
+def explained(error: BaseException, here: Collection[str] = (), unloaded: str = "", importable: str = "") -> str:
+    """Return the traceback of the code's own frames. `here`, `unloaded`, `importable`: as for run()."""
     found: TracebackType | None = error.__traceback__
     while found and found.tb_frame.f_code.co_filename != NAME:
         found = found.tb_next
     lines = traceback.format_exception(type(error), error, found)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in sys.modules:
         text = NOT_LOADED if error.name.partition(".")[0] in here else NOT_HERE
-        return f"ModuleNotFoundError: {text.format(name=error.name, why=unloaded and f': {unloaded}', more=more)}\n"
+        why = unloaded and f": {unloaded}"
+        return f"ModuleNotFoundError: {text.format(name=error.name, why=why, importable=importable)}\n"
     return "".join(lines)
 
 

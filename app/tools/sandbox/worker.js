@@ -11,8 +11,8 @@ import { startPython } from "./python.js";
  * @typedef {{ language: "python" | "javascript", parts: Record<string, ArrayBuffer>, wheels: string[], resolves: boolean, memory: number, output: number }} Begin
  * @typedef {{ data: ArrayBuffer | null, why: string, type?: string, status?: number }} Wheel its content, or why the page
  *   could not load it; of an index, also the MIME type and the status, which is 0 without a network
- * @typedef {{ code: string, files: File[], wheels: File[], more: string }} Run `wheels`: to be installed; `more`: which
- *   packages there are besides, for errors of imports
+ * @typedef {{ code: string, files: File[], wheels: File[], importable: string }} Run `wheels`: to be installed; `importable`:
+ *   which packages there are, in words, for errors of imports
  * @typedef {{ failed: boolean, outOfMemory?: boolean, files: { name: string, size: number, read: () => Uint8Array }[] }} Ran
  * @typedef {(message: any, transfer: Transferable[]) => void} Send
  * @typedef {{ installed: (wheel: string) => void, begins: () => void }} Tell what is told of a run: each wheel that is

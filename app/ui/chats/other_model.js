@@ -1,6 +1,7 @@
 /** Answers a question again with another model, which is loaded first. */
 import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
+import { storedModels } from "../stored_models.js";
 import { openMenu } from "./menu.js";
 
 /**
@@ -39,8 +40,8 @@ export async function chooseOther(button, message, { list, load, regenerate, mor
 export async function otherChoices(engine) {
   const models = await engine.models().catch(() => []);
   const known = models.flatMap(choiceOf).map((choice) => ({ id: choice.model, choice }));
-  const stored = (await engine.cached().catch(() => []))
-    .filter(({ id, complete }) => complete && !known.some((other) => other.id === id))
+  const stored = storedModels(await engine.cached().catch(() => []))
+    .filter(({ id }) => !known.some((other) => other.id === id))
     .map(({ id, url }) => ({ id, choice: { model: url, name: id, keep: url } }));
   const { choice, stats } = engine.loaded ?? {};
   const first = choice?.upstream ? choice.model : stats?.model;

@@ -8,7 +8,7 @@ MOST_CHARS = 1 << 20  # of all cached texts; the least recently used ones are dr
 
 
 class TextCache:
-    """Encodes texts with `encode` (text, first), each long one once while it is cached."""
+    """Encodes texts with `encode(text, first)`, and caches the ids of long ones."""
 
     def __init__(self, encode: Callable[[str, bool], list[int]]) -> None:
         self._encode = encode
