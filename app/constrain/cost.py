@@ -4,13 +4,18 @@ The weights are milliseconds for a vocabulary of 150,000 tokens, measured with X
 """
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
-MAX_COST = 3000.0
+MAX_COST = 4000.0
 RULE, CLASS, LITERAL, REPEAT = 0.5, 0.06, 0.03, 8.0
 WIDE = 15.0  # a group of alternatives with characters beyond ASCII, which many tokens begin with
+WORDS = 6.0  # a class with most small letters: it matches many tokens to their ends
+MOST_LETTERS = 20
 UNROLLED = 128  # as many repetitions each cost as much as the repeated part
 
 _BEYOND_ASCII = re.compile(r"\\u00[89a-f]")
+_CODES = re.compile(r"(\\u[0-9a-f]{4}|.)(?:-(\\u[0-9a-f]{4}|.))?", re.S)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}|[()]|::=')
 
 
@@ -32,9 +37,33 @@ def cost(text: str) -> float:
             repeated = REPEAT + last * times
             total, last = total - last + repeated, repeated
         else:
-            last = RULE if kind == ":" else CLASS if kind == "[" else LITERAL
+            last = RULE if kind == ":" else _of_class(token[0]) if kind == "[" else LITERAL
             if kind == "[" and not wide and _BEYOND_ASCII.search(token[0]):
                 last, wide = last + WIDE, True
             wide &= kind != ":"
             total += last
     return total
+
+
+def class_cost(options: Iterable[str]) -> float:
+    """The cost of one character that is written in one of these ways."""
+    return cost(f"({' | '.join(options)})")
+
+
+@lru_cache(maxsize=1024)
+def _of_class(text: str) -> float:
+    """The cost of a class: more with each kind of characters that words are made of."""
+    codes = set[int]()
+    for member in _CODES.finditer(text[1:-1]):
+        low, high = _code(member[1]), _code(member[2] or member[1])
+        codes |= set(range(low, min(high, 0x7F) + 1))
+    small, capital = (len(codes & set(range(ord(first), ord(first) + 26))) for first in "aA")
+    if small < MOST_LETTERS:
+        return CLASS
+    capitals, blank = capital >= MOST_LETTERS, 0x20 in codes
+    others = len(codes) - small - capital >= MOST_LETTERS
+    return WORDS + 2 * capitals + WORDS * blank + 8 * (blank and capitals) + 5 * (blank and others)
+
+
+def _code(text: str) -> int:
+    return int(text[2:], 16) if len(text) > 1 else ord(text)
