@@ -255,7 +255,7 @@ class GpuRunner:
             found = await work
         except Exception as error:
             raise await self.gpu.cause(error) from None
-        if self.gpu.closed:  # its buffers are gone: whoever goes on would not find them
+        if self.gpu.closed:  # its buffers are freed: later steps would not find them
             self._check()
         return found
 
