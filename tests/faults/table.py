@@ -28,7 +28,7 @@ NO_MEMORY: Codes = {
     "http": BROKEN | {"out_of_memory"},
     "bridge": frozenset({"out_of_memory"}),
 }
-NO_TAB = frozenset({"engine_gone", "no_engine"})  # the tab has gone while it answered, or before it was asked
+NO_TAB = frozenset({"engine_gone", "no_engine"})  # the tab ended while it answered, or before it was asked
 LOADS_MAY_FAIL = frozenset({"out_of_memory", "network_error", "device_lost"})
 
 
