@@ -16,31 +16,41 @@ UNROLLED = 128  # as many repetitions each cost as much as the repeated part
 
 _BEYOND_ASCII = re.compile(r"\\u00[89a-f]")
 _CODES = re.compile(r"(\\u[0-9a-f]{4}|.)(?:-(\\u[0-9a-f]{4}|.))?", re.S)
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}|[()]|::=')
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}|[()]|::=|(?<!\w)[A-Za-z]\w*')
+_LEAF = re.compile(r"^(\w+) ::= (\[(?:\\.|[^\]\\])*\])$", re.M)  # a rule that is a class
 
 
 def cost(text: str) -> float:
     """The cost of a grammar in XGrammar's EBNF. Repetitions within each other multiply."""
+    leaves = {name: _of_class(body) for name, body in _LEAF.findall(text)}
     total = last = 0.0  # of the open group, and of its last part
+    called = last_called = 0.0  # of the rules that they call: only a repetition costs it again
     wide = False  # the group has characters beyond ASCII
-    groups: list[tuple[float, bool]] = []
+    groups: list[tuple[float, float, bool]] = []
     for token in _TOKEN.finditer(text):
         kind = token[0][0]
-        if kind == "(":
-            groups.append((total, wide))
-            total, last, wide = 0.0, 0.0, False
+        if kind.isalpha():
+            last, last_called = 0.0, leaves.get(token[0], 0.0)
+            called += last_called
+        elif kind == "(":
+            groups.append((total, called, wide))
+            total = last = called = last_called = 0.0
+            wide = False
         elif kind == ")":
-            before, wide = groups.pop() if groups else (0.0, False)
-            last, total = total, total + before
+            before, others, wide = groups.pop() if groups else (0.0, 0.0, False)
+            last, last_called = total, called
+            total, called = total + before, called + others
         elif kind == "{":
             times = min(max(int(token[1]), int(token[2] or 0)), UNROLLED)
-            repeated = REPEAT + last * times
-            total, last = total - last + repeated, repeated
+            repeated = REPEAT + (last + last_called) * times
+            total, called = total - last + repeated, called - last_called
+            last, last_called = repeated, 0.0
         else:
-            last = RULE if kind == ":" else _of_class(token[0]) if kind == "[" else LITERAL
+            last, last_called = RULE if kind == ":" else _of_class(token[0]) if kind == "[" else LITERAL, 0.0
             if kind == "[" and not wide and _BEYOND_ASCII.search(token[0]):
                 last, wide = last + WIDE, True
-            wide &= kind != ":"
+            if kind == ":":
+                wide, called = False, 0.0
             total += last
     return total
 
