@@ -37,6 +37,15 @@ class EventLoop(WebLoop):
         self._due.append(handle)
         return handle
 
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run a callback after some seconds; at once if its time is over.
+
+        Pyodide's loop refuses that. A timeout of asyncio may end between its check of the clock and this call.
+        """
+        return super().call_later(max(0.0, delay), callback, *args, context=context)
+
     def _run_due(self, _: Any) -> None:
         """Run what is due now. What becomes due meanwhile waits: other tasks of the browser can run before it."""
         self._running = True

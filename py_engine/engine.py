@@ -26,7 +26,7 @@ from py_engine.generate.answer import Answer, GenerationRequest, GenerationStats
 from py_engine.generate.generation import AskForMemory, Generation
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore, layout_of
-from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, run_loader, tuned_plan
+from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, proven_kernels, run_loader, tuned_plan
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
 from py_engine.plan import budget, diffusion, encoded
@@ -95,10 +95,11 @@ class Engine:
         parts = Parts.of(source, header, options.draft_files)
         report = on_progress or (lambda stage, done, total: None)
         adapter, device = await adapter_for(options)
+        proven = await proven_kernels(adapter, device, options, load_package)
         plan = await plan_that_fits(parts, device, options)
         parts.prefetch()  # downloads while kernels are measured, without using the GPU
         tuning = await tuned_plan(parts, adapter, device, plan, options, report)
-        right, loader, name, runner = await run_loader(parts, adapter, tuning, options, report, load_package)
+        right, loader, name, runner = await run_loader(parts, adapter, tuning, proven, options, report, load_package)
         # A software GPU takes too long to compile the kernels for drafts, unless they were asked for.
         asked = options.draft is not None or options.mtp
         speculation = options.speculation and (runner.on_gpu or name == "cpu" or asked)

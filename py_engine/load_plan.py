@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -126,13 +127,22 @@ async def tuned_plan(
     return Tuning(chosen, chosen_plan, kernels, measure_later)
 
 
-async def proven_kernels(adapter: Any, device: Device | None, options: LoadOptions) -> Proven | None:
-    """The kernels that are known to be right or wrong on the device; None if the load is not to prove any."""
+async def proven_kernels(
+    adapter: Any, device: Device | None, options: LoadOptions, load_package: LoadPackage | None
+) -> Proven | None:
+    """The kernels that are known to be right or wrong on the device; None if the load is not to prove any.
+
+    If nothing is known, numpy begins to load: the proof will need it, and planning and measuring leave time for that.
+    """
     if device is None or not (options.prove if options.prove is not None else not device.software):
         return None
     from py_engine.proof.proven import Proven
 
-    return await Proven.of(adapter)
+    proven = await Proven.of(adapter)
+    if proven.is_empty and load_package is not None:
+        loading = asyncio.ensure_future(load_package("numpy"))
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # the proof awaits it again
+    return proven
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,7 @@ async def run_loader(
     parts: Parts,
     adapter: Any,
     tuning: Tuning,
+    proven: Proven | None,
     options: LoadOptions,
     report: OnProgress,
     load_package: LoadPackage | None,
@@ -199,7 +210,7 @@ async def run_loader(
     Returns the plan that runs, its loader, and the loader's result: the backend's name and the runner.
     """
     device, plan = tuning.device, tuning.plan
-    proven, right = await proven_kernels(adapter, device, options), RightPlan(device, plan)
+    right = RightPlan(device, plan)
     found_wrong = False
     while True:
         if proven is not None and device is not None:

@@ -8,6 +8,7 @@ model is unloaded: only the user can know that the GPU is sound again.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -73,6 +74,7 @@ class Recovery:
         if len(self._losses) == LOSSES and now - self._losses[0] < WINDOW_S:
             self._losses.clear()
             steps += self._step_down()
+        gc.collect()  # what earlier losses left in circles: WebAssembly's heap never shrinks
         while True:
             try:
                 new = await self._reload(self._present_options())

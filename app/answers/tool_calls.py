@@ -94,7 +94,7 @@ class CallParser:
         self._blanks = ""  # whitespace held back: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
-        self._said = False
+        self._called = False  # a call has just ended
         if prefix:
             self.push(prefix)
 
@@ -119,6 +119,9 @@ class CallParser:
     def _emit_content(self, text: str, out: list[Delta]) -> None:
         """Emit content. Whitespace at its end is held back, because it is dropped before a call."""
         text = self._blanks + text
+        if self._called:  # blanks after a call are its tail's
+            text = text.lstrip()
+            self._called = not text
         body = text.rstrip()
         self._blanks = text[len(body) :]
         if body:
@@ -152,13 +155,19 @@ class CallParser:
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._head.match(self._buffer)
-        if found is None:
-            if len(self._buffer) > self.MAX_HEAD:
-                self._emit_content(self._syntax.trigger + self._buffer, out)
-                self._state = self._free
+        found = self._short(self._head)
+        if found is not None:
+            return self._begin(found, out)
+        if len(self._buffer) <= self.MAX_HEAD:
             return ""
-        return self._begin(found, out)
+        self._emit_content(self._syntax.trigger, out)  # alone: another one may follow in the buffer
+        self._state, rest, self._buffer = self._free, self._buffer, ""
+        return rest
+
+    def _short(self, pattern: "re.Pattern[str]") -> "re.Match[str] | None":
+        """The match at the buffer's start. A longer one than MAX_HEAD is none, however the text was cut."""
+        found = pattern.match(self._buffer)
+        return None if found is None or found.end() > self.MAX_HEAD else found
 
     def _begin(self, found: "re.Match[str]", out: list[Delta]) -> str:
         rest, self._buffer = self._buffer[found.end() :], ""
@@ -187,15 +196,15 @@ class CallParser:
 
     def _ending(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._next.match(self._buffer) if self._next is not None else None
+        found = self._short(self._next) if self._next is not None else None
         if found is not None:
             return self._begin(found, out)
-        found = self._end.match(self._buffer)
+        found = self._short(self._end)
         if found is not None and self._another(self._buffer[found.end() :]):
             return ""
         if found is not None and (self._syntax.tail or self._syntax.closing or found.end() < len(self._buffer)):
             rest, self._buffer = self._buffer[found.end() :], ""
-            self._state = self._free
+            self._state, self._called = self._free, True
             return rest
         if len(self._buffer) > self.MAX_HEAD:
             self._state, rest, self._buffer = self._free, self._buffer, ""

@@ -63,6 +63,23 @@ class Grammar:
             self.define(preferred, body(preferred))
         return preferred
 
+    def attempt(self, make: Callable[[], str], most: float) -> tuple[str, float] | None:
+        """The rule that `make` adds, and its cost with all that it needs; from `most` on None, and nothing is added."""
+        count = len(self.rules)
+        rule = make()
+        spent = cost("\n".join(f"{name} ::= {self.rules[name]}" for name in list(self.rules)[count:]))
+        if spent < most:
+            return rule, spent
+        self.drop(count)
+        return None
+
+    def drop(self, count: int) -> None:
+        """Remove all rules but the first `count`."""
+        for name in list(self.rules)[count:]:
+            del self.rules[name]
+        self._by_body = {body: name for body, name in self._by_body.items() if name in self.rules}
+        self.known = {key: name for key, name in self.known.items() if name in self.rules}
+
     def text(self, root: str) -> str:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
         lines = [f"root ::= {root}"] if root != "root" else []

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.constrain.ambiguity import check_ways
-from app.constrain.automaton import Dfa
-from app.constrain.cost import CLASS, MAX_COST, RULE, UNROLLED, WIDE
+from app.constrain.cost import MAX_COST, UNROLLED
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex, attempt
 from app.constrain.gbnf_parts import (
@@ -78,8 +77,12 @@ class _Joined:
 
     def needed(self, root: str) -> Rules:
         """The rules that the root needs, with automata; as they are where those take too many steps to make."""
+        count = len(self._grammar.rules)
         found = attempt(EFFORT, lambda: self._from(root, self._made_rule))
-        return self._from(root, self._rules.__getitem__) if found is None else found
+        if found is not None:
+            return found
+        self._grammar.drop(count)
+        return self._from(root, self._rules.__getitem__)
 
     def _from(self, root: str, rule: Callable[[str], Part]) -> Rules:
         """The root and what it needs: no automaton is made that nothing calls."""
@@ -150,11 +153,12 @@ class _Joined:
             found = automaton(self._rules, part)
         except TooComplex:
             return part
-        cost = _cost(found)
-        if cost >= self._left:
+        added = self._grammar.attempt(lambda: automaton_rule(self._grammar, found, False), self._left)
+        if added is None:
             return part
-        self._left -= cost
-        return Automaton(found, automaton_rule(self._grammar, found, False))
+        rule, spent = added
+        self._left -= spent
+        return Automaton(found, rule)
 
 
 def _short(part: Part) -> bool:
@@ -166,9 +170,3 @@ def _simple(part: Part) -> bool:
     if isinstance(part, Repeat) and part.low == part.high:  # as an automaton it takes time for each state
         return isinstance(part.part, Literal) or (isinstance(part.part, Class) and part.part.ranges[-1][1] <= 0x7F)
     return isinstance(part.part if isinstance(part, Repeat) and part.sign else part, Literal | Class)
-
-
-def _cost(dfa: Dfa) -> float:
-    """What cost() would say of the automaton's rules, roughly."""
-    wide = sum(any(high > 0x7F for _, high, _ in edges) for edges in dfa.edges)
-    return RULE * len(dfa.edges) + CLASS * sum(map(len, dfa.edges)) + WIDE * wide

@@ -1,9 +1,13 @@
 """Grammar rules for automata and JSON strings."""
 
-from functools import lru_cache
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from app.constrain import automaton
 from app.constrain.automaton import Dfa, Edges
+from app.constrain.cost import WORDS, class_cost
 from app.constrain.ebnf import (
     BEYOND_ASCII,
     UNICODE,
@@ -24,6 +28,7 @@ _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
 BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
+LONG_RUN = 1500.0  # cost of a run of states from which it is counted in blocks: masks then take longer
 MAX_CHARACTERS = 60_000
 
 
@@ -111,6 +116,17 @@ def automaton_rule(grammar: Grammar, dfa: Dfa, escaped: bool, end: str = "") -> 
     return grammar.known[key]
 
 
+@dataclass(frozen=True)
+class _Run:
+    """States that follow each other by the same characters, and leave in the same ways."""
+
+    ways: tuple[str, ...]  # to write one of the characters
+    length: int
+    after: int  # the state after the last character
+    exits: Edges  # edges that all states of the run have beside
+    accepting: bool
+
+
 class _Rules:
     """A writer of one rule for each state with several incoming edges; other states are inlined."""
 
@@ -134,23 +150,77 @@ class _Rules:
     def _body(self, state: int, todo: list[int]) -> str:
         edges = self._dfa.edges[state]
         spend(10 + 5 * len(edges))
+        if (run := self._run(state)) is not None:
+            return self._counted(run, todo)
         options = []
         for target in dict.fromkeys(t for _, _, t in edges):
             first, chain, at = self._options(edges, target), [], target
             while at != state and (then := self._inlined_target(at)) is not None:
                 chain.append(self._options(self._dfa.edges[at], then)[0])
                 at = then
-            if self._dfa.edges[at]:
-                if at not in self._names:
-                    self._names[at] = self._grammar.name("t")
-                    todo.append(at)
-                chain.append(self._names[at])
-            elif self._end:
-                chain.append(self._end)
+            chain += self._called(at, todo)
             options += [" ".join([way, *chain]) for way in first]
         if state in self._dfa.accepting or not options:
             options.append(self._end or '""')
         return either(options)
+
+    def _called(self, state: int, todo: list[int]) -> list[str]:
+        """What a rule ends with that goes on in a state: the state's rule, or the end if nothing can follow."""
+        if not self._dfa.edges[state]:
+            return [self._end] if self._end else []
+        if state not in self._names:
+            self._names[state] = self._grammar.name("t")
+            todo.append(state)
+        return [self._names[state]]
+
+    def _run(self, state: int) -> _Run | None:
+        """The run of states that begins with this one, if it is worth counting in blocks."""
+        edges, accepts = self._dfa.edges, self._dfa.accepting
+        for first in {target for _, _, target in edges[state]} - {state}:
+            ways = tuple(self._options(edges[state], first))
+            if (each := class_cost(ways)) < WORDS:
+                continue
+            exits = [edge for edge in edges[state] if edge[2] != first]
+            read = [(low, high) for low, high, target in edges[state] if target == first]
+            at, after, length = state, first, 1
+            while length < MAX_CHARACTERS and self._in_degree[after] == 1 and (after in accepts) == (state in accepts):
+                at = after
+                after = next((target for low, high, target in edges[at] if (low, high) == read[0]), at)
+                if after == at or edges[at] != sorted([*exits, *((low, high, after) for low, high in read)]):
+                    after = at
+                    break
+                length += 1
+            if length > BLOCK and length * each > LONG_RUN:
+                return _Run(ways, length, after, exits, state in accepts)
+        return None
+
+    def _counted(self, run: _Run, todo: list[int]) -> str:
+        """The body for a run of states."""
+        leaving = [self._end or '""'] if run.accepting else []
+        for target in dict.fromkeys(target for _, _, target in run.exits):
+            then = self._called(target, todo)
+            leaving += [" ".join([way, *then]) for way in self._options(run.exits, target)]
+        whole = partial(self._characters, run.ways, ())
+        blocks, rest = divmod(run.length - 1, BLOCK)
+        last = [whole(rest + 1), *self._called(run.after, todo)]
+        if not leaving:
+            return " ".join([repeated(whole(BLOCK), blocks, blocks), *last])
+        fewer = partial(self._characters, run.ways, tuple(leaving))
+        found = f"({fewer(rest)} | {' '.join(last)})"
+        for _ in range(blocks):
+            found = f"({whole(BLOCK)} {self._grammar.add('up_to', found)} | {fewer(BLOCK - 1)})"
+        return found
+
+    def _characters(self, ways: tuple[str, ...], leaving: tuple[str, ...], count: int) -> str:
+        """The rule for so many characters; with ways to leave, for up to so many and one of them."""
+        if not count:
+            return either(leaving)
+        key = ways, leaving, count
+        if key not in self._grammar.known:
+            after = self._characters(ways, leaving, count - 1) if leaving or count > 1 else ""
+            body = either([*leaving, *(f"{way} {after}".strip() for way in ways)])
+            self._grammar.known[key] = self._grammar.add("up_to" if leaving else "whole", body)
+        return self._grammar.known[key]
 
     def _inlined_target(self, state: int) -> int | None:
         """Return the next state of a state that can be inlined.

@@ -4,6 +4,7 @@ A request pins its model until it ends. Evicts the least recently used model; pi
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -138,6 +139,7 @@ class LoadedModels:
         try:
             await model.idle()
             await model.close()
+            gc.collect()  # plans and runners refer to each other in circles, and WebAssembly's heap never shrinks
         finally:
             self._leaving.remove(model)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from py_engine.generate.checking import first_mask
@@ -80,5 +79,8 @@ class Joining:
         if not self._n_joining or any(sequence.prompting for sequence in self._sequences):
             return
         self._changed.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), WAIT_SECONDS)
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:  # not wait_for(): Pyodide's event loop rejects a timeout that is over when it is set
+            await asyncio.wait([changed], timeout=WAIT_SECONDS)
+        finally:
+            changed.cancel()

@@ -133,8 +133,7 @@ class Gpu(Memory):
             {"binding": i, "resource": {"buffer": bound[n][0], "offset": bound[n][1], "size": bound[n][2]}}
             for i, n in enumerate(shader.bindings)
         ]
-        layout = self.pipelines[shader].getBindGroupLayout(0)
-        return self.device.createBindGroup(obj(layout=layout, entries=entries))
+        return self.device.createBindGroup(obj(layout=self.pipelines.layout(shader), entries=entries))
 
     async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
         """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""

@@ -26,6 +26,17 @@ class PipelineCache:
         self._device = device
         self._compiling: dict[str, asyncio.Future[Any]] = {}
         self._compiled: dict[str, Any] = {}
+        self._layouts: dict[tuple[str, ...], Any] = {}
+
+    def layout(self, shader: Shader) -> Any:
+        """The GPUBindGroupLayout of a shader: bind groups can be made before it is compiled."""
+        access = tuple(shader.bindings.values())
+        if access not in self._layouts:
+            entries = [
+                {"binding": i, "visibility": COMPUTE, "buffer": {"type": ACCESS[kind]}} for i, kind in enumerate(access)
+            ]
+            self._layouts[access] = self._device.createBindGroupLayout(obj(entries=entries))
+        return self._layouts[access]
 
     def __getitem__(self, shader: Shader) -> Any:
         """The GPUComputePipeline of a shader that get() has compiled. KeyError for any other."""
@@ -58,14 +69,9 @@ class PipelineCache:
 
     async def _compile(self, shader: Shader) -> Any:
         module = self._device.createShaderModule(obj(code=shader.code, label=shader.label))
-        entries = [
-            {"binding": i, "visibility": COMPUTE, "buffer": {"type": ACCESS[access]}}
-            for i, access in enumerate(shader.bindings.values())
-        ]
-        layout = self._device.createBindGroupLayout(obj(entries=entries))
         descriptor = obj(
             label=shader.label,
-            layout=self._device.createPipelineLayout(obj(bindGroupLayouts=[layout])),
+            layout=self._device.createPipelineLayout(obj(bindGroupLayouts=[self.layout(shader)])),
             compute={"module": module, "entryPoint": "main"},
         )
         try:
@@ -78,4 +84,4 @@ class PipelineCache:
 
     def clear(self) -> None:
         """Drop every pipeline."""
-        self._compiling, self._compiled = {}, {}
+        self._compiling, self._compiled, self._layouts = {}, {}, {}

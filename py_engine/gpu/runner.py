@@ -250,10 +250,14 @@ class GpuRunner:
         return self._times.prompt_tokens_in(ms, min(MIN_PROMPT, self.plan.batch), self.plan.batch)
 
     async def _awaited(self, work: Awaitable[Any]) -> Any:
+        """The result of work on the device. WispError device_lost if the device was lost, or replaced meanwhile."""
         try:
-            return await work
+            found = await work
         except Exception as error:
             raise await self.gpu.cause(error) from None
+        if self.gpu.closed:  # its buffers are freed: later steps would not find them
+            self._check()
+        return found
 
     # -- one sequence under the host's control
 

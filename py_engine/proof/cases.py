@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -52,6 +53,11 @@ class Case:
     planes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by weight
     want: dict[str, Array] = field(default_factory=dict)
 
+    @cached_property
+    def sizes(self) -> dict[str, float]:
+        """The root mean square of what each float buffer is to hold afterwards: errors are parts of it."""
+        return {name: rms(values) for name, values in self.want.items() if values.dtype != np.uint32}
+
     def contents(self, op: Op, shader: Shader) -> dict[str, tuple[Any, str | None]]:
         """What each binding of an op holds before the case, and the buffer's name, None for a weight.
 
@@ -74,6 +80,12 @@ class Case:
             for name, bound in op.bindings.items()
             if isinstance(bound, Buffer) and shader.bindings[name] == "storage, read_write"
         }
+
+
+def rms(values: Array) -> float:
+    """The root mean square of the values that are no NaNs; 1 if it is 0."""
+    numbers = values[~np.isnan(values)].astype(np.float32)
+    return float(np.sqrt(np.mean(np.square(numbers, dtype=np.float64)))) or 1.0 if numbers.size else 1.0
 
 
 def cases(

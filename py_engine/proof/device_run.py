@@ -1,12 +1,13 @@
 """Runs cases on the device: everything is uploaded at once, dispatched in one submit and read back once.
 
-upload() needs no pipelines, so it runs while they are compiled.
+upload() needs no pipelines, so it does all it can while they are compiled: data, bind groups, the buffer to read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import js
@@ -61,6 +62,15 @@ async def _check(scopes: list[Any]) -> None:
             raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
 
 
+@dataclass(frozen=True)
+class _Dispatch:
+    """One op of a case, ready but for its pipeline."""
+
+    shader: Shader
+    group: Any  # GPUBindGroup
+    grid: tuple[int, ...]
+
+
 class DeviceRun:
     """Cases on one device."""
 
@@ -78,19 +88,7 @@ class DeviceRun:
             return
         self._open_scopes()
         try:
-            for case in self.cases:
-                for op, shader in zip(case.ops, case.shaders, strict=True):
-                    for values, _ in case.contents(op, shader).values():
-                        for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
-                            self._constants.add(part)
-                    if "p" in shader.bindings:
-                        self._params.add(self._struct(op, shader))
-            self._constant = self._buffer(self._constants.bytes(), STORAGE)
-            self._uniform = self._buffer(self._params.bytes(), UNIFORM)
-            self._written = [
-                {name: self._empty(-(-case.data[name].nbytes // 4) * 4) for name in case.written()}
-                for case in self.cases
-            ]
+            self._prepare()
         finally:
             checked = self._close_scopes()
         await checked
@@ -102,20 +100,20 @@ class DeviceRun:
         try:
             self._open_scopes()
             try:
-                staging, places = self._submit()
+                self._submit()
                 # Begins now: the scopes take a round trip, too.
-                mapped = asyncio.ensure_future(staging.mapAsync(MAP_READ))
+                mapped = asyncio.ensure_future(self._staging.mapAsync(MAP_READ))
             finally:
                 checked = self._close_scopes()
             await asyncio.wait([checked, mapped])
             await checked
             await mapped
-            raw = np.frombuffer(js.Uint8Array.new(staging.getMappedRange()).to_bytes(), np.uint8)
+            raw = np.frombuffer(js.Uint8Array.new(self._staging.getMappedRange()).to_bytes(), np.uint8)
         finally:
             self.free()
         return [
             {name: raw[at : at + case.data[name].nbytes].view(case.data[name].dtype) for name, at in found.items()}
-            for case, found in zip(self.cases, places, strict=True)
+            for case, found in zip(self.cases, self._places, strict=True)
         ]
 
     def free(self) -> None:
@@ -132,40 +130,47 @@ class DeviceRun:
         """A future of the check whether the device has rejected anything since _open_scopes()."""
         return asyncio.ensure_future(_check([self._device.popErrorScope() for _ in range(2)]))
 
-    def _submit(self) -> tuple[Any, list[dict[str, int]]]:
-        """(the buffer to map, the offset in it of every case's written buffers)."""
-        encoder, places = self._device.createCommandEncoder(), list[dict[str, int]]()
+    def _prepare(self) -> None:
+        for case in self.cases:
+            for op, shader in zip(case.ops, case.shaders, strict=True):
+                for values, _ in case.contents(op, shader).values():
+                    for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
+                        self._constants.add(part)
+                if "p" in shader.bindings:
+                    self._params.add(self._struct(op, shader))
+        self._constant = self._buffer(self._constants.bytes(), STORAGE)
+        self._uniform = self._buffer(self._params.bytes(), UNIFORM)
+        self._written = [
+            {name: self._empty(-(-case.data[name].nbytes // 4) * 4) for name in case.written()} for case in self.cases
+        ]
+        self._fill()
+        self._dispatches = [
+            self._dispatch(case, op, shader, own)
+            for case, own in zip(self.cases, self._written, strict=True)
+            for op, shader in zip(case.ops, case.shaders, strict=True)
+        ]
+        size, self._places = 0, list[dict[str, int]]()  # offsets in _staging of every case's written buffers
+        for own in self._written:
+            self._places.append({})
+            for name, buffer in own.items():
+                self._places[-1][name] = size
+                size += -(-int(buffer.size) // 16) * 16
+        self._staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
+        self._made.append(self._staging)
+
+    def _fill(self) -> None:
+        """Copy what written buffers hold before the case, and the parts of experts' matrices."""
+        encoder = self._device.createCommandEncoder()
         for case, own in zip(self.cases, self._written, strict=True):
             for name, buffer in own.items():
                 encoder.copyBufferToBuffer(self._constant, self._constants.add(case.data[name]), buffer, 0, buffer.size)
-        self._fill_sparse(encoder)
-        compute = encoder.beginComputePass()
-        for case, own in zip(self.cases, self._written, strict=True):
-            for op, shader in zip(case.ops, case.shaders, strict=True):
-                self._dispatch(compute, case, op, shader, own)
-        compute.end()
-        size = 0
-        for own in self._written:
-            places.append({})
-            for name, buffer in own.items():
-                places[-1][name] = size
-                size += -(-int(buffer.size) // 16) * 16
-        staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
-        self._made.append(staging)
-        for own, place in zip(self._written, places, strict=True):
-            for name, buffer in own.items():
-                encoder.copyBufferToBuffer(buffer, 0, staging, place[name], buffer.size)
-        self._device.queue.submit(to_js([encoder.finish()]))
-        return staging, places
-
-    def _fill_sparse(self, encoder: Any) -> None:
-        """Create the planes of experts' matrices and copy their parts."""
         for values in {id(v): v for case in self.cases for v in _sparse_planes(case)}.values():
             buffer = self._sparse[id(values)] = self._empty(values.nbytes)
             for at, part in values.parts:
                 encoder.copyBufferToBuffer(self._constant, self._constants.add(part), buffer, at, len(part))
+        self._device.queue.submit(to_js([encoder.finish()]))
 
-    def _dispatch(self, compute: Any, case: Case, op: Op, shader: Shader, own: dict[str, Any]) -> None:
+    def _dispatch(self, case: Case, op: Op, shader: Shader, own: dict[str, Any]) -> _Dispatch:
         contents, entries = case.contents(op, shader), []
         for i, name in enumerate(shader.bindings):
             if name == "p":
@@ -181,12 +186,22 @@ class DeviceRun:
                     size = -(-values.nbytes // 4) * 4
                     place = {"buffer": self._constant, "offset": self._constants.add(values), "size": size}
             entries.append({"binding": i, "resource": place})
-        pipeline = self._pipelines[shader]
-        compute.setPipeline(pipeline)
-        compute.setBindGroup(
-            0, self._device.createBindGroup(obj(layout=pipeline.getBindGroupLayout(0), entries=entries))
-        )
-        compute.dispatchWorkgroups(*(g.count(case.batch.n) if isinstance(g, PerToken) else g for g in op.grid))
+        group = self._device.createBindGroup(obj(layout=self._pipelines.layout(shader), entries=entries))
+        grid = tuple(g.count(case.batch.n) if isinstance(g, PerToken) else g for g in op.grid)
+        return _Dispatch(shader, group, grid)
+
+    def _submit(self) -> None:
+        encoder = self._device.createCommandEncoder()
+        compute = encoder.beginComputePass()
+        for dispatch in self._dispatches:
+            compute.setPipeline(self._pipelines[dispatch.shader])
+            compute.setBindGroup(0, dispatch.group)
+            compute.dispatchWorkgroups(*dispatch.grid)
+        compute.end()
+        for own, place in zip(self._written, self._places, strict=True):
+            for name, buffer in own.items():
+                encoder.copyBufferToBuffer(buffer, 0, self._staging, place[name], buffer.size)
+        self._device.queue.submit(to_js([encoder.finish()]))
 
     def _struct(self, op: Op, shader: Shader) -> bytes:
         data = shader.pack(op.consts)

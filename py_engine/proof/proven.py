@@ -51,6 +51,11 @@ class Proven:
         return self._known.get(_hash(shader), "") or self._of_load.get(_hash(shader), "")
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no kernel has been run here."""
+        return not self._known and not self._of_load
+
+    @property
     def has_faults(self) -> bool:
         """Whether any kernel is known to be wrong."""
         return any(self._known.values()) or any(self._of_load.values())

@@ -165,6 +165,19 @@ def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> 
     last, decoy = first + 3, first - 6
     tokens[decoy - 7 : decoy] = tokens[last - 7 : last]
     tokens[decoy] = (tokens[(first + 3) % PERIOD] + 1) % vocab
+    _match_least(data["tokens"], logits, batch, ops)
+
+
+def _match_least(histories: Array, logits: Array, batch: Batch, ops: list[Op]) -> None:
+    """Let the longest match of a sequence with one row have just as many tokens as a draft needs."""
+    least = next(int(op.consts["min_match"]) for op in ops if op.kernel == "advance")
+    for row, (first, seq) in enumerate(batch.places):
+        if sum(s == seq for _, s in batch.places) == 1 and first > 2 * least + 2:
+            tokens, sampled, place = histories[seq], first + 2, least + 2
+            tokens[: first + 1] = range(1, first + 2)  # nothing repeats itself
+            logits[row, sampled] = logits[row].max() + 9
+            tokens[place - least + 1 : place + 1] = [*tokens[first - least + 2 : first + 1], sampled]
+            return
 
 
 assert len(PLACES) <= MAX_SMALL_BATCH

@@ -14,7 +14,8 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 from py_engine.proof.batches import Batch
 from py_engine.proof.cases import Case
-from py_engine.proof.random_data import RandomData, planes
+from py_engine.proof.numbers import Numbers
+from py_engine.proof.random_data import planes
 
 ROWS, FIRST, REST = 7, 2, 2  # rows of a placement, rows before it and after it
 SOURCE = 6  # byte of the staging buffer where the raw rows begin
@@ -22,7 +23,7 @@ SOURCE = 6  # byte of the staging buffer where the raw rows begin
 
 def upload_cases(plan: Plan, device: Device, known: Callable[[Shader], bool], seed: int = 1) -> Iterator[Case]:
     """A case for each type of the plan's matrices whose kernel is not known."""
-    random, done = RandomData(seed), set[tuple[str, str]]()
+    random, done = Numbers(seed), set[tuple[str, str]]()
     for weight in plan.weights.values():
         shader = shader_for(weight, device)
         if shader is None or known(shader) or (shader.label, weight.layout.fragment) in done:
@@ -31,17 +32,17 @@ def upload_cases(plan: Plan, device: Device, known: Callable[[Shader], bool], se
         yield from _cases(replace(weight, rows=FIRST + ROWS + REST), device, random)
 
 
-def _cases(weight: Weight, device: Device, random: RandomData) -> Iterator[Case]:
+def _cases(weight: Weight, device: Device, random: Numbers) -> Iterator[Case]:
     """A case for each plane."""
     size = quants.row_bytes(weight.type, weight.cols)
     if weight.layout.plain:
         size = weight.cols * weight.layout.block_bytes // quants.GROUP
-    raw = random.numbers.integers(0, 256, SOURCE + ROWS * size, dtype=np.uint8)
+    raw = random.integers(0, 256, SOURCE + ROWS * size, dtype=np.uint8)
     records = planes(replace(weight, rows=ROWS), raw[SOURCE:])
     raw = np.concatenate([raw, np.zeros(8 + -len(raw) % 4, np.uint8)])
     for step in repacks(Placement(weight, SOURCE, FIRST, ROWS, size), device):
         plane, row = weight.layout.planes[step.plane], weight.plane_row_bytes(step.plane)
-        before = random.numbers.integers(0, 256, weight.plane_bytes(step.plane), dtype=np.uint8)
+        before = random.integers(0, 256, weight.plane_bytes(step.plane), dtype=np.uint8)
         want, first = before.copy(), plane.table + FIRST * row
         want[first : first + ROWS * row] = records[step.plane][plane.table : plane.table + ROWS * row]
         buffers = {

@@ -178,3 +178,27 @@ def test_wrong_forms_say_where(kind: str, value: Any, words: str) -> None:
         text_of(Format(kind, value, param="here"))
     assert words in error.value.message
     assert (error.value.param or "").startswith("here")
+
+
+COUNTED = [  # (form, the character that is repeated, before and after it, lengths that match)
+    (Format("regex", "[ -~]{0,100}"), "a", "", "", range(101)),
+    (Format("regex", "[ -~]{65}"), " ", "", "", [65]),
+    (Format("regex", r"[^\n]{40,90}\n.?"), "é", "", "\n", range(40, 91)),
+    (Format("regex", r"<[^\n>!]{0,70}(>|!)"), "x", "<", "!", range(71)),
+    (Format("grammar", 'root ::= "[" [^\\n]{0,64} "]" root?'), "a", "[", "]", range(65)),
+    (Format("regex", '"[^"\\n]{3,300}"'), "é", '"', '"', range(3, 301)),
+    (Format("json_schema", {"type": "string", "pattern": "^[ -~é]{2,90}$"}), "é", '"', '"', range(2, 91)),
+]
+
+
+@pytest.mark.parametrize("at", range(len(COUNTED)))
+def test_long_runs_of_characters_are_counted_in_blocks(at: int) -> None:
+    """Each length near the ends of blocks and of the run is read as the form says."""
+    form, char, before, after, lengths = COUNTED[at]
+    tried = sorted(
+        {n for end in (0, 16, 32, 48, 64, *lengths[:: len(lengths) - 1 or 1]) for n in range(end - 2, end + 3)}
+    )
+    tried = [n for n in tried if n >= 0]
+    texts = [f"{before}{char * n}{after}" for n in tried]
+    (found,) = run([{"grammar": text_of(form), "texts": texts, "samples": 0}])
+    assert found["texts"] == [n in lengths for n in tried]

@@ -62,6 +62,15 @@ def test_only_what_may_come_from_a_loss_is_told_as_one(engine_pages: Callable[[s
 
 
 @pytest.mark.lavapipe
+def test_a_device_that_is_replaced_while_kernels_compile_is_lost(
+    engine_pages: Callable[[str | None], Page],
+) -> None:
+    """Another request has noticed the loss: this one goes on with the new device, too."""
+    out = run(engine_pages("lavapipe"), MODEL, "engines.replaced_while_it_compiles", backend="webgpu")
+    assert out == ["device_lost"]
+
+
+@pytest.mark.lavapipe
 def test_a_list_that_could_not_be_recorded_is_recorded_once(engine_pages: Callable[[str | None], Page]) -> None:
     """A list that is recorded twice would compute each token twice. Without lists, the device counts as lost."""
     out = run(engine_pages("lavapipe"), MODEL, "engines.failed_recordings", backend="webgpu")

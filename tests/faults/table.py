@@ -28,6 +28,7 @@ NO_MEMORY: Codes = {
     "http": BROKEN | {"out_of_memory"},
     "bridge": frozenset({"out_of_memory"}),
 }
+NO_TAB = frozenset({"engine_gone", "no_engine"})  # the tab ended while it answered, or before it was asked
 LOADS_MAY_FAIL = frozenset({"out_of_memory", "network_error", "device_lost"})
 
 
@@ -228,11 +229,11 @@ FAULTS: list[Fault] = [
     Fault("error that nothing catches in the worker", "as for a killed worker", throw_in_worker, WORKER_ENDS),
     Fault(
         "tab closed", "other tabs' answers go on", close_tab,
-        {"bridge": frozenset({"engine_gone"})},
+        {"bridge": NO_TAB},
     ),
     Fault(
         "tab killed", "other tabs' answers go on; those that pass a service worker in its process break off visibly",
-        crash_tab, {"bridge": frozenset({"engine_gone"}), "http": BROKEN},
+        crash_tab, {"bridge": NO_TAB, "http": BROKEN},
     ),
     Fault(
         "service worker stopped", "answers that pass it break off visibly; the engine's own go on",

@@ -62,6 +62,25 @@ async def test_callbacks_run_after_one_that_ends_the_task(selenium_node: Any) ->
 
 
 @run_in_pyodide
+async def test_a_time_that_is_over_is_now(selenium_node: Any) -> None:
+    """A timeout may end while asyncio sets it."""
+    import asyncio
+    import sys
+    from typing import Any
+
+    sys.path.append("/repo")
+    from tests.support.pyodide_loop import new_loop
+
+    loop = new_loop()
+    ran: list[Any] = []
+    loop.call_at(loop.time() - 5, ran.append, "over")
+    loop.call_later(0.001, ran.append, "soon")
+    loop.call_later(-1, ran.append, "cancelled").cancel()
+    await asyncio.sleep(0.05)
+    assert sorted(ran) == ["over", "soon"]
+
+
+@run_in_pyodide
 async def test_a_task_begins_at_once(selenium_node: Any) -> None:
     import asyncio
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,23 @@ def test_tool_arguments_stream_in_pieces(kind: str) -> None:
     assert parts[0]["id"]
     assert all("id" not in part for part in parts[1:])
     assert len(parts) > len(PARIS) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_calls_are_read_alike_however_they_arrive(kind: str) -> None:
+    """Parts of an answer that are repeated, lost or in another order, and heads that do not end."""
+    parts = re.findall(r"<[^<>\s]+>|\[[A-Z_]+\]|\w+|\s+|.", KINDS[kind][1], re.DOTALL)
+    for seed in range(40):
+        rng = random.Random(seed)
+        at, times = rng.randrange(len(parts)), rng.choice([0, 1, 40, 400])
+        text = "".join([*parts[:at], *[rng.choice(parts) for _ in range(times)], *parts[max(0, at - 9) :], " end"])
+        whole = Message()
+        parser = dialect(kind).parser("", True)
+        for delta in (*parser.push(text), *parser.finish()):
+            whole.add(delta)
+        pieces = parsed(dialect(kind).parser("", True), text, seed)
+        assert pieces["content"] == whole.as_dict()["content"], seed
+        assert calls_of(pieces) == calls_of(whole.as_dict()), seed
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ import pytest
 
 from bench import shapes
 from py_engine import planner
+from py_engine.cpu import sampling
 from py_engine.cpu.sampling import filtered, settings_of
 from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
@@ -99,6 +100,22 @@ def test_every_kernel_of_adapters_has_a_case(device: Device) -> None:
     assert names
     assert names <= {shader.label for case in made for shader in case.shaders}
     assert all(comparison.fault(case, numpys(case)) is None for case in made)
+
+
+def test_a_draft_after_the_fewest_tokens_that_match_is_among_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that needs one token more would make fewer drafts, and no other text."""
+    plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    names = ["greedy_verify", "draw_verify", "sample_verify"]
+
+    def drafts() -> list[list[int]]:
+        made = cases(plan, SOFTWARE, names, lambda shader: False)
+        several = [case for case in made if len({seq for _, seq in case.batch.places}) > 1]
+        return [case.want["drafting"][:, 3].tolist() for case in several]
+
+    right, find = drafts(), sampling._find_match
+    monkeypatch.setattr(sampling, "_find_match", lambda tokens, least: find(tokens, least + 1))
+    assert len(right) > 1
+    assert all(a != b for a, b in zip(right, drafts(), strict=True))
 
 
 def test_what_must_stay_untouched_is_compared() -> None:

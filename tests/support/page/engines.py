@@ -252,6 +252,22 @@ async def codes_of_causes(engine: Engine) -> list[list[str]]:
     return [*found, await codes()]
 
 
+async def replaced_while_it_compiles(engine: Engine) -> list[str]:
+    """The code of a request's first step, for which kernels are compiled while another device replaces its own."""
+    runner: Any = engine.runner
+
+    async def compile(**_: Any) -> None:
+        runner.gpu.lost = "destroyed"
+        runner.gpu.close()
+
+    runner.gpu.compile = compile
+    try:
+        await runner.configure(GREEDY, 1, 0, False)
+    except WispError as error:
+        return [error.code]
+    return []
+
+
 async def failed_recordings(engine: Engine) -> dict[str, Any]:
     """Let the memory for lists run out: the codes, and of each list the commands recorded at last and those planned."""
     runner: Any = engine.runner
