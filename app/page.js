@@ -1,5 +1,6 @@
 /** Connects the parts of the page. They reach models only through wisp.js. */
 import "./ui/unframed.js";
+import "./ui/storage_fallback.js";
 import { sentences, t } from "./language/phrase.js";
 import { adviceFor, explain } from "./ui/advice.js";
 import { startWords } from "./ui/answer/words.js";

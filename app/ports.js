@@ -14,17 +14,22 @@
  *                    "compute": it needs a compute worker of the page
  *
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
- * Where there are no locks (on a page from plain http), the worker belongs to one page and ends with it.
+ * Where there are no locks (on a page from plain http, or one that may store nothing), the worker belongs to one page and ends with it.
  *
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
  */
 const locks = globalThis.navigator.locks;
 // Contains the worker's name: a page finds the running shared worker by it (app/sdk/link.js).
-const lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
+let lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
 const forever = new Promise(() => {}); // referenced here, so that neither it nor the lock is collected
 const alive = new Promise((resolve) => {
   if (!lock) return resolve(undefined);
-  locks.request(lock, () => (resolve(undefined), forever));
+  locks
+    .request(lock, () => (resolve(undefined), forever))
+    .catch(() => {
+      lock = null; // denied where the page may store nothing
+      resolve(undefined);
+    });
 });
 
 export class Ports {

@@ -18,6 +18,7 @@ from tools.paths import DIST, ROOT
 MILLION = 1_000_000
 PRICE, REQUEST_PRICE = 0.08, 0.75
 LIMIT = 10_000_000  # bytes of a first visit of a release
+IDLE = re.compile(r"^assets/(mermaid|highlight-all|mcp)-[0-9a-f]{12}\.js$")  # app/ui/parts.js: FOR_ANSWERS
 ASKED_AGAIN = ("index.html", "wisp.js")  # the page loads them, then its service worker asks whether they are current
 OWN_BUNDLES = (
     "py|page|style|worker|downloads|compute|cpu-\\w+|bench|bench-style|chat-search|chat-import|monitor|monitor-style|quality|"
@@ -65,6 +66,12 @@ def first_visit(encoding: str = "br", dist: Path = DIST) -> Visit:
     return Visit({path: sent_bytes(path, encoding, dist) for path in files}, len(ASKED_AGAIN))
 
 
+def idle_part(encoding: str = "br", dist: Path = DIST) -> Visit:
+    """What a first visit of more than half a minute fetches while it is idle, if its link is not metered."""
+    files = [path.relative_to(dist).as_posix() for path in sorted(dist.glob("assets/*.js"))]
+    return Visit({path: sent_bytes(path, encoding, dist) for path in files if IDLE.match(path)}, 0)
+
+
 def return_visit() -> Visit:
     """A later visit of the same version."""
     return Visit({}, 1)
@@ -86,6 +93,7 @@ def report(price: float, request_price: float) -> str:
     """Return the tables as Markdown."""
     visits: list[tuple[str, Callable[[str], Visit]]] = [
         ("first visit", first_visit),
+        ("while idle, after half a minute", idle_part),
         ("return", lambda _: return_visit()),
         ("return after a release", visit_after_release),
     ]

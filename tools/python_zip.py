@@ -11,7 +11,7 @@ from tools.failure import run
 from tools.paths import ROOT, site_packages, venv_python
 
 OWN_PACKAGES = ("app", "py_engine")
-NOT_OURS = "app/tools/"  # Python of the sandbox, which is another interpreter
+NOT_OURS = ("app/tools/", "app/language/")  # Python of the sandbox, another interpreter; texts of the page
 # Importing the whole `gguf` package costs 0.8 s and needs PyYAML and tqdm; these modules import each other only.
 GGUF_MODULES = ("constants.py", "quants.py", "lazy.py")
 EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time, so that equal contents give equal bytes

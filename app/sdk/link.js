@@ -30,10 +30,13 @@ export async function openLink(url, name, shared) {
  */
 export function holdLock(prefix) {
   const { locks } = navigator;
-  if (!locks) return Promise.resolve({ lock: null, release() {} });
+  const none = { lock: null, release() {} };
+  if (!locks) return Promise.resolve(none);
   const lock = `${prefix}.${Date.now()}.${Math.random()}`;
   return new Promise((resolve) => {
-    locks.request(lock, () => new Promise((over) => resolve({ lock, release: () => over(undefined) })));
+    locks
+      .request(lock, () => new Promise((over) => resolve({ lock, release: () => over(undefined) })))
+      .catch(() => resolve(none)); // denied where the page may store nothing
   });
 }
 

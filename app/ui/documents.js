@@ -178,7 +178,7 @@ async function pdfReader(dialog) {
 
 /** @param {string} name @param {import("./texts.js").Text} about */
 function documentText(name, about) {
-  return h("div", {}, h("strong", {}, name), h("small", {}, about));
+  return h("div", {}, h("strong", { dir: "auto" }, name), h("small", {}, about));
 }
 
 /** @param {import("../retrieval/database.js").Document} document @param {import("./texts.js").Text | undefined} busy @param {() => void} remove */

@@ -57,7 +57,7 @@ export function startHub(actions) {
     return h(
       "button",
       { type: "button", class: "hub-row", on: { click: () => void open(found.id) } },
-      h("strong", {}, h("bdi", {}, name ?? owner), name && " ", name && h("bdi", {}, owner)),
+      h("strong", { dir: "ltr" }, h("bdi", {}, name ?? owner), name && " ", name && h("bdi", {}, owner)),
       h("small", {}, joined(about)),
     );
   }

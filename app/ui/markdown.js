@@ -1,6 +1,6 @@
 /**
  * Renders streamed Markdown. The text is split into top-level blocks and only changed blocks are rendered again, so an
- * answer neither flickers nor loses a selection. HTML in the text is shown as text; DOMPurify sanitises the output.
+ * answer neither flickers nor loses a selection. HTML in the text is shown as text, but for what extra_syntax.js allows; DOMPurify sanitises the output.
  *
  * Text of a model may be anything. markdown-it takes linear time and limits nesting. A text that is too long for it, or
  * that it cannot parse, is shown as it is.
@@ -8,6 +8,7 @@
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { CodeBlock } from "./answer/code_block.js";
+import { extras, markTasks } from "./answer/extra_syntax.js";
 import { newBudget, typeset } from "./answer/math.js";
 import { math, openMath } from "./answer/math_syntax.js";
 import { tableBlock } from "./answer/table.js";
@@ -33,7 +34,7 @@ const MAX_NESTING = 50; // of blocks
 const LONGEST_HELD = 600; // characters of an open formula
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: MAX_NESTING + 1 });
-markdown.use(math);
+markdown.use(math).use(extras);
 markdown.core.ruler.at("inline", ({ tokens, md, env }) => {
   for (const { type, content, children } of tokens) {
     if (type !== "inline" || !children) continue;
@@ -216,6 +217,7 @@ function textBlock({ raw, tokens }, formulas) {
     if (link.getAttribute("href")) showTarget(link);
     else link.replaceWith(...link.childNodes); // it leads nowhere, or where none may lead
   }
+  markTasks(fragment);
   const giveBack = typeset(fragment, formulas);
   const isTable = tokens[0].type === "table_open";
   const element = isTable ? tableBlock(fragment) : h("div", { class: "block", dir: "auto" }, fragment);

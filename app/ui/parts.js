@@ -12,6 +12,11 @@ export function partUrls(name) {
   return paths.map((path) => new URL(path, document.baseURI).href);
 }
 
+const FOR_ANSWERS = ["mermaid", "highlightAll", "mcp"]; // fetched when they are first used, or while the page is idle
+
+/** The addresses of the parts that answers may need: tools/delivery.py names them, too. */
+export const answerFiles = () => FOR_ANSWERS.map((name) => partUrl(name) ?? "");
+
 /** The addresses of all parts that are one file: not the wheels of the sandbox, which are many and large. */
 export const partFiles = () =>
   Object.entries(document.getElementById("parts")?.dataset ?? {})

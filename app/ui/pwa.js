@@ -2,9 +2,10 @@
 import { t } from "../language/phrase.js";
 import { whenIdle } from "./dom.js";
 import { notify } from "./notices.js";
-import { partFiles } from "./parts.js";
+import { answerFiles, partFiles } from "./parts.js";
 
 const ISOLATING = "wisp.isolating"; // in the session: the page has been reloaded for it
+const STAY_MS = 30_000; // a visit that is longer fetches what answers may need offline
 
 /**
  * Reloads the page once where its host sends no headers for cross-origin isolation, and now the service worker does:
@@ -19,14 +20,19 @@ async function isolate() {
 }
 
 /**
- * Has the service worker cache the parts of the page that it fetches only when they are used, such as diagrams: whoever
- * installs the page expects it to work without a network. Not where the browser is to save data, and not the many large
- * wheels that only code in the sandbox imports.
+ * Has the service worker cache parts of the page that it fetches only when they are used, such as diagrams. Not where the
+ * browser is to save data, nor over a mobile network. @param {string[]} urls
  */
-async function cacheAll() {
-  if (/** @type {any} */ (navigator).connection?.saveData) return;
-  for (const url of partFiles()) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
+async function cacheParts(urls) {
+  const { saveData, type } = /** @type {any} */ (navigator).connection ?? {};
+  if (saveData || type === "cellular") return;
+  for (const url of urls) {
+    if (!(await caches.match(url))) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
+  }
 }
+
+/** All but the many large wheels that only code in the sandbox imports: who installs the page expects it to work offline. */
+const cacheAll = () => cacheParts(partFiles());
 
 export async function startPwa() {
   if (!("serviceWorker" in navigator)) return;
@@ -41,7 +47,11 @@ export async function startPwa() {
   }
   addEventListener("appinstalled", cacheAll);
   const isInstalled = matchMedia("(display-mode: standalone)").matches;
-  if (hadOne && isInstalled) whenIdle(cacheAll); // after a new version, too
+  const cacheAhead = () => {
+    if (isInstalled) whenIdle(cacheAll);
+    else setTimeout(() => whenIdle(() => cacheParts(answerFiles())), STAY_MS);
+  };
+  if (hadOne) cacheAhead(); // after a new version, too
   let reloading = false;
   const offer = (/** @type {ServiceWorker} */ waiting) => {
     const run = () => {
@@ -52,8 +62,9 @@ export async function startPwa() {
   };
   serviceWorker.addEventListener("controllerchange", () => {
     if (reloading) return location.reload();
-    if (!hadOne) isolate();
-    if (!hadOne && isInstalled) whenIdle(cacheAll); // iOS: the first start from the home screen, in a storage of its own
+    if (hadOne) return;
+    isolate();
+    cacheAhead(); // iOS: also at the first start from the home screen, in a storage of its own
   });
   const watch = (/** @type {ServiceWorker | null} */ worker) => {
     worker?.addEventListener("statechange", () => worker.state === "installed" && hadOne && offer(worker));

@@ -6,9 +6,11 @@
  */
 
 /** @typedef {{ sha256: string, check?: number[], data: Blob }} Entry */
-/** @typedef {{ url: string, offset: number, entry: Entry, running: boolean }} Waiting */
+/** @typedef {{ url: string, offset: number, entry: Entry, alone: boolean }} Waiting  `alone`: not stored with others */
 
-const PARALLEL = 4; // IndexedDB stores four Blobs at once in four fifths of the time that one after the other takes
+// Records of one transaction. The browser writes a transaction's Blobs at once, 32 KiB of each at a time, but transactions
+// of one object store one after the other.
+const RECORDS_AT_ONCE = 8;
 const { deviceMemory = 4 } = /** @type {{ deviceMemory?: number }} */ (navigator); // GiB
 const LIMIT = (2 ** 30 * deviceMemory) / 4; // bytes that may wait: at most 2 GiB, as browsers report 8 GiB at most
 
@@ -17,12 +19,13 @@ export class BackgroundStore {
   /** @type {Map<string, Waiting>} by its key, in the order of arrival */
   #waiting = new Map();
   #bytes = 0; // of the records that wait
+  #storing = false;
   /** @type {Map<string, Error>} why a model's records are not stored at present, by URL */
   #errors = new Map();
   /** @type {(() => void)[]} called when a record was stored or given up */
   #listeners = [];
 
-  /** @param {(url: string, offset: number, entry: Entry) => Promise<unknown>} store */
+  /** @param {(records: Waiting[]) => Promise<unknown>} store stores all of them or, if it rejects, none */
   constructor(store) {
     this.#store = store;
   }
@@ -33,7 +36,7 @@ export class BackgroundStore {
    */
   async add(url, offset, entry) {
     this.drop(url, offset);
-    this.#waiting.set(key(url, offset), { url, offset, entry, running: false });
+    this.#waiting.set(key(url, offset), { url, offset, entry, alone: false });
     this.#bytes += entry.data.size;
     this.#run();
     while (this.#bytes > LIMIT && !this.#errors.has(url)) await this.#change();
@@ -55,6 +58,7 @@ export class BackgroundStore {
   /** Tries again to store a model's records. @param {string} url */
   retry(url) {
     this.#errors.delete(url);
+    for (const waiting of this.of(url)) waiting.alone = false;
     this.#run();
   }
 
@@ -65,30 +69,31 @@ export class BackgroundStore {
   }
 
   #run() {
-    const all = [...this.#waiting.values()].filter(({ url }) => !this.#errors.has(url));
-    let running = all.filter((waiting) => waiting.running).length;
-    for (const waiting of all) {
-      if (running >= PARALLEL) return;
-      if (waiting.running) continue;
-      running += 1;
-      this.#put(waiting);
-    }
+    const able = [...this.#waiting.values()].filter(({ url }) => !this.#errors.has(url));
+    if (this.#storing || !able.length) return;
+    this.#put(able[0].alone ? able.slice(0, 1) : able.filter(({ alone }) => !alone).slice(0, RECORDS_AT_ONCE));
   }
 
-  /** @param {Waiting} waiting */
-  async #put(waiting) {
-    const { url, offset, entry } = waiting;
-    waiting.running = true;
+  /** @param {Waiting[]} records */
+  async #put(records) {
+    this.#storing = true;
     try {
-      await this.#store(url, offset, entry);
-      this.#remove(waiting);
+      await this.#store(records);
+      records.forEach((waiting) => this.#remove(waiting));
     } catch (/** @type {any} */ error) {
-      waiting.running = false;
-      if (error.name !== "QuotaExceededError" && !(await readable(entry.data))) this.#remove(waiting);
-      else if (this.find(url, offset) === entry) this.#errors.set(url, error);
-      this.#notify();
+      if (records.length === 1) await this.#fail(records[0], error);
+      else for (const waiting of records) waiting.alone = true; // each may be the reason
     }
+    this.#storing = false;
     this.#run();
+  }
+
+  /** @param {Waiting} waiting @param {Error} error */
+  async #fail(waiting, error) {
+    const { url, offset, entry } = waiting;
+    if (error.name !== "QuotaExceededError" && !(await readable(entry.data))) this.#remove(waiting);
+    else if (this.find(url, offset) === entry) this.#errors.set(url, error);
+    this.#notify();
   }
 
   /** @param {Waiting} waiting */

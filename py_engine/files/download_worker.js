@@ -67,10 +67,9 @@ async function answer(port, message) {
 
 self.onmessage = ({ data: { port } }) => {
   const lock = `wisp.download ${Date.now()}.${Math.random()}`;
-  navigator.locks?.request(lock, () => {
-    port.postMessage({ lock });
-    return new Promise(() => {});
-  });
-  if (!navigator.locks) port.postMessage({ lock: null });
+  const without = () => port.postMessage({ lock: null });
+  const locked = () => (port.postMessage({ lock }), new Promise(() => {}));
+  if (navigator.locks) navigator.locks.request(lock, locked).catch(without);
+  else without();
   port.onmessage = (/** @type {MessageEvent} */ { data }) => answer(port, data);
 };

@@ -20,8 +20,11 @@ const database = new Database("wisp-models", (database) => {
   database.createObjectStore(MODELS, { keyPath: "url" });
 });
 
-const background = new BackgroundStore((url, offset, entry) =>
-  database.transact(RECORDS, "readwrite", (store) => store.put(entry, [url, offset, entry.data.size])),
+const background = new BackgroundStore((records) =>
+  database.transact(RECORDS, "readwrite", (store) => {
+    const puts = records.map(({ url, offset, entry }) => store.put(entry, [url, offset, entry.data.size]));
+    return /** @type {IDBRequest} */ (puts.at(-1));
+  }),
 );
 
 /** The keys of a model's records. @param {string} url */

@@ -131,6 +131,7 @@ def test_archive_holds_bytecode_of_the_checkout(dist: Path, assets: dict[str, An
     }
     assert {"jinja2/debug.pyc", "wgsl/matvec.wgsl"} <= names
     assert not [name for name in names if name.endswith((".so", ".js", ".py"))]
+    assert {name for name in names if name.endswith(".json")} == {"app/on_demand.json", "app/openai/endpoints.json"}
     assert {"csv", "unittest.mock"} < {*left_out["library"]}
     assert {"numpy.random.mtrand", "numpy.ma.core"} < {*left_out["numpy"]}
 

@@ -123,6 +123,32 @@ def test_a_table_is_copied_as_csv(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == 'name,value\r\n"a ""b"", c",x^2\r\nbold,1\r\n'
 
 
+def test_breaks_and_raised_text_are_the_only_html(page: Page) -> None:
+    body = show(
+        page,
+        "| a | H<sub>2</sub>O |\n|---|---|\n| one<br>two<BR />three | m<sup>2</sup> |\n\nx <b>y</b> <sub>\n\n`<br>`",
+    )
+    assert body.locator("td br").count() == 2
+    assert body.locator("td").first.inner_text() == "one\ntwo\nthree"
+    assert body.locator("sub, sup").all_inner_texts() == ["2", "2"]
+    assert "x <b>y</b> <sub>" in body.inner_text()
+    expect(body.locator(":not(pre) > code")).to_have_text("<br>")
+    body.get_by_role("button", name="Copy as CSV").click()
+    expect(page.locator("#live")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == 'a,H2O\r\n"one\ntwo\nthree",m2\r\n'
+    hostile = "<sub><img src=x onerror=alert(1)></sub> <sup onclick=x>2</sup> <br onclick=x>" + "<sub>" * 5_000
+    body = show(page, hostile)
+    assert body.locator("sub, sup, br, img").count() == 0
+
+
+def test_lists_of_tasks_show_what_is_done(page: Page) -> None:
+    body = show(page, "- [x] **done**\n- [ ] open\n- [link](https://e.org)\n- [] none\n\n1. [X] first\n\n[x] no task")
+    lines = [line for line in body.inner_text().split("\n") if line]
+    assert lines[:4] == ["☑ done", "☐ open", "link (e.org)", "[] none"]
+    assert lines[-2:] == ["☑ first", "[x] no task"]
+    assert body.locator("li.task").count() == 3
+
+
 # Streams a text in pieces. Returns the most elements that one of them made.
 MADE = """async ([text, pieces]) => {
     const made = new MutationObserver(() => {});

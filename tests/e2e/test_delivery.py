@@ -1,5 +1,6 @@
 """What visits transfer: a server that counts the bytes of each answer, against tools/delivery.py."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from tests.support.browser import new_profile
+from tests.support.browser import new_profile, wait_until
 from tests.support.chat_page import ask, open_page, wait_ready
 from tests.support.waiting import wait_for
 from tools import delivery
@@ -91,6 +92,7 @@ def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContex
 
 def test_visits_transfer_what_the_tool_says(counting: CountingServer, context: BrowserContext) -> None:
     """Nothing is fetched twice, and a return loads the whole page from the service worker."""
+    context.add_init_script("Object.defineProperty(navigator, 'connection', { value: { saveData: true } })")
     page = open_page(context, counting.url)
     wait_for(lambda: page.evaluate(CONTROLLED))
     assert "Rome" in ask(page, "What is the capital of Italy?")
@@ -107,6 +109,47 @@ def test_visits_transfer_what_the_tool_says(counting: CountingServer, context: B
     page.reload()
     wait_ready(page)
     assert not counting.sent()
+
+
+STAYS_MS = 30_000
+FETCH_DIAGRAMS = "async () => (await fetch(document.getElementById('parts').dataset.mermaid)).ok"
+
+
+def test_a_visit_that_stays_fetches_what_answers_may_need_offline(
+    counting: CountingServer, context: BrowserContext, dist: Path
+) -> None:
+    context.clock.install()
+    page = open_page(context, counting.url)
+    wait_until(page, CONTROLLED)
+    later = delivery.idle_part(dist=dist).files
+    assert len(later) == 3
+    assert not later.keys() & counting.sent().keys()
+    page.clock.fast_forward(STAYS_MS)
+    wait_for(lambda: later.keys() <= counting.sent().keys())
+    assert {path: counting.sent()[path] for path in later} == later
+    wait_until(page, f"(await Promise.all({json.dumps([*later])}.map((path) => caches.match(path)))).every(Boolean)")
+    counting.answers.clear()
+    page.reload()
+    wait_ready(page)
+    page.clock.fast_forward(STAYS_MS)
+    page.wait_for_timeout(500)
+    assert not counting.sent()
+    context.set_offline(True)
+    assert page.evaluate(FETCH_DIAGRAMS)  # which were never used
+    context.set_offline(False)
+
+
+@pytest.mark.parametrize("connection", ["{ saveData: true }", "{ type: 'cellular' }"])
+def test_a_visit_that_stays_saves_data_where_it_is_asked_to(
+    counting: CountingServer, context: BrowserContext, dist: Path, connection: str
+) -> None:
+    context.add_init_script(f"Object.defineProperty(navigator, 'connection', {{ value: {connection} }})")
+    context.clock.install()
+    page = open_page(context, counting.url)
+    wait_until(page, CONTROLLED)
+    page.clock.fast_forward(STAYS_MS)
+    page.wait_for_timeout(1000)
+    assert not delivery.idle_part(dist=dist).files.keys() & counting.sent().keys()
 
 
 RUN = """async (code) => {

@@ -18,6 +18,13 @@
     const box = element.getBoundingClientRect();
     if (box.width < 24 || box.height < 24) faults.push(`too small: ${describe(element)}`);
   }
+  // Where a text is cut, its end is: a name that is written from left to right is cut at its right end in Arabic, too.
+  for (const element of document.querySelectorAll("body *")) {
+    const { direction, textOverflow } = getComputedStyle(element);
+    if (textOverflow !== "ellipsis" || element.scrollWidth <= element.clientWidth || !visible(element)) continue;
+    const first = element.textContent.match(/[A-Za-z]|[\u0600-\u06ff]/)?.[0] ?? "";
+    if ((direction === "rtl") === /[A-Za-z]/.test(first)) faults.push(`its beginning is cut: ${describe(element)}`);
+  }
   // A size such as "9.6 MB" must not be torn apart by a name beside it: each text of a line is in one place.
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const texts = new Map(); // block -> the texts in it with their boxes

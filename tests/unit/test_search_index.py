@@ -33,3 +33,12 @@ def test_numbers_are_as_short_as_they_can_be(evaluate: Evaluate, chats: int, siz
 
 def test_segments_of_earlier_versions_are_read_and_merged(evaluate: Evaluate) -> None:
     assert evaluate(MERGED) == [["a"], ["a", "b"], ["a"], 2]
+
+
+def test_a_word_is_found_with_ss_for_a_sharp_s(evaluate: Evaluate) -> None:
+    search = """(() => {
+      const chats = [{ id: "a", text: "Große Straße" }, { id: "b", text: "Strasse" }];
+      const opened = new m.Opened(m.segmentOf(chats));
+      return ["Strasse", "große", "gross", "straß"].map((query) => opened.search(m.terms(query)));
+    })()"""
+    assert evaluate(search) == [["a", "b"], ["a"], ["a"], ["a"]]

@@ -1,10 +1,12 @@
 /** A small plot of one or two figures over time. The value beside it says the newest in words. */
 import uPlot from "uplot";
-import { date } from "../../language/phrase.js";
+import { date, language } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { say } from "../texts.js";
 
 const HEIGHT = 96; // px
+const AXIS = 58; // px of the vertical axis, at least
+const GAP = 16; // px beside its labels
 const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600]; // between two times on the axis
 
 /**
@@ -19,6 +21,9 @@ const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600]; // between two times o
 
 /** @param {number} time seconds since 1970 */
 const clock = (time) => String(date(1000 * time, { minute: "2-digit", second: "2-digit" }));
+
+/** Lets a number stand before its unit from right to left, though the plot runs from left to right. */
+const mark = () => (language().rtl ? "\u200f" : "");
 
 export class Plot {
   #value = h("strong");
@@ -61,6 +66,11 @@ export class Plot {
     const { max, format } = this.#figure;
     const font = `11px ${style.fontFamily}`;
     const axis = { stroke: ink, font, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
+    const width = (/** @type {uPlot} */ { ctx }, /** @type {string[] | null} */ values) => {
+      ctx.font = font;
+      const widths = (values ?? []).map((value) => ctx.measureText(value).width);
+      return Math.max(AXIS, ...widths.map((width) => Math.ceil(width) + GAP)); // units are long in some languages
+    };
     return new uPlot(
       {
         width: this.#place.clientWidth,
@@ -80,7 +90,12 @@ export class Plot {
         ],
         axes: [
           { ...axis, size: 22, space: 70, incrs: SECONDS, values: (_, times) => times.map(clock) },
-          { ...axis, size: 58, space: 26, values: (_, values) => values.map((value) => String(format(value))) },
+          {
+            ...axis,
+            size: width,
+            space: 26,
+            values: (_, values) => values.map((value) => `${mark()}${format(value)}`),
+          },
         ],
       },
       undefined,

@@ -21,12 +21,15 @@ export function terms(text) {
   return [...new Set(plainWords(text))].map((word) => word.slice(0, LONGEST));
 }
 
+/** A word as it may be sought: "strasse" finds "Straße". @param {string} word @returns {string[]} */
+const spellings = (word) => (word.includes("ß") ? [word, word.replaceAll("ß", "ss")] : [word]);
+
 /** @param {{ id: string, text: string }[]} chats @returns {Segment} */
 export function segmentOf(chats) {
   /** @type {Map<string, number[]>} */
   const found = new Map();
   chats.forEach(({ text }, index) => {
-    for (const word of new Set(terms(text))) {
+    for (const word of new Set(terms(text).flatMap(spellings))) {
       const postings = found.get(word);
       if (postings) postings.push(index);
       else found.set(word, [index]);
