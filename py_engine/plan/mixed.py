@@ -90,7 +90,7 @@ def _workgroups(op: Op) -> int:
 
 
 def workgroup_bytes(device: Device, op: Op) -> int:
-    """Workgroup memory of a dispatch of one or two products of bytes. Those of one token have the rounded x in common."""
+    """Workgroup memory of a dispatch of one or two products of bytes. Two of one token have the rounded x in common."""
     found = 0
     for end in ("", "_2"):
         if (weight := op.bindings.get("w" + end)) is None:

@@ -38,7 +38,7 @@ def _adds(norm: Op, op: Op) -> bool:
         return False
     if op.kernel not in ROUNDING or not op.params["NORM"] or op.params.get("BESIDE") or op.params.get("LAST"):
         return False
-    rounds = op.params["DOT8"] if op.kernel == "matvec" else op.params.get("ROUNDS", 1)
+    rounds = op.kernel == "quantize_rows" or op.params.get("DOT8" if op.kernel == "matvec" else "ROUNDS")
     same = op.bindings["x"] == norm.bindings["y"] and op.consts["eps"] == norm.consts["eps"]
     return bool(rounds) and same and int(op.params["COLS"]) % GROUP == 0
 

@@ -206,9 +206,10 @@ def attention_shares(device: Device, head_dim: int, group: int, batch: int, wind
         return [(1, 0)]
     found: list[tuple[int, int]] = []
     for values, up_to in SHARED_VALUES if batch == 1 else SHARED_VALUES_OF_SEVERAL:
-        if found and head_dim > MAX_HEAD_DIM:
-            values = group * head_dim  # latents are long, and one row serves all heads
-        share = next((n for n in range(1, group + 1) if group % n == 0 and group // n * head_dim <= values), group)
+        divisors = [n for n in range(1, group + 1) if group % n == 0]
+        share = next((n for n in divisors if group // n * head_dim <= values), group)
+        if found and head_dim > MAX_HEAD_DIM:  # latents are long, and one row serves all heads
+            share = 1
         if found and found[-1][0] == share:
             found.pop()
         found.append((share, up_to))
