@@ -6,7 +6,7 @@
 //   DOT8      rounds x to bytes first (quantize_x.wgsl), for integer dot products
 //   NORM      RMS norm of x: y = W (x * norm) / rms(x); the sum of squares is taken in the same loop
 //   MERGED    x is joined of the splits of attention (lib/merged_splits.wgsl)
-//   POST_THREADS   the norm behind the block before is added to x (lib/post_norm.wgsl)
+//   POST_THREADS   the norm after the previous block is added to x (lib/post_norm.wgsl)
 //   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   SECOND    the rows of a second matrix, by further workgroups, the last ones in x
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];

@@ -2,7 +2,7 @@
 // share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
 // BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
-// POST_THREADS: the norm behind the block before is added to x (lib/post_norm.wgsl).
+// POST_THREADS: the norm after the previous block is added to x (lib/post_norm.wgsl).
 // Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised

@@ -1,4 +1,4 @@
-"""The norm behind a block, added by the product that follows: against numpy, and bit by bit against two dispatches."""
+"""The norm after a block, added by the product that follows: against numpy, and bit by bit against two dispatches."""
 
 from collections.abc import Callable
 from dataclasses import replace

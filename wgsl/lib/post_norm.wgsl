@@ -1,4 +1,4 @@
-// A product's x is x + post / rms(post) * post_norm: the norm behind the block before it, whose result is added to the
+// A product's x is x + post / rms(post) * post_norm: the norm after the previous block, whose result is added to the
 // residual stream. The workgroups of the first rows store the sum in x_next. The bits are those of norm.wgsl with ADD and
 // POST_THREADS threads: each slice of as many threads adds the same squares in the same order.
 #param POST_THREADS // 0: x is x
