@@ -44,7 +44,7 @@ def _adds(norm: Op, op: Op) -> bool:
 
 
 def _fits(device: Device, norm: Op, op: Op) -> bool:
-    """Whether the op's workgroups are whole workgroups of norm.wgsl, and the device has the memory and bindings for it."""
+    """Whether the op's workgroups are whole ones of norm.wgsl, and the device has the memory and bindings for it."""
     product = "TK" in op.params
     threads = int(op.params["TK"]) * int(op.params["TR"]) if product else int(op.params["WG"])
     used = 4 * (threads + int(op.params.get("TOKENS", 0))) + (mixed.workgroup_bytes(device, op) if product else 0)
