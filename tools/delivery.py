@@ -67,7 +67,7 @@ def first_visit(encoding: str = "br", dist: Path = DIST) -> Visit:
 
 
 def idle_part(encoding: str = "br", dist: Path = DIST) -> Visit:
-    """What a first visit of more than half a minute fetches while it is idle, if its link is not metered."""
+    """What a first visit of more than half a minute fetches while it is idle, but on links that are metered."""
     files = [path.relative_to(dist).as_posix() for path in sorted(dist.glob("assets/*.js"))]
     return Visit({path: sent_bytes(path, encoding, dist) for path in files if IDLE.match(path)}, 0)
 

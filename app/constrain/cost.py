@@ -4,7 +4,6 @@ The weights are milliseconds for a vocabulary of 150,000 tokens, measured with X
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 MAX_COST = 4000.0
@@ -55,7 +54,8 @@ def cost(text: str) -> float:
     return total
 
 
-def class_cost(options: Iterable[str]) -> float:
+@lru_cache(maxsize=1024)
+def class_cost(options: tuple[str, ...]) -> float:
     """The cost of one character that is written in one of these ways."""
     return cost(f"({' | '.join(options)})")
 

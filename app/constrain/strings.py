@@ -184,6 +184,7 @@ class _Rules:
             read = [(low, high) for low, high, target in edges[state] if target == first]
             at, after, length = state, first, 1
             while length < MAX_CHARACTERS and self._in_degree[after] == 1 and (after in accepts) == (state in accepts):
+                spend(1)
                 at = after
                 after = next((target for low, high, target in edges[at] if (low, high) == read[0]), at)
                 if after == at or edges[at] != sorted([*exits, *((low, high, after) for low, high in read)]):

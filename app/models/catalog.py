@@ -132,6 +132,11 @@ def _whole_set(part: Any) -> tuple[Any, ...]:
     return tuple(f"{before}-{number:05d}-of-{found[1]}{after}" for number in range(1, int(found[1]) + 1))
 
 
+def set_address(address: str) -> str:
+    """What the addresses of a set's files have in common: that of its first file."""
+    return str(_whole_set(address)[0])
+
+
 def set_name(name: str) -> str:
     """A model's name, from the name of any file of its set: `model-00001-of-00003` is `model`."""
     return _NUMBER.sub("", name) or name

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.models.catalog import Catalog, set_name
+from app.models.catalog import Catalog, set_address, set_name
 from app.models.progress import OnProgress
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
@@ -78,9 +78,12 @@ class Storage:
         ]
 
     async def update(self, name: str | None, on_progress: OnProgress) -> None:
-        """Replace a model, by id or address, by its host's version. The old one stays until the new one is whole."""
-        for model in await self._named(name):
-            await self._source.update_cached(model["url"], on_progress)
+        """Replace a file, by id or address, by its host's version. The old one stays until the new one is whole."""
+        models = await self._named(name)
+        if len(models) > 1:  # one after the other, a failure would leave files of two versions
+            message = f"{name!r} is stored in {len(models)} files. Update each by its address (models.cached())."
+            raise WispError(message, "invalid_value", param="model")
+        await self._source.update_cached(models[0]["url"], on_progress)
 
     async def _named(self, name: str | None) -> list[dict[str, Any]]:
         found = await self.listing()
@@ -88,6 +91,9 @@ class Storage:
         models = models or [model for model in found if name == set_name(model["id"])]  # all files of a set
         if not models:
             raise WispError(f"The browser's storage has no model {name!r}.", "model_not_found", NOT_FOUND, "model")
+        if len({set_address(model["url"]) for model in models}) > 1:
+            message = f"Several stored models are named {name!r}. Give the address of one (models.cached())."
+            raise WispError(message, "invalid_value", param="model")
         return models
 
 

@@ -429,8 +429,8 @@ export interface Api {
     /** Sets whether a model in storage, by id or address, is never removed to make space for others. */
     pin(model: string, pinned?: boolean): Promise<void>;
     /**
-     * Replaces a stored model, by id or address, by its host's version, which stays beside it until it is whole. A loaded
-     * model stays as it is until it is loaded again.
+     * Replaces a stored file, by id or address, by its host's version, which stays beside it until it is whole. A loaded
+     * model stays as it is until it is loaded again. Each file of a set is updated by itself.
      */
     update(model: string, options?: import("./connection.js").CallOptions): Promise<void>;
     /**

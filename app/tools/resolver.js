@@ -30,7 +30,7 @@ class Resolver {
     signal.throwIfAborted();
     const run = () => this.#run(code, supply, options);
     const running = this.#last.then(run, run);
-    this.#last = running;
+    this.#last = running.catch(() => {}).then(() => {}); // not what it found, which may be large
     /** @type {Promise<never>} a call that waits for its turn is stopped, too */
     const stopped = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     return Promise.race([running, stopped]);
@@ -51,6 +51,7 @@ class Resolver {
       if (ran.failed || isPrivate) sandbox.end(); // a failed one may lack what was not to be fetched
       return ran;
     } finally {
+      this.#supply = wheel;
       if (sandbox.ended) this.#sandbox = null;
       else this.#idle = setTimeout(() => this.#end(), IDLE_MS);
     }

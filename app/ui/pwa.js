@@ -21,18 +21,19 @@ async function isolate() {
 
 /**
  * Has the service worker cache parts of the page that it fetches only when they are used, such as diagrams. Not where the
- * browser is to save data, nor over a mobile network. @param {string[]} urls
+ * browser is to save data, nor in a tab where it says that the network is mobile, as browsers on phones do.
+ * @param {string[]} urls @param {{ mobile: boolean }} options
  */
-async function cacheParts(urls) {
+async function cacheParts(urls, { mobile }) {
   const { saveData, type } = /** @type {any} */ (navigator).connection ?? {};
-  if (saveData || type === "cellular") return;
+  if (saveData || (type === "cellular" && !mobile)) return;
   for (const url of urls) {
     if (!(await caches.match(url))) await fetch(url).catch(() => {}); // one after the other: nobody waits for them
   }
 }
 
 /** All but the many large wheels that only code in the sandbox imports: who installs the page expects it to work offline. */
-const cacheAll = () => cacheParts(partFiles());
+const cacheAll = () => cacheParts(partFiles(), { mobile: true });
 
 export async function startPwa() {
   if (!("serviceWorker" in navigator)) return;
@@ -49,7 +50,7 @@ export async function startPwa() {
   const isInstalled = matchMedia("(display-mode: standalone)").matches;
   const cacheAhead = () => {
     if (isInstalled) whenIdle(cacheAll);
-    else setTimeout(() => whenIdle(() => cacheParts(answerFiles())), STAY_MS);
+    else setTimeout(() => whenIdle(() => cacheParts(answerFiles(), { mobile: false })), STAY_MS);
   };
   if (hadOne) cacheAhead(); // after a new version, too
   let reloading = false;

@@ -28,6 +28,7 @@ def merge(ops: OpList) -> None:
     for i, (norm, op) in enumerate(zip(ops.ops, ops.ops[1:], strict=False)):
         if _adds(norm, op) and _fits(ops.device, norm, op):
             pairs.setdefault(norm.bindings["y"].name, []).append(i)
+    assert len(pairs) <= 1, "the places of a second stream's norms would have moved"
     for found in pairs.values():
         _merge(ops, found[: len(found) // 2 * 2])
 

@@ -81,11 +81,15 @@ class Prover:
     async def _prepare(self, names: list[str]) -> DeviceRun:
         started = time.perf_counter()
         run = await self._uploaded(names, SEEDS[0])
-        from py_engine.proof import comparison  # noqa: F401, so that prove() need not wait for it
+        try:
+            from py_engine.proof import comparison  # noqa: F401, so that prove() need not wait for it
 
-        for case in run.cases:
-            case.sizes  # noqa: B018, nor for this
-            await asyncio.sleep(0)
+            for case in run.cases:
+                case.sizes  # noqa: B018, nor for this
+                await asyncio.sleep(0)
+        except BaseException:
+            run.free()
+            raise
         self.stats["prepare_ms"] = round(1000 * (time.perf_counter() - started), 1)
         return run
 

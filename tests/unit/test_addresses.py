@@ -40,7 +40,8 @@ def test_a_set_of_stored_files_is_one_model(tmp_path: Path) -> None:
     files = [
         {"id": name, "url": f"https://host/{name}.gguf", "complete": complete}
         for name, complete in (("a-00002-of-00002", True), ("b", True), ("a-00001-of-00002", True), ("c", False),
-                               ("d-00001-of-00002", True), ("d-00002-of-00002", False))
+                               ("d-00001-of-00002", True), ("d-00002-of-00002", False),
+                               ("e-00001-of-00002", True), ("a-00001-of-00003", True))
     ]  # fmt: skip
     found = evaluate("m.storedModels(a[0])", files)
     assert found == [

@@ -3,6 +3,7 @@
 micropip chooses the wheels, with what they need, and checks their hashes. The page fetches for it, and gets the list.
 """
 
+import asyncio
 import json
 from typing import Any, ClassVar
 
@@ -67,6 +68,8 @@ async def resolve(names: list[str], index: str) -> str:
     try:
         await micropip.install(names, index_urls=[index])
     except Exception as error:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # downloads that the next call is not to wait for
+            task.cancel()
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # micropip names CORS instead
         return json.dumps({"problem": explain_install_error(cause, _unreachable, asked=True)})
     return json.dumps({"wheels": list(_found)})

@@ -1,4 +1,5 @@
 /** One answer: asks the model and adds what streams back to the message. */
+import { setName } from "../address.js";
 import { withCalls } from "../answer/tool_calls.js";
 import { withWords } from "../answer/words.js";
 import { withMedia } from "./media_parts.js";
@@ -100,7 +101,7 @@ export function longer(cut) {
  */
 function canResume({ cut, stats }, loaded) {
   const context = contextOf(loaded);
-  if (!cut || !context || cut.request.model !== loaded.stats.model) return false;
+  if (!cut || !context || setName(cut.request.model ?? "") !== loaded.stats.model) return false;
   return !stats?.prompt || stats.prompt + stats.tokens < context;
 }
 
