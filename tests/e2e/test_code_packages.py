@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from tests.support.code_page import open_code_page, prepare
 from tests.support.package_index import package_index
@@ -40,6 +40,7 @@ def index() -> Iterator[tuple[str, list[str]]]:
                 wheel("word_lists", "2.0", {"word_lists.py": b"ANIMALS = ('cat', 'dog')"}, {}),
             ],
             "clashing": wheel("clashing", "1.0", {"clashing": b"", "clashing/__init__.py": b""}, {}),
+            "slow": wheel("slow", "1.0", {"slow.py": b""}, {}),
             "heavy": wheel("heavy", "1.0", {"heavy.bin": secrets.token_bytes(100_000_000)}, {}),
             "menagerie": wheel("menagerie", "1.0", {"menagerie.py": BOTH}, {}, ("cats", "dogs")),
             "cats": wheel("cats", "1.0", {"cats.py": b"import word_lists"}, {}, ("word-lists",)),
@@ -166,18 +167,30 @@ def test_what_a_call_asks_for_is_limited(page: Page, index: tuple[str, list[str]
 
 
 def test_a_look_up_that_waits_for_another_one_is_stopped_at_once(page: Page, index: tuple[str, list[str]]) -> None:
+    """The other one goes on."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/simple/slow/", hold)
     found = page.evaluate(
         """async (index) => {
           const ask = (name, { signal }) => code.wheelsOf([name], { index, signal, confirm: async () => true });
           const stop = new AbortController();
-          const first = ask("cats", new AbortController()).then((wheels) => wheels.length);
+          globalThis.first = ask("slow", new AbortController()).then((wheels) => wheels.length);
           const second = ask("dogs", stop).catch((error) => error.message);
           setTimeout(() => stop.abort(new Error("stopped")), 50);
-          return [await Promise.race([first, second]), await first];
+          return Promise.race([first, second]);
         }""",
         index[0],
     )
-    assert found == ["stopped", 2]
+    assert found == "stopped"
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    page.unroute("**/simple/slow/")
+    assert page.evaluate("first") == 1
 
 
 def test_packages_of_another_pyodide_are_deleted(page: Page, run: Run) -> None:
