@@ -24,13 +24,10 @@ def merge(ops: OpList) -> None:
     """Let the ops of one token, or of a small batch, add the norms before theirs, where they can."""
     if ops.device.software:
         return
-    pairs: dict[str, list[int]] = {}
-    for i, (norm, op) in enumerate(zip(ops.ops, ops.ops[1:], strict=False)):
-        if _adds(norm, op) and _fits(ops.device, norm, op):
-            pairs.setdefault(norm.bindings["y"].name, []).append(i)
-    assert len(pairs) <= 1, "the places of a second stream's norms would have moved"
-    for found in pairs.values():
-        _merge(ops, found[: len(found) // 2 * 2])
+    pairs = enumerate(zip(ops.ops, ops.ops[1:], strict=False))
+    found = [i for i, (norm, op) in pairs if _adds(norm, op) and _fits(ops.device, norm, op)]
+    assert len({ops.ops[i].bindings["y"].name for i in found}) <= 1, "a list has one residual stream"
+    _merge(ops, found[: len(found) // 2 * 2])
 
 
 def _adds(norm: Op, op: Op) -> bool:

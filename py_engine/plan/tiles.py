@@ -204,9 +204,8 @@ def attention_shares(device: Device, head_dim: int, group: int, batch: int, wind
     """
     if device.software:
         return [(1, 0)]
-    found: list[tuple[int, int]] = []
+    divisors, found = [n for n in range(1, group + 1) if group % n == 0], list[tuple[int, int]]()
     for values, up_to in SHARED_VALUES if batch == 1 else SHARED_VALUES_OF_SEVERAL:
-        divisors = [n for n in range(1, group + 1) if group % n == 0]
         share = next((n for n in divisors if group // n * head_dim <= values), group)
         if found and head_dim > MAX_HEAD_DIM:  # latents are long, and one row serves all heads
             share = 1
