@@ -33,6 +33,33 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"rope_dim": 64, "sections": [11, 11, 10, 0]},
         },
     ),
+    "qwen3.5-4b": (
+        "qwen35",
+        {
+            **{"n_layer": 32, "n_embd": 2560, "n_ff": 9216, "n_head": 16, "n_kv": 4, "head_dim": 256, "vocab": 248320},
+            **{"d_conv": 4, "d_state": 128, "ssm_groups": 16, "ssm_heads": 32, "d_inner": 4096},
+            **{"rope_dim": 64, "sections": [11, 11, 10, 0]},
+        },
+    ),
+    "lfm2-1.2b": (
+        "lfm2",
+        {"n_layer": 16, "n_embd": 2048, "n_ff": 8192, "n_head": 32, "n_kv": 8, "head_dim": 64, "vocab": 65536},
+    ),
+    "nemotron-h-4b": (
+        "nemotron_h",
+        {
+            **{"n_layer": 52, "n_embd": 3072, "n_ff": 12288, "n_head": 32, "n_kv": 8, "head_dim": 128},
+            **{"vocab": 131072, "d_inner": 7168, "d_state": 128, "ssm_heads": 112, "ssm_groups": 8},
+            **{"layers": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"},
+        },
+    ),
+    "gemma-3n-e2b": (
+        "gemma3n",
+        {
+            **{"n_layer": 30, "n_embd": 2048, "n_ff": 8192, "n_head": 8, "n_kv": 2, "head_dim": 256},
+            **{"vocab": 262144, "window": 512, "eps": 1e-6, "tok": "bpe"},
+        },
+    ),
     "granite-4-h-tiny-16": (
         "granitehybrid-moe",
         {
@@ -103,8 +130,7 @@ def write(shape: str, path: str, mtp: bool = False) -> None:
     preset, sizes = SHAPES[shape]
     used = settings(preset, ctx=CONTEXT, **sizes)
     file = Shapes(used["arch"])
-    random_models.add_metadata(file, used)
-    random_models.add_tensors(file, used)
+    random_models.fill(file, used)
     if mtp:
         add_mtp(file, used["arch"])
     writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)

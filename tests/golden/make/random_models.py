@@ -50,6 +50,13 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     """
     c = settings(preset, **overrides)
     file = GgufFile(c["arch"], seed, c.get("omit", ()))
+    fill(file, c)
+    toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
+    return file, c
+
+
+def fill(file: GgufFile, c: Settings) -> None:
+    """Add an architecture's metadata, without a tokenizer, and its tensors."""
     if c["arch"] == "gemma4":
         random_gemma4.add_metadata(file, c)
         random_gemma4.add_tensors(file, c)
@@ -65,8 +72,6 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     else:
         add_metadata(file, c)
         add_tensors(file, c)
-    toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
-    return file, c
 
 
 def add_metadata(file: GgufFile, c: Settings) -> None:
