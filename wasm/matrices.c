@@ -93,7 +93,8 @@ void prepare_work(const prepare_call *r, u32 chunk, u32 chunks, u8 *scratch) {
 
 typedef struct {
   u32 y, stride, row0; // where results go: address, floats of a row, first column
-  u32 add, bias;       // add to what is there; address of the bias of the first row, or 0
+  f32 factor;          // of results that are added to what is there; 0: they replace it
+  u32 bias;            // address of the bias of the first row, or 0
 } Output;
 
 INLINE f32 *output_row(const Output *o, u32 m) { return ROW(o->y, o->stride, m) + o->row0; }
@@ -105,7 +106,7 @@ static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo,
   if (first >= lo && first + 4 <= hi) {
     f32 *at = y + (first - lo);
     if (bias) value = wasm_f32x4_add(value, wasm_v128_load(bias + (first - lo)));
-    if (o->add) value = wasm_f32x4_add(wasm_v128_load(at), value);
+    if (o->factor != 0) value = wasm_f32x4_add(wasm_v128_load(at), wasm_f32x4_mul(value, splat(o->factor)));
     wasm_v128_store(at, value);
     return;
   }
@@ -115,7 +116,7 @@ static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo,
     const u32 row = first + r;
     if (row < lo || row >= hi) continue;
     const f32 sum = lanes[r] + (bias ? bias[row - lo] : 0);
-    y[row - lo] = o->add ? y[row - lo] + sum : sum;
+    y[row - lo] = o->factor != 0 ? y[row - lo] + sum * o->factor : sum;
   }
 }
 
@@ -181,7 +182,7 @@ u32 product_chunks(const product_call *r) {
 void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 panels = UP(r->rows, 4);
   const Input x = {AT(u8, r->x), r->x_row, r->exact};
-  const Output o = {r->y, r->y_stride, r->row0, r->add, r->bias ? r->bias + r->row0 : 0};
+  const Output o = {r->y, r->y_stride, r->row0, r->factor, r->bias ? r->bias + r->row0 : 0};
   multiply(&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
            part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
 }

@@ -225,7 +225,7 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
         case "store":
             out[:, row0 : row0 + rows] = y
         case "add" | "accumulate":
-            out[:, row0 : row0 + rows] += y
+            out[:, row0 : row0 + rows] += (c.params.get("FACTOR") or 1) * y
         case "gated":
             act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
             out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)

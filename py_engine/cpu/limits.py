@@ -110,7 +110,7 @@ async def measure(device: Device, threads: int) -> Limits:
     call = pack(
         "product",
         {"state": state, "last": 0, "exact": 0, "x": state + 16, "x_row": row, "w": region // WORD, "type": Q.Q4_0}
-        | {"rows": SIDE, "cols": SIDE, "row0": 0, "add": 0, "bias": 0, "y": results // WORD, "y_stride": SIDE},
+        | {"rows": SIDE, "cols": SIDE, "row0": 0, "factor": 0, "bias": 0, "y": results // WORD, "y_stride": SIDE},
     )
     found.append(SIDE * SIDE / await _nanoseconds(device, call, calls, PRODUCT_TIMES))
     return Limits(rates, *found)

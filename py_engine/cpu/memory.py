@@ -123,7 +123,7 @@ def _prepared_bytes(op: Op, *, exact: bool) -> int:
 
 def _fused_bytes(op: Op) -> int:
     """Memory of the rows between a product and its epilogue."""
-    if op.params.get("EPILOGUE") not in ("qkv", "gated", "add") or op.kernel == "matmul":
+    if op.params.get("EPILOGUE") not in ("qkv", "activate", "gated", "add") or op.kernel == "matmul":
         return 0
     y, x = op.bindings["y"], op.bindings["x"]
     assert isinstance(y, Buffer)

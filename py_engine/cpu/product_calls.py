@@ -17,7 +17,7 @@ def _beside(m: Calls, op: Op, last: int) -> None:
     x = m.prepare(op, w, last=last)
     m.add(
         "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
-        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, add=0, bias=0, y=m.address(op, "h"),
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, y=m.address(op, "h"),
         y_stride=op.params["H_STRIDE"],
     )  # fmt: skip
 
@@ -27,24 +27,27 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
         _beside(m, op, last)
     w, epilogue = matrix_of(op), op.params["EPILOGUE"]
     x = m.prepare(op, w, last=last)
-    fused = epilogue in ("qkv", "gated")
+    fused = epilogue in ("qkv", "activate", "gated")
     y, stride = (m.memory.rows, w.rows) if fused else (m.address(op, "y"), int(op.consts["y_stride"]))
+    factor = op.params.get("FACTOR") or 1.0 if epilogue == "add" else 0.0
     m.add(
         "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
-        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=op.consts["row0"], add=int(epilogue == "add"),
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=op.consts["row0"], factor=factor,
         bias=m.address(op, "bias") if op.params["BIAS"] else 0, y=y, y_stride=stride,
     )  # fmt: skip
     if epilogue == "qkv":
         rope(m, op, y, stride)
     if epilogue == "gated":
         _fused_activation(m, op, y, w.rows // 2, 1)
+    if epilogue == "activate":
+        _fused_activation(m, op, y, w.rows, 1, gated=False)
     m.drop_prepared(m.address(op, "y"))
 
 
-def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int) -> None:
+def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int, *, gated: bool = True) -> None:
     m.add(
         "activate", state=m.address(op, "state"), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        limit=op.params.get("LIMIT", 0.0), gated=1, cols=cols, factors=0, x=rows, x_stride=2 * cols,
+        limit=op.params.get("LIMIT", 0.0), gated=int(gated), cols=cols, factors=0, x=rows, x_stride=cols << gated,
         y=m.address(op, "y") + int(op.consts["row0"]), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 

@@ -303,10 +303,8 @@ class Layer:
         if post_norm and (norm_tensor := _norm_tensor(w, b + post_norm)) in w:
             norm = w.vector((norm_tensor, cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
-        elif cfg.residual_scale != 1:
-            ops.add_scaled(ops.project("out", y, weight, bias), cfg.residual_scale, x)
         else:
-            ops.linear(y, weight, bias, x)
+            ops.linear(y, weight, bias, x, cfg.residual_scale)
 
     def _matrix(self, name: str, cols: int) -> tuple[Weight, Weight | None]:
         """A matrix back to the residual stream, and its bias if the file has it."""

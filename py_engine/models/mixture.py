@@ -42,14 +42,18 @@ class ExpertLayer:
         if cfg.post_norms[1] and post_norm in w:
             if not n_ff_shared:
                 raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
-            out = self._shared(h, norm, n_ff_shared, "experts_out")
+            out = ops.project("experts_out", *self._shared(h, norm, n_ff_shared), None)
             experts.combine(ops, hidden, down, out)
             ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
             return
         if n_ff_shared:
             gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
-            opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps)) if gate else None
-            ops.add_scaled(self._shared(h, norm, n_ff_shared, "out"), cfg.residual_scale, x, opened)
+            if gate:
+                opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps))
+                out = ops.project("out", *self._shared(h, norm, n_ff_shared), None)
+                ops.add_scaled(out, cfg.residual_scale, x, opened)
+            else:
+                ops.linear(*self._shared(h, norm, n_ff_shared), None, x, cfg.residual_scale)
         if moe.sharing > 1:
             hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
         experts.combine(ops, hidden, down, x)
@@ -111,12 +115,12 @@ class ExpertLayer:
             self.moe.weighs_inputs,
         )
 
-    def _shared(self, h: Buffer, norm: Weight | None, n_ff: int, name: str) -> Buffer:
-        """The shared expert's output for h (normalised), without its own gate if it has one."""
+    def _shared(self, h: Buffer, norm: Weight | None, n_ff: int) -> tuple[Buffer, Weight]:
+        """The shared expert's hidden layer for h (normalised), and the matrix after it."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         n_embd = cfg.embedding_length
         gated = b + "ffn_gate_shexp.weight" in w
         rows = [(f"{b}ffn_{part}_shexp.weight", n_ff) for part in (("gate", "up") if gated else ("up",))]
         projection = Projection(w.stack(rows, n_embd), None, norm, cfg.eps)
         hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
-        return ops.project(name, hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff), None)
+        return hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff)

@@ -241,9 +241,14 @@ class Ops(OpList):
 
     # -- matrices -----------------------------------------------------------------------------------------------------
 
-    def linear(self, x: Buffer, weight: Weight, bias: Weight | None, add_to: Buffer) -> None:
-        """add_to += x W^T + bias."""
-        low_rank.append(self, [Product(x, weight, add_to, bias, ADD)])
+    def linear(self, x: Buffer, weight: Weight, bias: Weight | None, add_to: Buffer, scale: float = 1.0) -> None:
+        """add_to += scale * (x W^T + bias)."""
+        if scale == 1:
+            low_rank.append(self, [Product(x, weight, add_to, bias, ADD)])
+        elif self.small_batch and not low_rank.adapted(self, weight):
+            products.append(self, Product(x, weight, add_to, bias, Epilogue("add", {"FACTOR": scale})))
+        else:
+            self.add_scaled(self.project("out", x, weight, bias), scale, add_to)
 
     def project(self, name: str, x: Buffer, weight: Weight, bias: Weight | None) -> Buffer:
         """x W^T + bias."""
@@ -331,6 +336,9 @@ class Ops(OpList):
     def activated(self, x: Buffer, projection: Projection, activation: str | Xielu) -> Buffer:
         """activation(up) of the projected x."""
         y = self.rows("hidden", projection.rows, self.input_dtype)
+        if isinstance(activation, str) and self._fusible(projection):
+            products.matvec(self, *self._products(x, projection, y, _activating("activate", activation)))
+            return y
         if isinstance(activation, str) and self._stores_halves(projection):
             products.append(self, *self._products(*self._normed(x, projection), y, _activating("activate", activation)))
             return y

@@ -99,14 +99,20 @@ def test_scales(bench: Bench) -> None:
     ("rows, cols, bias", [(1, 1, False), (31, 33, True), (257, 255, False), (100, 1056, False)]),
 )
 def test_matvec(bench: Bench, type: Q, rows: int, cols: int, bias: bool) -> None:
+    """Products that are added, also times a factor, and activated ones."""
     cols = cols_of(type, cols)
     ops = bench.begin(Setup(batch=1, n=1))
-    x, y = ops.rows("x", cols), ops.rows("y", rows)
-    bench.fill(x)
-    bench.fill(y)
-    ops.linear(x, bench.weight("w", type, rows, cols), bench.vector("bias", rows) if bias else None, y)
+    x, y, z = ops.rows("x", cols), ops.rows("y", rows), ops.rows("z", rows)
+    for b in (x, y, z):
+        bench.fill(b)
+    weight, added = bench.weight("w", type, rows, cols), bench.vector("bias", rows) if bias else None
+    ops.linear(x, weight, added, y)
+    ops.linear(x, weight, added, z, 0.22)
+    hidden = ops.activated(x, Projection([weight], added, bench.vector("norm", cols), EPS), "relu2")
+    assert [op.kernel for op in ops.ops] == ["matvec"] * 3
     gpu, host = bench.run(ops)
-    check(bench, gpu[y.name][:, :rows], host[y.name][:, :rows])
+    for b in (y, z, hidden):
+        check(bench, gpu[b.name][:, :rows], host[b.name][:, :rows])
 
 
 @in_pairs(("type", QUANTISED), ("rows, cols", [(3, 32), (257, 288), (31, 2080)]), ("norm", [False, True]))

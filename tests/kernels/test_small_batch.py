@@ -42,18 +42,20 @@ EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
 def test_products(
     bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...], software: bool
 ) -> None:
-    """Mat-vec with both epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
+    """Mat-vec with all epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
     bench = Bench(bench.page, replace(bench.device, software=software))
     cols, n = cols_of(type, cols), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
-    x, y = ops.rows("x", cols), ops.rows("y", rows)
-    for b in (x, y):
+    x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
+    for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
-    weight, bias = bench.weight("w", type, rows, cols), bench.vector("bias", rows)
+    weight, bias, norm = bench.weight("w", type, rows, cols), bench.vector("bias", rows), bench.vector("norm", cols)
     ops.linear(x, weight, bias, y)
-    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
+    ops.linear(x, weight, bias, scaled, -0.22)
+    normed = ops.normed_stack("z", x, Projection([weight], None, norm, EPS))
+    hidden = ops.activated(x, Projection([weight], bias, norm, EPS), "relu2")
     gpu, host = bench.run(ops)
-    for b in (y, normed):
+    for b in (y, scaled, normed, hidden):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows])
         assert np.isnan(gpu[b.name][n:]).all()
 
@@ -67,16 +69,18 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
     """Integer dot products. Values between two steps may round either way."""
     bench, n = Bench(bench.page, replace(bench.device, dot8=True)), len(places)
     ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
-    x, y = ops.rows("x", cols), ops.rows("y", rows)
-    for b in (x, y):
+    x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
+    for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
     x0 = bench.data[x.name]
     x0[0, 64:96] = 0
-    weight = matrix(bench, type, "w", rows, cols, tame=True)
+    weight, norm = matrix(bench, type, "w", rows, cols, tame=True), bench.vector("norm", cols)
     ops.linear(x, weight, bench.vector("bias", rows), y)
-    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
+    ops.linear(x, weight, bench.vector("bias", rows), scaled, -0.22)
+    normed = ops.normed_stack("z", x, Projection([weight], None, norm, EPS))
+    hidden = ops.activated(x, Projection([weight], None, norm, EPS), "silu")
     gpu, host = bench.run(ops)
-    for b in (y, normed):
+    for b in (y, scaled, normed, hidden):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-6)
         assert np.isnan(gpu[b.name][n:]).all()
     check(bench, gpu["test.norms"][:n], host["test.norms"][:n], 1e-6)

@@ -3,11 +3,12 @@
 #param COLS // columns of W
 #param NORM // 1: x is RMS-normalised first
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store", "add", "gated" or "qkv": see matvec.wgsl
+#param EPILOGUE // "store", "add", "activate", "gated" or "qkv": see matvec.wgsl
 #param SG
-#if EPILOGUE == "gated"
+#if EPILOGUE in ("activate", "gated")
 #param ACTIVATION // see activation.wgsl
 #endif
+#param FACTOR // of W x and its bias with "add", if it is not 0
 #if EPILOGUE == "qkv"
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
@@ -43,8 +44,21 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #if EPILOGUE == "qkv"
 #include "lib/rope.wgsl"
 #endif
-#if EPILOGUE == "gated"
+#if EPILOGUE in ("activate", "gated")
 #include "lib/activation.wgsl"
 #endif
+
+// What is stored of a row's result, or added to y.
+fn finished(v: f32) -> f32 {
+#if EPILOGUE == "activate"
+  return activation(v);
+#else
+#if FACTOR
+  return FACTOR * v;
+#else
+  return v;
+#endif
+#endif
+}
 
 const WG = TK * TR;

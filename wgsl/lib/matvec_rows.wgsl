@@ -188,9 +188,9 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #else
   if (t < RT && base + t < rows) {
 #if EPILOGUE == "add"
-    y[own] = before + result(t, scale, y_row, base + t, choice);
+    y[own] = before + finished(result(t, scale, y_row, base + t, choice));
 #else
-    y[y0 + base + t] = result(t, scale, y_row, base + t, choice);
+    y[y0 + base + t] = finished(result(t, scale, y_row, base + t, choice));
 #endif
   }
 #endif

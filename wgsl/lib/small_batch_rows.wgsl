@@ -313,9 +313,9 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
       rope_store(quad, v, rope_rotation(quad, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
-      y[y0 + y_row + base + slot] += result(slot, m, scale, y_row, base + slot);
+      y[y0 + y_row + base + slot] += finished(result(slot, m, scale, y_row, base + slot));
 #else
-      y[y0 + y_row + base + slot] = result(slot, m, scale, y_row, base + slot);
+      y[y0 + y_row + base + slot] = finished(result(slot, m, scale, y_row, base + slot));
 #endif
 #endif
     }
