@@ -15,6 +15,7 @@
 struct Params {
   q_stride: u32,
   kv_stride: u32,
+  kv_first: u32, // column of a token's latent
   y_stride: u32,
   rope_scale: f32, // factor on rotated queries and keys (YaRN), else 1
   eps: f32,
@@ -22,7 +23,7 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> q: array<f32>; // (n, q_stride)
-@bind var<storage, read> kv: array<f32>; // (n, kv_stride): the latent, then the key
+@bind var<storage, read> kv: array<f32>; // (n, kv_stride): from column kv_first on the latent, then the key
 @bind var<storage, read> norm: array<f32>; // (RANK)
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE / 2) turns in units of 2^-32 turns
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
@@ -73,7 +74,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     return;
   }
-  let latent = m * p.kv_stride;
+  let latent = m * p.kv_stride + p.kv_first;
   var sum = 0.0;
   for (var i = t; i < RANK; i += WG) {
     sum += kv[latent + i] * kv[latent + i];

@@ -10,6 +10,7 @@
 #if X16
 #param F16
 #endif
+#param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
 #param Y16 // 1: y is f16
 #if Y16
 #param F16
@@ -20,9 +21,9 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 #if X16
-@bind var<storage, read> x: array<vec4<f16>>; // (n, COLS padded to 32)
+@bind var<storage, read> x: array<vec4<f16>>; // (n, COLS padded to 32, or 4 X_STRIDE)
 #else
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+@bind var<storage, read> x: array<vec4f>; // the same
 #endif
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32), zeros at the end
 #if BIAS
@@ -44,13 +45,18 @@ fn main(
   @builtin(local_invocation_index) t: u32,
 ) {
   let at = (wid.x * wgs.y + wid.y) * VECS;
+#if X_STRIDE
+  let x_at = wid.x * X_STRIDE;
+#else
+  let x_at = at;
+#endif
   // One variable per vector: all loads are in flight together, and nothing is loaded twice. The padding's contents are
   // undefined, and count as zeros.
 #for i in ((COLS + 31) // 32 * 8 + WG - 1) // WG
   let inside${i} = 4u * (t + ${i}u * WG) + vec4u(0, 1, 2, 3) < vec4u(COLS);
   var v${i} = vec4f(0);
   if (t + ${i}u * WG < VECS) {
-    v${i} = select(vec4f(0), vec4f(x[at + t + ${i}u * WG]), inside${i});
+    v${i} = select(vec4f(0), vec4f(x[x_at + t + ${i}u * WG]), inside${i});
   }
 #endfor
 #if MEAN

@@ -6,6 +6,7 @@
 // Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
+#param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
 #param WG // threads of matvec.wgsl: its sum of squares is added in this order
 #param SG
 #param POST_THREADS
@@ -51,7 +52,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
+#if X_STRIDE
+  let x0 = m * X_STRIDE;
+#else
   let x0 = m * GROUPS * 8u;
+#endif
 #if BESIDE
   if (wid.x < BESIDE) {
     low_rank_input(wid.x, x0, m, t);

@@ -72,7 +72,8 @@ def latent_append(m: Calls, op: Op) -> None:
         halves=int(op.params["KV"] == "f16"), heads=op.params["HEADS"], nope=op.params["NOPE"], rope=op.params["ROPE"],
         rank=op.params["RANK"], neox=op.params["NEOX"], eps=op.consts["eps"], scale=op.consts["rope_scale"],
         freqs=m.address(op, "rope_freqs"),
-        norm=m.address(op, "norm"), q=m.address(op, "q"), q_stride=op.consts["q_stride"], kv=m.address(op, "kv"),
+        norm=m.address(op, "norm"), q=m.address(op, "q"), q_stride=op.consts["q_stride"],
+        kv=m.address(op, "kv") + int(op.consts["kv_first"]),
         kv_stride=op.consts["kv_stride"], k=m.address(op, "k_cache"), y=m.address(op, "y"),
         y_stride=op.consts["y_stride"],
     )  # fmt: skip

@@ -23,7 +23,7 @@ def latent_append(c: Call) -> None:
         y[:, :, nope:] = rotated
     else:
         c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, rope + rank)[:, :, :rope] = rotated
-    rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n]
+    rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n, c.consts["kv_first"] :]
     c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
     c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
 

@@ -14,6 +14,8 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
+LATENT = "attn_kv_a_mqa.weight"
+
 
 @dataclass(frozen=True)
 class LatentLayer:
@@ -30,7 +32,7 @@ class LatentLayer:
         ops, b = self.ops, self.b
         shape = replace(self.shape, heads=0)
         kv = self._latents(h, norm)
-        given = Appended(kv, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
@@ -38,8 +40,7 @@ class LatentLayer:
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
-        kv = self._latents(h, norm)
-        q = self._queries(h, norm)  # last: it may normalise its low rank into h's buffer, if both have one shape
+        q, kv = self._inputs(h, norm)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
@@ -58,24 +59,28 @@ class LatentLayer:
         latent.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
         return out
 
-    def _latents(self, h: Buffer, norm: Weight | None) -> Buffer:
-        """The latent of h, normalised with `norm`, beside the key that is rotated: (n, rank + rope)."""
+    def _latents(self, h: Buffer, norm: Weight | None) -> Columns:
+        """The latent of h, normalised with `norm`, then the key that is rotated: (n, rank + rope)."""
         rows = self.shape.rank + self.shape.rope
-        matrix = self.w.matrix(self.b + "attn_kv_a_mqa.weight", rows, self.cfg.embedding_length)
-        return self.ops.normed_stack("kv_a", h, Projection([matrix], None, norm, self.cfg.eps))
+        matrix = self.w.matrix(self.b + LATENT, rows, self.cfg.embedding_length)
+        return Columns(self.ops.normed_stack("kv_a", h, Projection([matrix], None, norm, self.cfg.eps)))
 
-    def _queries(self, h: Buffer, norm: Weight | None) -> Buffer:
-        """The query heads of h, normalised with `norm`, from one matrix, or from two with a norm between them."""
+    def _inputs(self, h: Buffer, norm: Weight | None) -> tuple[Buffer, Columns]:
+        """The query heads of h, normalised with `norm`, and its latent.
+
+        The queries have one matrix, or two with a norm between them. The first of two is stacked with the latent's.
+        """
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         rows, n = shape.heads * (shape.nope + shape.rope), cfg.embedding_length
         if not (rank := w.rows(b + "attn_q_a.weight")):
             matrix = w.matrix(b + "attn_q.weight", rows, n)
-            return ops.normed_stack("q_heads", h, Projection([matrix], None, norm, cfg.eps))
-        first = w.matrix(b + "attn_q_a.weight", rank, n)
-        low = ops.normed_stack("q_low", h, Projection([first], None, norm, cfg.eps))
+            return ops.normed_stack("q_heads", h, Projection([matrix], None, norm, cfg.eps)), self._latents(h, norm)
+        stack = w.stack([(b + "attn_q_a.weight", rank), (b + LATENT, shape.rank + shape.rope)], n)
+        low = ops.normed_stack("low", h, Projection(stack, None, norm, cfg.eps))
         own_norm = w.vector((b + "attn_q_a_norm.weight", rank))
         matrix = w.matrix(b + "attn_q_b.weight", rows, rank)
-        return ops.normed_stack("q_heads", low, Projection([matrix], None, own_norm, cfg.eps))
+        q = ops.normed_stack("q_heads", low, Projection([matrix], None, own_norm, cfg.eps))
+        return q, Columns(low, rank)
 
     def _projections(self) -> Projections:
         """Every head's matrices. Older files join those of keys and values."""

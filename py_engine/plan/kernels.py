@@ -18,7 +18,7 @@ are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl)
 and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl), BESIDE
 (lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl) and
 CACHED (lib/matmul_inputs.wgsl), PART (lib/attention_split.wgsl), NORMS (attention_decode.wgsl), SPLIT
-(attention_matrix.wgsl), MERGED (matvec.wgsl), SECOND and FACTOR (lib/matvec_inputs.wgsl) default to 0.
+(attention_matrix.wgsl), MERGED (matvec.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "POST_THREADS",
         "SECOND",
         "FACTOR",
+        "X_STRIDE",
     ),
     0,
 )

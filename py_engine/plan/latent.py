@@ -55,11 +55,11 @@ class HeadMatrices:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of each head in rows of a buffer: from column `first` on, `step` columns apart."""
+    """Columns in rows of a buffer from column `first` on; those of each head are `step` columns apart."""
 
     buffer: Buffer
-    first: int
-    step: int
+    first: int = 0
+    step: int = 0
 
 
 def make_latent_cache(plan: Plan, layer: int, shape: LatentShape, kind: str, group: PageGroup) -> Cache:
@@ -72,7 +72,7 @@ class Appended:
     """What a token's row of the cache is made of, and the queries that are rotated with it."""
 
     q: Buffer  # (n, heads * (nope + rope))
-    kv: Buffer  # (n, rank + rope): the latent, then the key
+    kv: Columns  # (n, rank + rope): the latent, then the key
     norm: Weight  # of the latent
     rope: Rope
 
@@ -86,8 +86,9 @@ def append(
     queries. Both may have the same shape.
     """
     q, kv, rope = given.q, given.kv, given.rope
-    consts = {"q_stride": q.shape[1], "kv_stride": kv.shape[1], "y_stride": y.shape[1]}
-    rows = {"q": q, "kv": kv, "y": y, "k_cache": cache.k}
+    consts = {"q_stride": q.shape[1], "y_stride": y.shape[1]}
+    consts |= {"kv_stride": kv.buffer.shape[1], "kv_first": kv.first}
+    rows = {"q": q, "kv": kv.buffer, "y": y, "k_cache": cache.k}
     ops.add(
         "latent_append",
         {

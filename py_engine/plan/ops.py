@@ -144,7 +144,7 @@ class Ops(OpList):
 
     def _norm(self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, kind: str = "rms") -> None:
         flags = {"MEAN": int(kind == "layer"), "BIAS": int(bias is not None), "ADD": int(kind == "add_rms")}
-        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")}
+        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")} | products.strided(x, norm.cols)
         self.add(
             "norm",
             {"COLS": norm.cols, "WG": norm_threads(self.device, norm.cols)} | flags,

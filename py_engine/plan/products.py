@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from py_engine.plan import matmul_tiles, quants, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
-from py_engine.plan.op_list import OpList
+from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
 QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
@@ -93,6 +93,11 @@ def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Pro
     return replace(product, beside=LowRankInput(weight, h, small_batch_tiles.low_rank_lanes(ops.device, part, most)))
 
 
+def strided(x: Buffer, cols: int) -> dict[str, int]:
+    """The #param that says how far rows of x are apart, if they have more than `cols` columns."""
+    return {"X_STRIDE": x.shape[1] // 4} if x.shape[1] != pad(cols) else {}
+
+
 def append(ops: OpList, product: Product) -> None:
     """Append the product, in as many parts as the binding limit requires."""
     for first, part in product.weight.split(ops.device.max_binding):
@@ -111,6 +116,7 @@ def matvec(ops: OpList, p: Product) -> None:
         tile |= {"TR": p.threads // tile["TK"]}
     threads = tile["TK"] * tile["TR"]
     variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
+    variant |= strided(p.x, weight.cols)
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
         kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
@@ -162,6 +168,7 @@ def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weig
     lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
     threads = _rounding_threads(ops.device.subgroup, groups * lanes, threads) if p.norm else QUANTIZE_THREADS
     params: dict[str, int | str] = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
+    params |= strided(p.x, cols)
     same = [op for op in ops.ops[-2:-1] if _includes(op.bindings, bindings) and _includes(op.params, params)]
     if same and ops.ops[-1].bindings["y"] is p.y and not p.beside:
         return quantized

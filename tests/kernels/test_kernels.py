@@ -28,10 +28,11 @@ def test_embed(bench: Bench, type: Q, rows: int, cols: int) -> None:
     check(bench, gpu[x.name][:, :cols], host[x.name][:, :cols], 1e-14)
 
 
-@in_pairs(("n, cols", [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)]))
-def test_rms_norm(bench: Bench, n: int, cols: int) -> None:
+@in_pairs(("n, cols", [(1, 1), (3, 31), (5, 255), (31, 257), (1, 2048)]), ("more", [0, 40]))
+def test_rms_norm(bench: Bench, n: int, cols: int, more: int) -> None:
+    """Of a row's first columns, where it has more."""
     ops = bench.begin(Setup(batch=n + 1, n=n))
-    x = ops.rows("x", cols)
+    x = ops.rows("x", cols + more)
     bench.fill(x)
     y = ops.rms_norm("y", x, bench.vector("norm", cols), EPS)
     gpu, host = bench.run(ops)

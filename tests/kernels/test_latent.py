@@ -23,7 +23,7 @@ SHAPE = LatentShape(heads=3, rank=36, nope=12, rope=8, value=16)
 def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> None:
     """A batch that goes on in another page. The columns of absorbed queries stay as they are."""
     ops = bench.begin(Setup(batch=batch + 1, n=batch, pos=63, n_ctx=192, seq=5))
-    q, kv = ops.rows("q_heads", SHAPE.heads * 20), ops.rows("kv_a", SHAPE.rank + SHAPE.rope)
+    q, kv = ops.rows("q_heads", SHAPE.heads * 20), ops.rows("low", 20 + SHAPE.rank + SHAPE.rope)
     for b in (q, kv):
         bench.fill(b)
     cache = latent.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
@@ -31,7 +31,9 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
     rope = Rope(8, neox, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
     y = ops.rows("q", SHAPE.heads * SHAPE.row)
-    latent.append(ops, Appended(q, kv, bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS, whole=False)
+    latent.append(
+        ops, Appended(q, Columns(kv, 20), bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS, whole=False
+    )
     gpu, host = bench.run(ops)
     got, want = (x[y.name][:batch, : SHAPE.heads * SHAPE.row].reshape(batch, 3, -1) for x in (gpu, host))
     check(bench, got[:, :, : SHAPE.rope], want[:, :, : SHAPE.rope])

@@ -61,6 +61,30 @@ def test_products(
 
 
 @in_pairs(
+    ("type, cols", [(Q.F16, 33), (Q.Q8_0, 1056), (Q.Q4_0, 2048)]),
+    ("batch, places", [(1, TWO[:1]), (MAX_SMALL_BATCH, FIVE)]),
+    ("dot8", [False, True]),
+    adapters=["swiftshader"],
+)
+def test_products_of_a_rows_first_columns(
+    bench: Bench, type: Q, cols: int, batch: int, places: tuple[tuple[int, int], ...], dot8: bool
+) -> None:
+    """x is wider than the matrix. The last row of a batch, too."""
+    bench, n = Bench(bench.page, replace(bench.device, dot8=dot8)), len(places)
+    ops = bench.begin(Setup(batch=batch, n=n, places=places if batch > 1 else ()))
+    x, y = ops.rows("x", cols + 40), ops.rows("y", 31)
+    bench.fill(x)
+    bench.fill(y)
+    weight = bench.weight("w", type, 31, cols) if type == Q.F16 else matrix(bench, type, "w", 31, cols, tame=True)
+    norm = bench.vector("norm", cols)
+    ops.linear(x, weight, None, y)
+    normed = ops.normed_stack("z", x, Projection([weight], None, norm, EPS))
+    gpu, host = bench.run(ops)
+    for b in (y, normed):
+        check(bench, gpu[b.name][:n, :31], host[b.name][:n, :31], 1e-6)
+
+
+@in_pairs(
     ("type, cols", [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)]),  # 1056: an odd number of groups
     ("rows, places", [(31, EIGHT), (260, TWO[:1]), (40, FIVE)]),
     adapters=["swiftshader"],

@@ -3,6 +3,7 @@
 #param COLS // columns of W
 #param NORM // 1: x is RMS-normalised first
 #param BIAS // 1: y has a bias
+#param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
 #param EPILOGUE // "store", "add", "activate", "gated" or "qkv": see matvec.wgsl
 #param SG
 #if EPILOGUE in ("activate", "gated")
@@ -34,6 +35,11 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 const W_GROUPS = (COLS + 31u) / 32u;
+#if X_STRIDE
+const X_VECS = X_STRIDE;
+#else
+const X_VECS = W_GROUPS * 8u; // between rows of x
+#endif
 #if NORM
 @bind var<storage, read> norm: array<vec4f>;
 #endif

@@ -59,7 +59,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let base = (wid.y * wgs.x + wid.x - BESIDE) * RT;
   const choice = 0u;
 #if LAST
-  let x0 = (count() - 1u) * W_GROUPS * 8u;
+  let x0 = (count() - 1u) * X_VECS;
 #else
   const x0 = 0u; // a constant: after a load of the state, all other loads would wait for it
 #endif

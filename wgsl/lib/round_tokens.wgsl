@@ -42,7 +42,7 @@ fn bytes_at(m: u32, g: u32) -> Bytes {
 fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
 #if POST_THREADS
 #for m in TOKENS
-  let squares_of_post${m} = post_squares((m0 + min(${m}u, n - 1u)) * W_GROUPS * 8u, t);
+  let squares_of_post${m} = post_squares((m0 + min(${m}u, n - 1u)) * X_VECS, t);
 #endfor
 #for m in TOKENS
   let scale_of_post${m} = post_scale(squares_of_post${m}, t);
@@ -54,7 +54,7 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
     let in_range = m < n && i % SPAN < WORKING;
     let g = min(i % SPAN / LANES, W_GROUPS - 1u);
     let first = g * 8u + i % LANES * VECS_PER_THREAD;
-    let x0 = (m0 + min(m, n - 1u)) * W_GROUPS * 8u;
+    let x0 = (m0 + min(m, n - 1u)) * X_VECS;
     var v: array<vec4f, VECS_PER_THREAD>;
     var max_abs4 = vec4f(0);
 #if NORM

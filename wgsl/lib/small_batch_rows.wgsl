@@ -117,7 +117,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   if (wid.x < BESIDE) {
     let m = wid.x % BATCH;
     if (m < min(count(), BATCH)) {
-      low_rank_input(wid.x / BATCH, m * W_GROUPS * 8u, m, t);
+      low_rank_input(wid.x / BATCH, m * X_VECS, m, t);
     }
     return;
   }
@@ -216,7 +216,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
 #if LOOPED
     for (var m = 0u; m < n; m++) {
-      let at = (m0 + m) * W_GROUPS * 8u;
+      let at = (m0 + m) * X_VECS;
 #for i in 8
       let x${i} = normed_at(at, part_at(g, ${i}u), m, &sums);
 #endfor
@@ -233,7 +233,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #else
 #for m in TOKENS
     if (${m}u < n) {
-      let at = (m0 + ${m}u) * W_GROUPS * 8u;
+      let at = (m0 + ${m}u) * X_VECS;
 #for i in 8
       var x${i} = x[at + part_at(g, ${i}u)];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
