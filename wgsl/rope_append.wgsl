@@ -43,7 +43,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
   let b = y0 + rows.y;
   var v = vec4f(y[a], y[a + 1u], y[b], y[b + 1u]);
 #if LOW_RANK
-  v += vec4f(low_rank_at(rows.x), low_rank_at(rows.x + 1u), low_rank_at(rows.y), low_rank_at(rows.y + 1u));
+  v += low_rank_at(vec4u(rows.x, rows.x + 1u, rows.y, rows.y + 1u));
 #endif
   rope_store(quad, v, rotation, row, y0);
 }

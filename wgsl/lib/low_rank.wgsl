@@ -134,21 +134,31 @@ fn low_rank_load(m0: u32, t: u32) {
   }
 }
 
-// What is added to a row of the product of token m0.
-fn low_rank_at(row: u32) -> f32 {
-  var sum = 0.0;
+// What is added to four rows of the product of token m0.
+fn low_rank_at(rows: vec4u) -> vec4f {
+  var sums = vec4f(0);
   for (var e = 0u; e < ENTRIES; e++) {
     let entry = entry_at(e);
-    let at = row - entry.y; // wraps around below the entry's first row
-    if (used[e] == 0u || at >= entry.rows) {
+    let at = rows - entry.y; // wraps around below the entry's first row
+    let inside = at < vec4u(entry.rows);
+    if (used[e] == 0u || !any(inside)) {
       continue;
     }
+    let row = entry.b + min(at, vec4u(entry.rows - 1u));
     for (var g = 0u; g < W_GROUPS; g++) {
-      let w = w_group(entry.b + at, g);
-      for (var i = 0u; i < 8u; i++) {
-        sum += dot(w[i], scaled[e * SIZE + g * 8u + i]);
+      // The loads of all rows are in flight together.
+#for r in 4
+      let w${r} = w_group(row[${r}], g);
+#endfor
+      var found = vec4f(0);
+#for i in 8 if COLS > 28 else (COLS + 3) // 4
+      {
+        let factor = scaled[e * SIZE + g * 8u + ${i}u];
+        found += vec4f(dot(w0[${i}], factor), dot(w1[${i}], factor), dot(w2[${i}], factor), dot(w3[${i}], factor));
       }
+#endfor
+      sums += select(vec4f(0), found, inside);
     }
   }
-  return sum;
+  return sums;
 }

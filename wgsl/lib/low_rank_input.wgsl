@@ -18,22 +18,33 @@ const A_PARTS = A_LANES / A_SHUFFLED; // of a row's sums, in workgroup memory
 const A_TILE = WG / A_LANES; // rows of a workgroup
 var<workgroup> a_sums: array<vec2f, A_TILE * A_PARTS>; // of products; of squares
 
+// Vector of x for vector i of part g of a row of A: parts are strided, so that neighbouring threads load neighbouring
+// addresses (lib/strided.wgsl).
+fn a_part_at(g: u32, i: u32) -> u32 {
+#if A_QUANT == "f32"
+  return i * W_GROUPS + g;
+#else
+  return 2u * (i / 2u * W_GROUPS + g) + i % 2u;
+#endif
+}
+
 // Rows of h for a token. `block`: which rows; x0: where the token's row of x begins; m: the row of h.
 fn low_rank_input(block: u32, x0: u32, m: u32, t: u32) {
   let lane = t % A_LANES;
   let row = block * A_TILE + t / A_LANES;
   var sums = vec2f(0);
   for (var g = lane; g < W_GROUPS; g += A_LANES) {
-    let w = lora_a_group(min(row, A_ROWS - 1u), g);
+    let w = lora_a_strided(min(row, A_ROWS - 1u), g);
     var sum = vec4f(0);
     for (var i = 0u; i < 8u; i++) {
-      var v = x[x0 + g * 8u + i];
+      let at = a_part_at(g, i);
+      var v = x[x0 + at];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
-        v = select(vec4f(0), v, 32u * g + 4u * i + vec4u(0, 1, 2, 3) < vec4u(COLS));
+        v = select(vec4f(0), v, 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }
 #if NORM
       sums.y += dot(v, v);
-      v *= norm[g * 8u + i];
+      v *= norm[at];
 #endif
       sum = fma(w[i], v, sum);
     }
