@@ -92,7 +92,7 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to))
         above = up_to
     store = splits.staged and ops.batch == 1
-    lanes = min(2, 1024 // head_dim) if ops.device.software else max(1, min(16, 1024 // head_dim))
+    lanes = tiles.combine_lanes(ops.device, head_dim)
     cache_groups = 2 * n_head_kv * head_dim // GROUP
     quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(

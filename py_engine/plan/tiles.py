@@ -232,6 +232,17 @@ def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:
     return 4 * positions * (head_dim + 8) + rows * (4 * (positions + 4) + 2 * (positions + 8) + 4) + 16
 
 
+def combine_lanes(device: Device, head_dim: int) -> int:
+    """Splits that a workgroup of attention_combine.wgsl reads at a time. Latents have many, and few heads."""
+    if device.software:
+        return max(1, min(2, 1024 // head_dim))
+    if head_dim > MAX_HEAD_DIM:
+        vectors = head_dim // 4
+        fits = min(device.max_threads // vectors, device.max_workgroup_storage // (2 * 20 * vectors))
+        return max(1, min(4, fits))
+    return min(16, 1024 // head_dim)
+
+
 def attention_loads(device: Device, kv: str, head_dim: int, positions: int, threads: int) -> dict[str, int]:
     """Loads that a thread of attention_decode.wgsl has in flight: as many as its registers hold.
 
