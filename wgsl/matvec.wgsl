@@ -10,6 +10,7 @@
 //   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   SECOND    the rows of a second matrix, by further workgroups, the last ones in x
 //   EPILOGUE  "store" y = W x; "add" y += W x; "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
+//             "gate" y[i] = activation((W x)[i]) * up[i];
 //             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
 // experts.wgsl uses the same code for the chosen experts' matrices.
 #param DOT8

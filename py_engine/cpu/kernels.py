@@ -229,6 +229,9 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
         case "gated":
             act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
             out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)
+        case "gate":
+            first = c.consts["up_first"]
+            out[:, row0 : row0 + rows] = gated(c.params["ACTIVATION"], y, c["up"][: len(y), first : first + rows])
         case "activate":
             out[:, row0 : row0 + rows] = ACTIVATIONS[c.params["ACTIVATION"]](y)
         case "split":

@@ -125,7 +125,7 @@ def _fused_bytes(op: Op) -> int:
     """Memory of the rows between a product and its epilogue, or what else an op does with them."""
     if op.params.get("ROUTED"):
         return 4 * GROUP * op.bindings["x"].shape[0]  # type: ignore[union-attr]
-    if op.params.get("EPILOGUE") not in ("qkv", "gated", "add") or op.kernel == "matmul":
+    if op.params.get("EPILOGUE") not in ("qkv", "gated", "gate", "add") or op.kernel == "matmul":
         return 0
     y, x = op.bindings["y"], op.bindings["x"]
     assert isinstance(y, Buffer)

@@ -29,8 +29,11 @@ def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Bu
 def layer_output(layer: Layer, i: int, width: int, x: Buffer, inputs: Buffer) -> Buffer:
     """proj(activation(gate(x)) * layer i's input) (n, n_embd). post_norm() has the norm to apply to it."""
     w, ops, b, n_embd = layer.w, layer.ops, layer.b, layer.cfg.embedding_length
-    gate_rows = ops.project("per_layer_gate", x, w.matrix(b + "inp_gate.weight", width, n_embd), None)
-    gated = gate(ops, Gates(gate_rows, layer.cfg.activation), inputs, i * width, width)
+    matrix, activation = w.matrix(b + "inp_gate.weight", width, n_embd), layer.cfg.activation
+    gated = ops.gating(x, matrix, activation, inputs, i * width)
+    if gated is None:
+        gates = Gates(ops.project("per_layer_gate", x, matrix, None), activation)
+        gated = gate(ops, gates, inputs, i * width, width)
     return ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, width), None)
 
 

@@ -20,8 +20,8 @@ QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 class Epilogue:
     """What a kernel does with the product, and what it needs for that.
 
-    "store", "add" (to y), "gated" or "qkv"; of many tokens "store", "add" or "accumulate" (add, in any order), and
-    where stores_halves() "activate", "gated" or "split".
+    "store", "add" (to y), "gated", "gate" or "qkv"; of many tokens "store", "add" or "accumulate" (add, in any order),
+    and where stores_halves() "activate", "gated" or "split".
     """
 
     name: str

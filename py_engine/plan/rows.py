@@ -213,12 +213,18 @@ def sparse_gate(ops: OpList, x: Buffer, cols: int, activation: str, deviations: 
     y = ops.rows("hidden", cols, ops.input_dtype)
     ops.add(
         "sparse_gate",
-        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16"), "WG": norm_threads(ops.device, cols)},
+        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16"), "WG": gate_threads(ops.device, cols)},
         {"deviations": deviations, "x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"x": x, "y": y},
         PerToken(),
     )
     return y
+
+
+def gate_threads(device: Device, cols: int) -> int:
+    """Threads of a workgroup of sparse_gate.wgsl: each has several gates."""
+    most = min(256 if device.software else 1024, device.max_threads)
+    return max(64, min(most, 1 << (cols // 4).bit_length()))
 
 
 def norm_threads(device: Device, cols: int) -> int:

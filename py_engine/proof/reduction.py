@@ -100,6 +100,7 @@ def _product(op: Op) -> Reduced:
             if "rows_2" in op.consts:
                 second = int(op.params["TR_2"]) * int(op.params["R_2"]) + MORE
             widths["y"] = (pad(row0 + rows + second + 1),)
+            consts |= {"up_first": 0} if "up_first" in consts else {}
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]} | ({"rows_2": second} if second else {})
     workgroups = int(op.params.get("BESIDE", 0)) + _slices(op, "") * -(-rows // each)
     if second:

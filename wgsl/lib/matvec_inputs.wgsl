@@ -3,9 +3,9 @@
 #param COLS // columns of W
 #param NORM // 1: x is RMS-normalised first
 #param BIAS // 1: y has a bias
-#param EPILOGUE // "store", "add", "gated" or "qkv": see matvec.wgsl
+#param EPILOGUE // "store", "add", "gated", "gate" or "qkv": see matvec.wgsl
 #param SG
-#if EPILOGUE == "gated"
+#if EPILOGUE in ("gated", "gate")
 #param ACTIVATION // see activation.wgsl
 #endif
 #if EPILOGUE == "qkv"
@@ -23,6 +23,10 @@ struct Params {
   y_stride: u32, // floats between tokens of y
 #if NORM
   eps: f32,
+#endif
+#if EPILOGUE == "gate"
+  up_stride: u32, // floats between tokens of `up`
+  up_first: u32, // column of `up` for W's first row
 #endif
 #if EPILOGUE == "qkv"
   q_rows: u32,
@@ -43,8 +47,11 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #if EPILOGUE == "qkv"
 #include "lib/rope.wgsl"
 #endif
-#if EPILOGUE == "gated"
+#if EPILOGUE in ("gated", "gate")
 #include "lib/activation.wgsl"
+#endif
+#if EPILOGUE == "gate"
+@bind var<storage, read> up: array<f32>; // (n, up_stride)
 #endif
 
 const WG = TK * TR;

@@ -315,7 +315,12 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #if EPILOGUE == "add"
       y[y0 + y_row + base + slot] += result(slot, m, scale, y_row, base + slot);
 #else
+#if EPILOGUE == "gate"
+      let other = up[(m0 + m) * p.up_stride + p.up_first + base + slot];
+      y[y0 + y_row + base + slot] = gated(result(slot, m, scale, y_row, base + slot), other);
+#else
       y[y0 + y_row + base + slot] = result(slot, m, scale, y_row, base + slot);
+#endif
 #endif
 #endif
     }
