@@ -144,7 +144,7 @@ def _attention(op: Op, most: int) -> Reduced:
     cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
     consts |= {"n_head_kv": kv_heads}
     if op.params.get("NORMS"):
-        consts |= {"q_rows": heads * size, "kv_rows": cols}
+        consts |= {"q_rows": heads * size, "kv_rows": cols if consts["kv_rows"] else 0}
         widths["x"] = (pad(heads * size + 2 * cols),)
     else:
         consts["q_stride"] = pad(heads * size) + GROUP
