@@ -110,8 +110,9 @@ def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Streams:
     n, width = cfg.embedding_length, pad(cfg.embedding_length)
     rows = ops.rows("streams", cfg.streams * width)
     copy_columns(ops, Parts(x), Parts(rows), n)
-    for i, matrix in enumerate(w.slices("altup_proj.weight", cfg.streams - 1, n, n), start=1):
-        copy_columns(ops, Parts(ops.project("out", x, matrix, None)), Parts(rows, i * width), n, like=x)
+    others = cfg.streams - 1
+    projected = ops.project("projected", x, w.flattened("altup_proj.weight", others, n, n), None)
+    copy_columns(ops, Parts(projected, 0, n, others), Parts(rows, width, width, others), n, like=x)
     return Streams(rows, x, cfg.streams, n, cfg.eps, lambda tensors: w.vector(*((tensor, n) for tensor in tensors)))
 
 
