@@ -33,7 +33,7 @@ def test_a_layer_of_one_token_is_twelve_dispatches() -> None:
 
 @pytest.mark.parametrize("name", [DECODE, SMALL_BATCH, PREFILL])
 @pytest.mark.parametrize("limit", [8, 7])
-def test_routers_have_their_own_products_where_a_device_binds_too_few_buffers(name: str, limit: int) -> None:
+def test_routers_have_their_own_products_without_enough_buffers(name: str, limit: int) -> None:
     ops = ops_of(name, replace(GPU, max_storage_buffers=limit))
     streams = [op for op in ops if op.kernel.startswith("altup")]
     assert len(streams) == 2 * LAYERS
