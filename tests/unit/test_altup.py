@@ -3,14 +3,18 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from py_engine.plan import altup
 from py_engine.plan.kernels import Device, expand
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.mixed import storage_buffers
 from py_engine.plan.plan import Op
 from py_engine.planner import PlanOptions, make_plan
-from tests.support.cpu_models import header
+from tests.support.cpu_models import evaluate, header, load
+from tests.support.tolerances import assert_close
+from tools.goldens import GOLDEN
 
 MODEL = "gemma/gemma3n.F16"
 LAYERS = 22
@@ -40,3 +44,17 @@ def test_routers_have_their_own_products_without_enough_buffers(name: str, limit
     assert {op.params["ROUTED"] for op in streams} == {int(limit == 8)}
     for op in streams:
         assert len(expand(op.kernel, op.params, GPU).bindings) == 1 + storage_buffers(op) <= 1 + limit
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_logits_with_either(routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefilled, and decoded with the list of one token."""
+    if not routed:
+        monkeypatch.setattr(altup, "_routes", lambda *_: False)
+    golden = np.load(GOLDEN / f"{MODEL}.npz")
+    prompt = golden["prompt"].tolist()
+    model = load(GOLDEN / f"{MODEL}.gguf", 256)
+    assert {op.params["ROUTED"] for op in model.plan.lists[DECODE] if op.kernel == "altup_predict"} == {int(routed)}
+    assert_close(golden["logits_ref"], evaluate(model, prompt), "f32")
+    model.feed(len(prompt) - 1, prompt[-1:], [DECODE])
+    np.testing.assert_allclose(model.buffers["logits"], golden["logits_ref"][-1], atol=2e-3)
