@@ -268,6 +268,23 @@ void altup_correct_work(const altup_correct_call *r, u32 chunk, u32 chunks, u8 *
   }
 }
 
+// Attention beside a low-rank residual (wgsl/laurel.wgsl).
+u32 laurel_chunks(const laurel_call *r) { return divided(batch_size(r->state), 1); }
+
+void laurel_work(const laurel_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *norms = AT(f32, r->norms);
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 cols = r->cols;
+    f32 *x = ROW(r->x, r->stride, m), *attended = ROW(r->attended, r->stride, m), *low = ROW(r->low, r->stride, m);
+    const f32 a = inverse_rms(x, cols, r->eps), b = inverse_rms(attended, cols, r->eps);
+    const f32 c = inverse_rms(low, cols, r->eps);
+    for (u32 k = 0; k < cols; k++) {
+      const f32 others = attended[k] * b * norms[cols + k] + low[k] * c * norms[2 * cols + k];
+      x[k] = (x[k] + x[k] * a * norms[k] + others) * 0.70710678118654752f;
+    }
+  }
+}
+
 u32 copy_columns_chunks(const copy_columns_call *r) { return divided(batch_size(r->state) * r->parts, 1); }
 
 void copy_columns_work(const copy_columns_call *r, u32 chunk, u32 chunks, u8 *scratch) {

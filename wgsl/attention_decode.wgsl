@@ -19,7 +19,8 @@
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
-#param NORMS // 1: one token's stacked q, k and v rows are normalised and rotated here (lib/heads.wgsl)
+#param NORMS // 1: one token's stacked q, k and v rows are normalised and rotated here (lib/heads.wgsl); 2: its q rows, of
+             // a layer that reads another one's cache
 
 struct Params {
   scale: f32,
@@ -93,9 +94,9 @@ fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
 #endif
 }
 
-// Position that is read for s. With NORMS never the newest one, which is stored meanwhile, but its neighbour in the page.
+// Position that is read for s. If this stores the newest one, never that, which is stored meanwhile, but its neighbour in the page.
 fn readable(s: u32, length: u32) -> u32 {
-#if NORMS
+#if NORMS == 1
   return select(s, s ^ 1u, s + 1u == length);
 #else
   return s;
@@ -158,7 +159,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
       if (s0 == first && c0 == 0u) { // the first loads are in flight
 #if NORMS
-        heads_load(head, end == length, t);
+        heads_load(head, NORMS == 1u && end == length, t);
 #else
         for (var i = t; i < G * VECS; i += WG) {
           qs[i] = q[m * (p.q_stride / 4u) + head * G * VECS + i] * p.scale;
@@ -170,7 +171,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #endif
         workgroupBarrier();
-#if NORMS
+#if NORMS == 1
         if (end == length && head % SHARE == 0u) {
           let page = page_of(length - 1u, seq);
           heads_store(page, row_in(page, length - 1u), head, t);
@@ -183,7 +184,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         if (${i}u < WIDE / 4u) { // a compile-time constant
           let at = chunk${c} * (WIDE / 4u) + ${i}u;
           var k = key_vec(k${c}, ${i}u);
-#if FRESH or NORMS
+#if FRESH or NORMS == 1
           if (s + 1u == length) {
             k = newest_key(at);
           }
@@ -239,7 +240,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
         {
           var v = value_vec(v${j}_${c});
-#if FRESH or NORMS
+#if FRESH or NORMS == 1
           if (at${j}_${c} + 1u == length) {
             v = newest_value(column${c});
           }
@@ -265,7 +266,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for c in (HEAD_DIM // 4 + TS * PARTS - 1) // (TS * PARTS)
           {
             var v = value_vec(w${j}_${c});
-#if FRESH or NORMS
+#if FRESH or NORMS == 1
             if (at${j}_${c} + 1u == length) {
               v = newest_value(column${c});
             }

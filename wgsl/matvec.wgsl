@@ -9,7 +9,8 @@
 //   POST_THREADS   the norm after the previous block is added to x (lib/post_norm.wgsl)
 //   BESIDE    h = A x by further workgroups, the first ones in x (lib/low_rank_input.wgsl)
 //   SECOND    the rows of a second matrix, by further workgroups, the last ones in x
-//   EPILOGUE  "store" y = W x; "add" y += W x, or FACTOR times it; "activate" y = activation(W x); "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2];
+//   EPILOGUE  "store" y = W x; "add" y += W x, or FACTOR times it; "activate" y = activation(W x);
+//             "gated" y[i] = activation((W x)[i]) * (W x)[i + rows / 2]; "gate" y[i] = activation((W x)[i]) * up[i];
 //             "qkv" rotates queries and keys (RoPE), appends keys and values to the cache at state.pos
 // experts.wgsl uses the same code for the chosen experts' matrices.
 #param DOT8

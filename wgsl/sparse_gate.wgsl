@@ -20,17 +20,30 @@ struct Params {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let x0 = wid.x * p.x_stride;
-  var sum = 0.0;
-  for (var i = t; i < COLS; i += WG) {
-    sum += x[x0 + i];
+  // One variable per value: all loads are in flight together, and nothing is loaded twice.
+#for i in (COLS + WG - 1) // WG
+  var gate${i} = 0.0;
+  var up${i} = 0.0;
+  if (t + ${i}u * WG < COLS) {
+    gate${i} = x[x0 + t + ${i}u * WG];
+    up${i} = x[x0 + COLS + t + ${i}u * WG];
   }
+#endfor
+  var sum = 0.0;
+#for i in (COLS + WG - 1) // WG
+  sum += gate${i};
+#endfor
   let mean = workgroup_sum(sum, t) / f32(COLS);
   var squares = 0.0;
-  for (var i = t; i < COLS; i += WG) {
-    squares += (x[x0 + i] - mean) * (x[x0 + i] - mean);
+#for i in (COLS + WG - 1) // WG
+  if (t + ${i}u * WG < COLS) {
+    squares += (gate${i} - mean) * (gate${i} - mean);
   }
+#endfor
   let least = mean + p.deviations * sqrt(workgroup_sum(squares, t) / f32(COLS - 1u));
-  for (var i = t; i < COLS; i += WG) {
-    y[wid.x * p.y_stride + i] = Value(gated(max(x[x0 + i] - least, 0.0), x[x0 + COLS + i]));
+#for i in (COLS + WG - 1) // WG
+  if (t + ${i}u * WG < COLS) {
+    y[wid.x * p.y_stride + t + ${i}u * WG] = Value(gated(max(gate${i} - least, 0.0), up${i}));
   }
+#endfor
 }

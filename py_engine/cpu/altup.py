@@ -5,38 +5,60 @@ from __future__ import annotations
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import gated
+from py_engine.cpu.numerics import gated, normed
 
 
-def _routed(c: Call) -> Array:
-    """The router's choice for every token, (n, streams)."""
-    chosen: Array = np.tanh(np.float32(c.consts["scale"]) * c["router"][: c.n, : c.params["STREAMS"]])
+def _chosen(c: Call, x: Array, norm: int) -> Array:
+    """What the router chooses for every token, (n, streams). `norm`: which of `norms` is that of x."""
+    if c.params["ROUTED"]:
+        logits: Array = normed(x, _norm(c, norm), c.consts["eps"]) @ c["w"].T
+    else:
+        logits = c["router"][: c.n, : c.params["STREAMS"]]
+    chosen: Array = np.tanh(np.float32(c.consts["scale"]) * logits)
     return chosen
 
 
+def _norm(c: Call, at: int) -> Array:
+    cols = c.params["COLS"]
+    weights: Array = c["norms"][0, at * cols : (at + 1) * cols]
+    return weights
+
+
 def _streams(c: Call) -> Array:
-    """A view of every token's streams, (n, streams, columns)."""
+    """A view of every token's streams, (n, streams, padded columns)."""
     streams: Array = c["y"][: c.n].reshape(c.n, c.params["STREAMS"], -1)
     return streams
 
 
 def altup_predict(c: Call) -> None:
-    streams, count = _streams(c), c.params["STREAMS"]
-    factors = _routed(c) @ c["factors"].reshape(count * count, count).T
+    streams, count, cols = _streams(c), c.params["STREAMS"], c.params["COLS"]
+    if c.params["ADD"]:
+        out = normed(c["out"][: c.n, :cols], _norm(c, c.params["ROUTED"]), c.consts["eps"])
+        streams[:, 1:, :cols] += out[:, None]
+    factors = _chosen(c, streams[:, 0, :cols], 0) @ c["factors"].reshape(count * count, count).T
     predicted = streams + factors.reshape(c.n, count, count) @ streams
     streams[:] = predicted
     c["x"][: c.n] = predicted[:, 0]
 
 
 def altup_correct(c: Call) -> None:
-    streams, count = _streams(c), c.params["STREAMS"]
-    change = c["x"][: c.n] - streams[:, 0]
-    factors = 1 + _routed(c) @ c["factors"].reshape(count, count).T
-    streams += factors[:, :, None] * change[:, None]
-    c["x"][: c.n] = streams[:, 0]
-    weights, scaled = c["weights"][0], c["scaled"][: c.n]
-    scaled[:] = 0  # the weights' padding
-    scaled[:, : len(weights)] = streams[:, 0, : len(weights)] * weights
+    streams, count, cols = _streams(c), c.params["STREAMS"], c.params["COLS"]
+    x = c["x"][: c.n]
+    if c.params["ROUTED"]:
+        x[:, :cols] += normed(c["out"][: c.n, :cols], _norm(c, 2), c.consts["eps"])
+    factors = 1 + _chosen(c, x[:, :cols], 1) @ c["factors"].reshape(count, count).T
+    streams += factors[:, :, None] * (x - streams[:, 0])[:, None]
+    x[:] = streams[:, 0]
+    c["scaled"][: c.n] = 0  # the padding
+    c["scaled"][: c.n, :cols] = streams[:, 0, :cols] * _norm(c, 0)
+
+
+def laurel(c: Call) -> None:
+    cols, eps = c.params["COLS"], c.consts["eps"]
+    x = c["x"][: c.n, :cols]
+    others = [normed(c[name][: c.n, :cols], _norm(c, i), eps) for i, name in enumerate(("x", "attended", "low"))]
+    x[:] = (x + sum(others)) * np.float32(0.5**0.5)
+    c["x"][: c.n, cols:] = 0
 
 
 def copy_columns(c: Call) -> None:

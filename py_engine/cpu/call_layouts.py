@@ -52,6 +52,7 @@ FIELDS: dict[str, list[str]] = {
         "soft_cap": "state stride y scale:f cap:f",
         "altup_predict": "state count scale:f router router_stride factors cols x y",
         "altup_correct": "state count scale:f router router_stride factors cols x y weights scaled",
+        "laurel": "state cols eps:f norms attended low x stride",
         "copy_columns": "state cols parts add scale:f x x_stride x_first x_step like like_stride y y_stride y_first"
         " y_step",
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",

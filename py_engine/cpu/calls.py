@@ -50,6 +50,16 @@ class Prepared:
     exact: int
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of floats, `stride` apart, and the address of the weights of their norm (0: they have none)."""
+
+    address: int
+    stride: int
+    norm: int
+    eps: float
+
+
 class Calls:
     """The calls of one list. `exact`: products with floats, not with x rounded to bytes."""
 
@@ -68,27 +78,46 @@ class Calls:
 
     def prepare(self, op: Op, weight: Weight, *, last: int = 0, repeat: int = 1) -> Prepared:
         """Have x prepared for products with a weight. `repeat`: rows per token."""
-        x, cols = op.bindings["x"], weight.cols
-        exact = int(self.exact or FORMATS[weight.type].kind == "FLOATS")
+        x = op.bindings["x"]
         assert isinstance(x, Buffer)
-        address, stride, norm = self.memory.of(x), x.shape[-1], self.address(op, "norm")
-        if exact and not norm and not (last and x.shape[0] > 1):
-            return Prepared(address, 4 * stride, 1)
+        norm = self.address(op, "norm")
+        if self._is_exact(weight) and not norm and not (last and x.shape[0] > 1):
+            return Prepared(self.memory.of(x), 4 * x.shape[-1], 1)
+        rows = Rows(self.memory.of(x), x.shape[-1], norm, op.consts.get("eps", 0.0) if norm else 0.0)
+        return self.prepare_rows(self.address(op, "state"), rows, weight, last=last, repeat=repeat)
+
+    def prepare_rows(self, state: int, x: Rows, weight: Weight, *, last: int = 0, repeat: int = 1) -> Prepared:
+        """Have rows prepared for products with a weight."""
+        cols, exact = weight.cols, self._is_exact(weight)
         row = 4 * cols if exact else cols // GROUP * ROUNDED_GROUP_BYTES
-        eps = op.consts.get("eps", 0.0) if norm else 0.0
-        key = (address, stride, cols, norm, eps, exact, last, repeat)
+        key = (x.address, x.stride, cols, x.norm, x.eps, exact, last, repeat)
         if key != self.held:
             self.add(
-                "prepare", state=self.address(op, "state"), last=last, repeat=repeat, exact=exact, x=address,
-                x_stride=stride, cols=cols, norm=norm, eps=eps, to=self.memory.prepared, to_stride=row,
+                "prepare", state=state, last=last, repeat=repeat, exact=exact, x=x.address, x_stride=x.stride,
+                cols=cols, norm=x.norm, eps=x.eps, to=self.memory.prepared, to_stride=row,
             )  # fmt: skip
             self.held = key
         return Prepared(self.memory.prepared, row, exact)
+
+    def _is_exact(self, weight: Weight) -> int:
+        """Whether products with a weight read x as floats."""
+        return int(self.exact or FORMATS[weight.type].kind == "FLOATS")
 
     def drop_prepared(self, address: int) -> None:
         """Forget the prepared x if it was made of the rows at this address, which have changed."""
         if self.held and self.held[0] == address:
             self.held = ()
+
+
+def product(m: Calls, op: Op, x: Rows, y: int, y_stride: int) -> None:
+    """y = x, normalised, times the op's matrix, of an op that is more than a product."""
+    w, state = matrix_of(op), state_of(m, op)
+    prepared = m.prepare_rows(state, x, w)
+    m.add(
+        "product", state=state, last=0, exact=prepared.exact, x=prepared.address, x_row=prepared.row,
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, add=0, bias=0, y=y, y_stride=y_stride,
+    )  # fmt: skip
+    m.held = ()  # the op changes x
 
 
 def batch_fields(m: Calls, op: Op) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank, low_rank_input
-from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, sparse_gate
+from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
     attention,
     attention_combine,
@@ -233,6 +233,9 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
         case "gated":
             act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
             out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)
+        case "gate":
+            first = c.consts["up_first"]
+            out[:, row0 : row0 + rows] = gated(c.params["ACTIVATION"], y, c["up"][: len(y), first : first + rows])
         case "activate":
             out[:, row0 : row0 + rows] = ACTIVATIONS[c.params["ACTIVATION"]](y)
         case "split":
@@ -341,7 +344,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold, clamp,
         shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
-        add_low_rank, add_direction, altup_predict, altup_correct, copy_columns, sparse_gate, scale_queries,
+        add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
+        scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input,
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ from py_engine.cpu import encoder_calls
 from py_engine.plan.pages import PageGroup
 from py_engine.plan.panels import ROWS, weight_bytes
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
-from py_engine.plan.quants import needs_numpy, row_bytes
+from py_engine.plan.quants import GROUP, needs_numpy, row_bytes
 
 ALIGN = 64  # bytes: a line of the caches
 STACK_BYTES = 1 << 16  # of a thread
@@ -122,8 +122,10 @@ def _prepared_bytes(op: Op, *, exact: bool) -> int:
 
 
 def _fused_bytes(op: Op) -> int:
-    """Memory of the rows between a product and its epilogue."""
-    if op.params.get("EPILOGUE") not in ("qkv", "activate", "gated", "add") or op.kernel == "matmul":
+    """Memory of the rows between a product and its epilogue, or what else an op does with them."""
+    if op.params.get("ROUTED"):
+        return 4 * GROUP * op.bindings["x"].shape[0]  # type: ignore[union-attr]
+    if op.params.get("EPILOGUE") not in ("qkv", "activate", "gated", "gate", "add") or op.kernel == "matmul":
         return 0
     y, x = op.bindings["y"], op.bindings["x"]
     assert isinstance(y, Buffer)

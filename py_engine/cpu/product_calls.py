@@ -27,7 +27,7 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
         _beside(m, op, last)
     w, epilogue = matrix_of(op), op.params["EPILOGUE"]
     x = m.prepare(op, w, last=last)
-    fused = epilogue in ("qkv", "activate", "gated")
+    fused = epilogue in ("qkv", "activate", "gated", "gate")
     y, stride = (m.memory.rows, w.rows) if fused else (m.address(op, "y"), int(op.consts["y_stride"]))
     factor = op.params.get("FACTOR") or 1.0 if epilogue == "add" else 0.0
     m.add(
@@ -41,6 +41,12 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
         _fused_activation(m, op, y, w.rows // 2, 1)
     if epilogue == "activate":
         _fused_activation(m, op, y, w.rows, 1, gated=False)
+    if epilogue == "gate":
+        m.add(
+            "gate", state=m.address(op, "state"), activation=ACTIVATIONS[str(op.params["ACTIVATION"])], cols=w.rows,
+            span=1, x=y, x_stride=stride, x_first=0, up=m.address(op, "up"), up_stride=op.consts["up_stride"],
+            first=op.consts["up_first"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        )  # fmt: skip
     m.drop_prepared(m.address(op, "y"))
 
 

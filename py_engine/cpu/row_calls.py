@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, HIDDEN_STATES, MEDIA_ROWS, POOLINGS
-from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
+from py_engine.cpu.calls import (
+    Calls,
+    Rows,
+    batch_fields,
+    matrix_of,
+    paging_fields,
+    product,
+    segment_fields,
+    state_of,
+    stride_of,
+)
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Op, PerToken
+from py_engine.plan.quants import GROUP
 
 
 def embed(m: Calls, op: Op) -> None:
@@ -107,19 +118,46 @@ def soft_cap(m: Calls, op: Op) -> None:
 
 
 def altup_predict(m: Calls, op: Op) -> None:
-    m.add("altup_predict", **_altup_fields(m, op))
+    cols, width, first = int(op.params["COLS"]), stride_of(op, "x"), int(op.params["ROUTED"])
+    if op.params["ADD"]:
+        for stream in range(1, int(op.params["STREAMS"])):
+            at = m.address(op, "y") + stream * width
+            _add_norm(m, op, first * cols, at, stride_of(op, "y"))
+    m.add("altup_predict", **_altup_fields(m, op, "y", 0))
 
 
 def altup_correct(m: Calls, op: Op) -> None:
-    own = {name: m.address(op, name) for name in ("weights", "scaled")}
-    m.add("altup_correct", **_altup_fields(m, op), **own)
+    if op.params["ROUTED"]:
+        _add_norm(m, op, 2 * int(op.params["COLS"]), m.address(op, "x"), stride_of(op, "x"))
+    fields = _altup_fields(m, op, "x", int(op.params["COLS"]))
+    m.add("altup_correct", **fields, weights=m.address(op, "norms"), scaled=m.address(op, "scaled"))
 
 
-def _altup_fields(m: Calls, op: Op) -> dict[str, Any]:
-    """What both ops of several streams have."""
-    sizes = {"count": op.params["STREAMS"], "router_stride": stride_of(op, "router"), "cols": stride_of(op, "x")}
-    places = {name: m.address(op, name) for name in ("router", "factors", "x", "y")}
-    return {"state": state_of(m, op), "scale": op.consts["scale"], **sizes, **places}
+def _add_norm(m: Calls, op: Op, first: int, y: int, y_stride: int) -> None:
+    """y += the norm of `out`, whose weights begin at the index `first` of `norms`."""
+    m.add(
+        "norm", state=state_of(m, op), cols=op.params["COLS"], groups=1, width=stride_of(op, "out"), mean=0, add=1,
+        eps=op.consts["eps"], x=m.address(op, "out"), x_stride=stride_of(op, "out"),
+        norm=m.address(op, "norms") + first, bias=0, y=y, y_stride=y_stride,
+    )  # fmt: skip
+
+
+def _altup_fields(m: Calls, op: Op, x: str, norm: int) -> dict[str, Any]:
+    """What both ops of several streams have. `x`: what the router reads; `norm`: where in `norms` its norm begins."""
+    if op.params["ROUTED"]:
+        at, router, stride = m.address(op, "norms") + norm, m.memory.rows, GROUP
+        product(m, op, Rows(m.address(op, x), stride_of(op, x), at, op.consts["eps"]), router, stride)
+    else:
+        router, stride = m.address(op, "router"), stride_of(op, "router")
+    sizes = {"count": op.params["STREAMS"], "router_stride": stride, "cols": stride_of(op, "x")}
+    places = {name: m.address(op, name) for name in ("factors", "x", "y")}
+    return {"state": state_of(m, op), "scale": op.consts["scale"], "router": router, **sizes, **places}
+
+
+def laurel(m: Calls, op: Op) -> None:
+    places = {name: m.address(op, name) for name in ("norms", "attended", "low", "x")}
+    fields = {"cols": op.params["COLS"], "eps": op.consts["eps"], "stride": stride_of(op, "x")}
+    m.add("laurel", state=state_of(m, op), **fields, **places)
 
 
 def copy_columns(m: Calls, op: Op) -> None:
@@ -171,6 +209,6 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, copy_columns, sparse_gate, pool, pick_rows, shortconv,
+    altup_correct, laurel, copy_columns, sparse_gate, pool, pick_rows, shortconv,
     mtp_input,
 )  # fmt: skip

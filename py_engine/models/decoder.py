@@ -291,6 +291,10 @@ class Layer:
         """The norm of a feed-forward network without its own: attention's, if both run in parallel."""
         return self.b + "attn_norm" if self.cfg.parallel else ""
 
+    def project_feed_forward(self, hidden: Buffer) -> Buffer:
+        """hidden times the down matrix: (n, n_embd)."""
+        return self.ops.project("out", hidden, *self._matrix("ffn_down", self.cfg.feed_forward_length))
+
     def add_feed_forward(self, hidden: Buffer, x: Buffer) -> None:
         """x += hidden times the down matrix."""
         self._add(hidden, "ffn_down", self.cfg.feed_forward_length, self.cfg.post_norms[1], x)

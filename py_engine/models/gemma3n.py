@@ -13,15 +13,14 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import block_count, count, dimension, natural, per_layer, rope_base, windows
 from py_engine.models.decoder import Layer
-from py_engine.models.per_layer import layer_inputs, layer_output
-from py_engine.plan.altup import correct, predict
+from py_engine.models.per_layer import POST_NORM, layer_inputs, layer_output, post_norm
+from py_engine.plan.altup import Router, Streams, correct, predict
 from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
-from py_engine.plan.per_layer import scale_by
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, copy_columns, sparse_gate
+from py_engine.plan.rows import Parts, add_attended, copy_columns, sparse_gate
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -88,67 +87,76 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n), cfg.embedding_scale)
     inputs = layer_inputs(cfg, extra, w, ops, x)
     streams = _begin(cfg, w, ops, x)
+    out, out_norm = None, ""  # what the layer before gives to all streams but the first
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
-        altup = layer.b + "altup_"
-        factors = w.vector((altup + "predict_coef.weight", cfg.streams**3))
-        predict(ops, streams, x, _router(layer, cfg.streams, x), factors, 1 / n)
-        _add_layer(layer, x, caches[i], sparse=i < SPARSE_LAYERS)
-        factors = w.vector((altup + "correct_coef.weight", cfg.streams**2))
-        scale = w.vector((altup + "correct_scale.weight", n))
-        scaled = correct(ops, streams, x, _router(layer, cfg.streams, x), factors, scale, 1 / n)
-        out, norm = layer_output(layer, i, extra, scaled, inputs)
-        others = Parts(streams, pad(n), pad(n), cfg.streams - 1)
-        copy_columns(ops, Parts(ops.rms_norm("per_layer_out", out, norm, cfg.eps)), others, n, add=True)
-        ops.end_layer(streams)
+        _predict(layer, streams, out, out_norm)
+        _add_attention(layer, x, caches[i])
+        hidden = _sparse_feed_forward(layer, x) if i < SPARSE_LAYERS else layer.feed_forward(x)
+        scaled = _correct(layer, streams, layer.project_feed_forward(hidden))
+        out, out_norm = layer_output(layer, i, extra, scaled, inputs), layer.b + POST_NORM
+        if i in ops.adapters.directions or i == cfg.block_count - 1:
+            others = Parts(streams.rows, pad(n), pad(n), cfg.streams - 1)
+            copy_columns(ops, Parts(ops.rms_norm("per_layer_out", out, post_norm(layer), cfg.eps)), others, n, add=True)
+            out = None
+        ops.end_layer(streams.rows)
         if i in ops.adapters.directions:  # a control vector has changed the streams
-            copy_columns(ops, Parts(streams), Parts(x), n)
-    return _end(cfg, w, ops, x, streams)
+            copy_columns(ops, Parts(streams.rows), Parts(x), n)
+    return _end(cfg, w, ops, streams)
 
 
-def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Buffer:
-    """The streams (n, streams * padded n_embd): x, and projections of it with its length."""
+def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Streams:
+    """The streams: x, and projections of it with its length."""
     n, width = cfg.embedding_length, pad(cfg.embedding_length)
-    streams = ops.rows("streams", cfg.streams * width)
-    copy_columns(ops, Parts(x), Parts(streams), n)
-    for i, matrix in enumerate(w.slices("altup_proj.weight", cfg.streams - 1, n, n), start=1):
-        copy_columns(ops, Parts(ops.project("out", x, matrix, None)), Parts(streams, i * width), n, like=x)
-    return streams
+    rows = ops.rows("streams", cfg.streams * width)
+    copy_columns(ops, Parts(x), Parts(rows), n)
+    others = cfg.streams - 1
+    projected = ops.project("projected", x, w.flattened("altup_proj.weight", others, n, n), None)
+    copy_columns(ops, Parts(projected, 0, n, others), Parts(rows, width, width, others), n, like=x)
+    return Streams(rows, x, cfg.streams, n, cfg.eps, lambda tensors: w.vector(*((tensor, n) for tensor in tensors)))
 
 
-def _end(cfg: Config, w: Weights, ops: Ops, x: Buffer, streams: Buffer) -> Buffer:
-    """The mean of x and of projections of the other streams with its length."""
-    n, width, share = cfg.embedding_length, pad(cfg.embedding_length), 1 / cfg.streams
+def _end(cfg: Config, w: Weights, ops: Ops, streams: Streams) -> Buffer:
+    """The mean of the first stream and of projections of the other ones with its length."""
+    x, n, width, share = streams.first, cfg.embedding_length, pad(cfg.embedding_length), 1 / cfg.streams
     mean = ops.buffer(f"{ops.name}.merged", x.shape)
     copy_columns(ops, Parts(x), Parts(mean), n, scale=share)
     stream = ops.buffer(f"{ops.name}.stream", x.shape)
     for i, matrix in enumerate(w.slices("altup_unembd_proj.weight", cfg.streams - 1, n, n), start=1):
-        copy_columns(ops, Parts(streams, i * width), Parts(stream), n)
+        copy_columns(ops, Parts(streams.rows, i * width), Parts(stream), n)
         out = ops.project("out", stream, matrix, None)
         copy_columns(ops, Parts(out), Parts(mean), n, scale=share, add=True, like=x)
     return mean
 
 
-def _router(layer: Layer, streams: int, x: Buffer) -> Buffer:
-    """The router's logits (n, padded streams) for the first stream, x."""
-    cfg, w, n = layer.cfg, layer.w, layer.cfg.embedding_length
-    matrix = w.matrix(layer.b + "altup_router.weight", streams, n)
-    norm = w.vector((layer.b + "altup_router_norm.weight", n))
-    return layer.ops.normed_stack("altup_router", x, Projection([matrix], None, norm, cfg.eps))
+def _router(layer: Layer, streams: Streams) -> Router:
+    matrix = layer.w.matrix(layer.b + "altup_router.weight", streams.count, streams.cols)
+    return Router(matrix, layer.b + "altup_router_norm.weight")
 
 
-def _add_layer(layer: Layer, x: Buffer, cache: Cache, *, sparse: bool) -> None:
-    """x = the layer's output: attention beside a low-rank residual, then the feed-forward network."""
+def _predict(layer: Layer, streams: Streams, out: Buffer | None, out_norm: str) -> None:
+    """Predict the streams. `out`: what the layer before gives to all but the first, times a norm's weights."""
+    factors = layer.w.vector((layer.b + "altup_predict_coef.weight", streams.count**3))
+    predict(layer.ops, streams, _router(layer, streams), factors, out, out_norm)
+
+
+def _correct(layer: Layer, streams: Streams, out: Buffer) -> Buffer:
+    """Correct the streams by the layer's result, to which `out` is still to be added. Return the first one, scaled."""
+    factors = layer.w.vector((layer.b + "altup_correct_coef.weight", streams.count**2))
+    tensors = layer.b + "altup_correct_scale.weight", layer.b + "post_ffw_norm.weight"
+    return correct(layer.ops, streams, _router(layer, streams), factors, out, tensors)
+
+
+def _add_attention(layer: Layer, x: Buffer, cache: Cache) -> None:
+    """x = the sum of x, attention and a low-rank residual, times half a root."""
     cfg, w, ops, b, n = layer.cfg, layer.w, layer.ops, layer.b, layer.cfg.embedding_length
-    h = ops.rms_norm("attn_normed", x, w.vector((b + "attn_norm.weight", n)), cfg.eps)
-    layer.add_attention(layer.attention(x, cache), x)
+    attended = layer.project_attention(layer.attention(x, cache))
     rank = w.rows(b + "laurel_l.weight")
-    low = ops.project("laurel", h, w.matrix(b + "laurel_l.weight", rank, n), None)
-    norm = w.vector((b + "laurel_post_norm.weight", n))
-    ops.add_norm(ops.project("out", low, w.matrix(b + "laurel_r.weight", n, rank), None), norm, x, cfg.eps)
-    ops.add_scaled(h, 1.0, x)
-    scale_by(ops, x, ops.constant("half_root", [0.5**0.5]))
-    layer.add_feed_forward(_sparse_feed_forward(layer, x) if sparse else layer.feed_forward(x), x)
+    norm = w.vector((b + "attn_norm.weight", n))
+    low = ops.normed_stack("laurel", x, Projection([w.matrix(b + "laurel_l.weight", rank, n)], None, norm, cfg.eps))
+    low = ops.project("laurel_out", low, w.matrix(b + "laurel_r.weight", n, rank), None)
+    norms = w.vector(*((b + f"{name}.weight", n) for name in ("attn_norm", "post_attention_norm", "laurel_post_norm")))
+    add_attended(ops, x, attended, low, norms, cfg.eps)
 
 
 def _sparse_feed_forward(layer: Layer, x: Buffer) -> Buffer:

@@ -26,7 +26,7 @@ from py_engine.models.common import (
     windows,
 )
 from py_engine.models.decoder import Layer
-from py_engine.models.per_layer import layer_inputs, layer_output
+from py_engine.models.per_layer import layer_inputs, layer_output, post_norm
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.per_layer import scale_by
@@ -127,7 +127,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         layer.add_attention(layer.attention(x, caches[i]), x)
         layer.add_feed_forward(layer.feed_forward(x), x)
         if inputs:
-            ops.add_norm(*layer_output(layer, i, extra, x, inputs), x, cfg.eps)
+            ops.add_norm(layer_output(layer, i, extra, x, inputs), post_norm(layer), x, cfg.eps)
         if layer.b + "layer_output_scale.weight" in w:
             scale_by(ops, x, w.vector((layer.b + "layer_output_scale.weight", 1)))
         ops.end_layer(x)

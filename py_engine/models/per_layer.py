@@ -9,6 +9,8 @@ from py_engine.plan.per_layer import Gates, gate, group_norm
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.weights import Weights
 
+POST_NORM = "post_norm.weight"  # the tensor of the norm of what a layer's input gives
+
 
 def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Buffer:
     """The inputs of all layers (n, n_layer * width): the token's per-layer embeddings and a projection of x."""
@@ -24,10 +26,17 @@ def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Bu
     return inputs
 
 
-def layer_output(layer: Layer, i: int, width: int, x: Buffer, inputs: Buffer) -> tuple[Buffer, Weight]:
-    """proj(activation(gate(x)) * layer i's input) (n, n_embd), and the norm to apply to it."""
+def layer_output(layer: Layer, i: int, width: int, x: Buffer, inputs: Buffer) -> Buffer:
+    """proj(activation(gate(x)) * layer i's input) (n, n_embd). post_norm() has the norm to apply to it."""
     w, ops, b, n_embd = layer.w, layer.ops, layer.b, layer.cfg.embedding_length
-    gate_rows = ops.project("per_layer_gate", x, w.matrix(b + "inp_gate.weight", width, n_embd), None)
-    gated = gate(ops, Gates(gate_rows, layer.cfg.activation), inputs, i * width, width)
-    out = ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, width), None)
-    return out, w.vector((b + "post_norm.weight", n_embd))
+    matrix, activation = w.matrix(b + "inp_gate.weight", width, n_embd), layer.cfg.activation
+    gated = ops.gating(x, matrix, activation, inputs, i * width)
+    if gated is None:
+        gates = Gates(ops.project("per_layer_gate", x, matrix, None), activation)
+        gated = gate(ops, gates, inputs, i * width, width)
+    return ops.project("out", gated, w.matrix(b + "proj.weight", n_embd, width), None)
+
+
+def post_norm(layer: Layer) -> Weight:
+    """The weights of the norm of layer_output()."""
+    return layer.w.vector((layer.b + POST_NORM, layer.cfg.embedding_length))

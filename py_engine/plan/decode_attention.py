@@ -39,20 +39,23 @@ def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> 
 def _merged_norm(ops: OpList, call: Call, threads: int) -> Epilogue:
     """What attention_decode.wgsl needs to do the work of the op before it, which is removed. Nothing if it cannot.
 
-    That op is the norm and rotation of one token, whose keys and values this attention reads. Tokens of a small batch
-    may be one sequence's: then one would read keys that another workgroup of its dispatch stores.
+    That op is the norm and rotation of one token, whose keys and values this attention reads, or which has none where
+    layers share a cache. Tokens of a small batch may be one sequence's: then one would read keys that another workgroup
+    of its dispatch stores.
     """
     before = ops.ops[-1] if ops.ops else None
     if ops.batch > 1 or before is None or before.kernel != "norm_rope_append" or before.bindings["y"] is not call.q:
         return Epilogue("")
-    own = before.bindings["k_cache"] == call.cache.write_bindings["k_cache"] and before.consts["kv_rows"]
+    own = before.bindings["k_cache"] == call.cache.write_bindings["k_cache"]
     if not (own and normalises(ops.device, call, threads, int(before.params["WG"]))):
         return Epilogue("")
     ops.ops.pop()
     params = {name: value for name, value in before.params.items() if name != "WG"}
     consts = {name: before.consts[name] for name in ("q_rows", "kv_rows", "rope_scale", "eps")}
     bindings = {name: bound for name, bound in before.bindings.items() if name != "y"}
-    return Epilogue("norm", params | {"NORMS": 1, "SLICE": before.params["WG"]}, consts, bindings)
+    return Epilogue(
+        "norm", params | {"NORMS": 1 if consts["kv_rows"] else 2, "SLICE": before.params["WG"]}, consts, bindings
+    )
 
 
 @dataclass(frozen=True)

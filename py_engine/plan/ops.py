@@ -342,6 +342,15 @@ class Ops(OpList):
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 
+    def gating(self, x: Buffer, weight: Weight, activation: str, up: Buffer, first: int) -> Buffer | None:
+        """activation(x W^T) * up[:, first : first + rows], by one dispatch; None if the list has none for that."""
+        if not self._fusible(Projection([weight])):
+            return None
+        y, consts = self.rows("gated", weight.rows), {"up_stride": up.shape[1], "up_first": first}
+        epilogue = Epilogue("gate", activation_params(activation), consts, {"up": up})
+        products.matvec(self, Product(x, weight, y, epilogue=epilogue))
+        return y
+
     def activated(self, x: Buffer, projection: Projection, activation: str | Xielu) -> Buffer:
         """activation(up) of the projected x."""
         y = self.rows("hidden", projection.rows, self.input_dtype)

@@ -21,7 +21,8 @@ MOST_BINDINGS = 6  # of a small batch's product beside its matrix: the state, x 
 class Epilogue:
     """What a kernel does with the product, and what it needs for that.
 
-    Of a small batch: "store", "add" (to y, times the #param FACTOR if there is one), "activate", "gated" or "qkv".
+    Of a small batch: "store", "add" (to y, times the #param FACTOR if there is one), "activate", "gated", "gate" or
+    "qkv".
     Of many tokens: "store", "add" or "accumulate" (add, in any order), and where stores_halves() "activate", "gated"
     or "split".
     """

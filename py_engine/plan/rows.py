@@ -13,6 +13,7 @@ from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.shared import THREADS
 
+ROW_THREADS = 512  # of a workgroup that has a whole row, at most
 GATHER_THREADS = 32  # threads of a workgroup of gather.wgsl and matmul_transposed.wgsl
 
 
@@ -212,12 +213,18 @@ def sparse_gate(ops: OpList, x: Buffer, cols: int, activation: str, deviations: 
     y = ops.rows("hidden", cols, ops.input_dtype)
     ops.add(
         "sparse_gate",
-        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16"), "WG": norm_threads(ops.device, cols)},
+        {"COLS": cols, "ACTIVATION": activation, "Y16": int(y.dtype == "f16"), "WG": gate_threads(ops.device, cols)},
         {"deviations": deviations, "x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"x": x, "y": y},
         PerToken(),
     )
     return y
+
+
+def gate_threads(device: Device, cols: int) -> int:
+    """Threads of a workgroup of sparse_gate.wgsl: each has several gates."""
+    most = min(256 if device.software else 1024, device.max_threads)
+    return max(64, min(most, 1 << (cols // 4).bit_length()))
 
 
 def norm_threads(device: Device, cols: int) -> int:
@@ -240,3 +247,23 @@ def norm_into(ops: OpList, x: Buffer, norm: RowNorm, y: Buffer, parts: int = 1) 
     flags = {"MEAN": int(norm.mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
     params = {"COLS": norm.cols, "WG": norm_threads(ops.device, norm.cols)} | flags
     ops.add("norm", params, {"eps": norm.eps}, {"x": x, "norm": norm.factors, "y": y}, PerToken(), parts)
+
+
+def row_threads(device: Device, cols: int) -> int:
+    """Threads of a workgroup that has several whole rows."""
+    return 64 if device.software else min(ROW_THREADS, device.max_threads, max(64, 1 << (cols // 4 - 1).bit_length()))
+
+
+def row_params(device: Device, cols: int) -> dict[str, int]:
+    """The #params of kernels whose workgroups have whole rows: EACH vec4 of every row in each thread."""
+    wg = row_threads(device, cols)
+    return {"COLS": cols, "WG": wg, "EACH": -(-pad(cols) // (4 * wg))}
+
+
+def add_attended(ops: OpList, x: Buffer, attended: Buffer, low: Buffer, norms: Weight, eps: float) -> None:
+    """x = (x + norm(attended) + norm(x) + norm(low)) / sqrt(2).
+
+    `low`: of a low-rank residual (Laurel). `norms`: the weights of the norms of x, attended and low.
+    """
+    bindings = {"norms": norms, "attended": attended, "low": low, "x": x}
+    ops.add("laurel", row_params(ops.device, norms.cols // 3), {"eps": eps}, bindings, PerToken())

@@ -27,6 +27,7 @@ IN_PLACE = (
     "add_scaled",
     "altup_correct",
     "altup_predict",
+    "laurel",
     "rope_append",
     "scale_by",
     "soft_cap",

@@ -108,6 +108,10 @@ class Weights:
         parts = (Weight(f"{tensor}.{i}", type, rows, cols, ((tensor, i * rows, rows),)) for i in range(n))
         return [self._add(part) for part in parts]
 
+    def flattened(self, tensor: str, n: int, rows: int, cols: int) -> Weight:
+        """A tensor (n, rows, cols) as one matrix (n * rows, cols)."""
+        return self._add(self._stacked([tensor], n, rows, cols))
+
     def _stacked(self, tensors: list[str], *shape: int) -> Weight:
         """Tensors of one shape and type as one matrix, end to end."""
         rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape).type

@@ -33,7 +33,7 @@ DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
 ADDING = {  # to y, or to x
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
-    "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct",
+    "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
     "scale_queries",
 }  # fmt: skip
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token

@@ -100,6 +100,7 @@ def _product(op: Op) -> Reduced:
             if "rows_2" in op.consts:
                 second = int(op.params["TR_2"]) * int(op.params["R_2"]) + MORE
             widths["y"] = (pad(row0 + rows + second + 1),)
+            consts |= {"up_first": 0} if "up_first" in consts else {}
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]} | ({"rows_2": second} if second else {})
     workgroups = int(op.params.get("BESIDE", 0)) + _slices(op, "") * -(-rows // each)
     if second:
@@ -143,7 +144,7 @@ def _attention(op: Op, most: int) -> Reduced:
     cache = cols // 4 + cols // GROUP if op.params["KV"] == "q8_0" else cols
     consts |= {"n_head_kv": kv_heads}
     if op.params.get("NORMS"):
-        consts |= {"q_rows": heads * size, "kv_rows": cols}
+        consts |= {"q_rows": heads * size, "kv_rows": cols if consts["kv_rows"] else 0}
         widths["x"] = (pad(heads * size + 2 * cols),)
     else:
         consts["q_stride"] = pad(heads * size) + GROUP

@@ -21,6 +21,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
     ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
     ("lavapipe", "qwen35/qwen35.F16", "f16", {}),  # states
+    ("lavapipe", "gemma/gemma3n.F16", "f16", HARDWARE),  # several residual streams, sparse gates, shared caches
 ]
 
 

@@ -36,16 +36,18 @@ class Case:
     window: int = 0
     share: int = 1
     shifted: bool = False  # M-RoPE: after a picture, rotary positions differ from positions
+    shares: bool = False  # another layer's cache: only queries
 
     def build(self, bench: Bench) -> tuple[Ops, Cache, Buffer]:
         """The layer's ops, its cache and attention's result. The cache is NaN where it is not seen."""
         n_head, n_kv, dim = self.heads
         ops = bench.begin(Setup(batch=1, n=1, pos=self.pos, n_ctx=N_CTX, seq=SEQUENCE))
-        x = ops.rows("qkv", (n_head + 2 * n_kv) * dim)
+        own_kv = 0 if self.shares else n_kv
+        x = ops.rows("qkv", (n_head + 2 * own_kv) * dim)
         bench.fill(x)
         cache = bench.cache(n_kv * dim, self.kv_type)
         first = max(0, self.pos + 1 - self.window) if self.window else 0
-        unseen = bench.cache_rows([*range(first), *range(self.pos, N_CTX)], SEQUENCE, cache)
+        unseen = bench.cache_rows([*range(first), *range(self.pos + self.shares, N_CTX)], SEQUENCE, cache)
         for b in (cache.k, cache.v):
             if self.kv_type == "q8_0":
                 _, scales = cache_views(bench.data[b.name], ops.plan.page, n_kv * dim)
@@ -61,8 +63,8 @@ class Case:
         shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None
         rope = Rope(rope_dim, self.neox, freqs, 1.25, shifts, halves=self.halves)
         bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
-        q = ops.split_qkv(x, cache, self.heads, rope, norm, EPS)
-        ops.quantize_cache(cache, n_kv * dim)
+        q = ops.split_qkv(x, cache, (n_head, own_kv, dim), rope, norm, EPS)
+        ops.quantize_cache(cache, own_kv * dim)
         y = ops.attention(q, cache, self.heads, AttentionOptions(dim**-0.5, self.window))
         ops.ops[:] = [op for op in ops.ops if op.contexts.include(self.pos + 1)]
         return ops, cache, y
@@ -89,6 +91,9 @@ class Case:
         Case((2, 2, 32), 191, "f32", "values", halves=True),
         Case((2, 2, 128), 66, "q8_0", shifted=True),
         Case((2, 1, 256), 128, "q8_0", rope_dim=64, share=2),
+        Case((2, 1, 256), 100, window=33, shares=True),
+        Case((4, 2, 32), 0, "f32", share=2, shares=True),
+        Case((2, 1, 128), 65, "q8_0", shares=True),
     ],
     EVERYWHERE,
 )

@@ -85,6 +85,29 @@ def test_products_of_a_rows_first_columns(
 
 
 @in_pairs(
+    ("type", [Q.F16, Q.Q4_0]),
+    ("rows, cols, places", [(5, 33, ()), (33, 31, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE), (64, 64, ())]),
+    ("dot8", [False, True]),
+    adapters=["swiftshader"],
+)
+def test_products_that_are_gates(
+    bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...], dot8: bool
+) -> None:
+    """Of one token, or a batch: times some columns of other rows."""
+    bench, cols, n = Bench(bench.page, replace(bench.device, dot8=dot8)), cols_of(type, cols), max(1, len(places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    x, up = ops.rows("x", cols), ops.rows("up", rows + 7)
+    for b in (x, up):
+        bench.fill(b)[n:] = np.nan
+    bench.data[up.name][:, :7] = np.nan
+    y = ops.gating(x, bench.weight("w", type, rows, cols), "gelu", up, 7)
+    assert y
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :rows], host[y.name][:n, :rows], 1e-4 if dot8 and type == Q.Q4_0 else None)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(
     ("type, cols", [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)]),  # 1056: an odd number of groups
     ("rows, places", [(31, EIGHT), (260, TWO[:1]), (40, FIVE)]),
     adapters=["swiftshader"],

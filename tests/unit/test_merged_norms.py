@@ -35,12 +35,12 @@ def test_one_token_has_a_dispatch_less() -> None:
     assert not any(op.params["STATE_PER_TOKEN"] for name in merged for op in plan.lists[name] if "NORMS" in op.params)
 
 
-def test_layers_without_keys_keep_the_dispatch() -> None:
-    """They read another layer's cache."""
+def test_layers_without_keys_have_a_dispatch_less_too() -> None:
+    """They read another layer's cache, and store nothing in it."""
     ops = plan_of("gemma4/gemma4.F16", DEVICE).lists[DECODE]
-    apart = [op for op in ops if op.kernel == "norm_rope_append"]
-    assert apart
-    assert not any(op.consts["kv_rows"] for op in apart)
+    assert not any(op.kernel == "norm_rope_append" for op in ops)
+    found = {(op.params["NORMS"], bool(op.consts["kv_rows"])) for op in ops if op.kernel == "attention_decode"}
+    assert found == {(1, True), (2, False)}
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@
 #param NORM // 1: x is RMS-normalised first
 #param BIAS // 1: y has a bias
 #param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
-#param EPILOGUE // "store", "add", "activate", "gated" or "qkv": see matvec.wgsl
+#param EPILOGUE // "store", "add", "activate", "gated", "gate" or "qkv": see matvec.wgsl
 #param SG
-#if EPILOGUE in ("activate", "gated")
+#if EPILOGUE in ("activate", "gated", "gate")
 #param ACTIVATION // see activation.wgsl
 #endif
 #param FACTOR // of W x and its bias with "add", if it is not 0
@@ -28,6 +28,10 @@ struct Params {
 #endif
 #if NORM
   eps: f32,
+#endif
+#if EPILOGUE == "gate"
+  up_stride: u32, // floats between tokens of `up`
+  up_first: u32, // column of `up` for W's first row
 #endif
 #if EPILOGUE == "qkv"
   q_rows: u32,
@@ -53,8 +57,11 @@ const X_VECS = W_GROUPS * 8u; // between rows of x
 #if EPILOGUE == "qkv"
 #include "lib/rope.wgsl"
 #endif
-#if EPILOGUE in ("activate", "gated")
+#if EPILOGUE in ("activate", "gated", "gate")
 #include "lib/activation.wgsl"
+#endif
+#if EPILOGUE == "gate"
+@bind var<storage, read> up: array<f32>; // (n, up_stride)
 #endif
 
 // What is stored of a row's result, or added to y.

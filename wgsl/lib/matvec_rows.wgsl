@@ -78,6 +78,12 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     before = y[own];
   }
 #endif
+#if EPILOGUE == "gate"
+  var other = 0.0;
+  if (t < RT && base + t < rows) { // early, too
+    other = up[p.up_first + base + t];
+  }
+#endif
 #if EPILOGUE == "qkv"
   let rotation = rope_rotation((y_row + base + 4u * t) / 4u, 0u); // early: the loads overlap with the product
   let cache_row = stored_row(0u);
@@ -190,7 +196,11 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #if EPILOGUE == "add"
     y[own] = before + finished(result(t, scale, y_row, base + t, choice));
 #else
+#if EPILOGUE == "gate"
+    y[y0 + base + t] = gated(result(t, scale, y_row, base + t, choice), other);
+#else
     y[y0 + base + t] = finished(result(t, scale, y_row, base + t, choice));
+#endif
 #endif
   }
 #endif

@@ -330,8 +330,13 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
       let at = y0 + y_row + base + slot;
       y[at] = adapted(y[at] + finished(result(slot, m, scale, y_row, base + slot)), m, y_row + base + slot);
 #else
+#if EPILOGUE == "gate"
+      let other = up[(m0 + m) * p.up_stride + p.up_first + base + slot];
+      y[y0 + y_row + base + slot] = gated(result(slot, m, scale, y_row, base + slot), other);
+#else
       let row = y_row + base + slot;
       y[y0 + row] = finished(adapted(result(slot, m, scale, y_row, base + slot), m, row));
+#endif
 #endif
 #endif
     }

@@ -1,0 +1,60 @@
+"""Which ops a step of a model of several residual streams has, and on which devices its routers have their own."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from py_engine.plan import altup
+from py_engine.plan.kernels import Device, expand
+from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
+from py_engine.plan.mixed import storage_buffers
+from py_engine.plan.plan import Op
+from py_engine.planner import PlanOptions, make_plan
+from tests.support.cpu_models import evaluate, header, load
+from tests.support.tolerances import assert_close
+from tools.goldens import GOLDEN
+
+MODEL = "gemma/gemma3n.F16"
+LAYERS = 22
+GPU = Device(f16=True, subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, max_storage_buffers=16)
+
+
+def ops_of(name: str, device: Device = GPU) -> list[Op]:
+    return make_plan(header(MODEL), device, PlanOptions(256, 64, "f16")).lists[name]
+
+
+def test_a_layer_of_one_token_is_twelve_dispatches() -> None:
+    """And one more with sparse gates, or where heads are too narrow for the product to join the splits of attention."""
+    ops = [op for op in ops_of(DECODE) if op.contexts.include(100) and op.kernel != "attention_combine"]
+    counts = Counter(op.kernel for op in ops)
+    assert all(counts[name] == LAYERS for name in ("altup_predict", "altup_correct", "laurel", "attention_decode"))
+    assert counts["sparse_gate"] == 10
+    assert counts["gate"] + counts["scale_by"] + counts["norm_rope_append"] == 0
+    assert len(ops) <= 12 * LAYERS + 10 + 22
+
+
+@pytest.mark.parametrize("name", [DECODE, SMALL_BATCH, PREFILL])
+@pytest.mark.parametrize("limit", [8, 7])
+def test_routers_have_their_own_products_without_enough_buffers(name: str, limit: int) -> None:
+    ops = ops_of(name, replace(GPU, max_storage_buffers=limit))
+    streams = [op for op in ops if op.kernel.startswith("altup")]
+    assert len(streams) == 2 * LAYERS
+    assert {op.params["ROUTED"] for op in streams} == {int(limit == 8)}
+    for op in streams:
+        assert len(expand(op.kernel, op.params, GPU).bindings) == 1 + storage_buffers(op) <= 1 + limit
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_logits_with_either(routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefilled, and decoded with the list of one token."""
+    if not routed:
+        monkeypatch.setattr(altup, "_routes", lambda *_: False)
+    golden = np.load(GOLDEN / f"{MODEL}.npz")
+    prompt = golden["prompt"].tolist()
+    model = load(GOLDEN / f"{MODEL}.gguf", 256)
+    assert {op.params["ROUTED"] for op in model.plan.lists[DECODE] if op.kernel == "altup_predict"} == {int(routed)}
+    assert_close(golden["logits_ref"], evaluate(model, prompt), "f32")
+    model.feed(len(prompt) - 1, prompt[-1:], [DECODE])
+    np.testing.assert_allclose(model.buffers["logits"], golden["logits_ref"][-1], atol=2e-3)
