@@ -115,7 +115,7 @@ def product(m: Calls, op: Op, x: Rows, y: int, y_stride: int) -> None:
     prepared = m.prepare_rows(state, x, w)
     m.add(
         "product", state=state, last=0, exact=prepared.exact, x=prepared.address, x_row=prepared.row,
-        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, add=0, bias=0, y=y, y_stride=y_stride,
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, y=y, y_stride=y_stride,
     )  # fmt: skip
     m.held = ()  # the op changes x
 
