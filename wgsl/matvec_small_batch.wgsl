@@ -8,7 +8,6 @@
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
-#param LOW_RANK // 1: adds what adapters add to the product, for which h is known (lib/low_rank.wgsl)
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -29,9 +28,6 @@
 #endif
 #if BESIDE
 #include "lib/low_rank_input.wgsl"
-#endif
-#if LOW_RANK
-#include "lib/low_rank.wgsl" as _L
 #endif
 #include "lib/small_batch_rows.wgsl"
 #if SECOND

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank, low_rank_input
+from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input
 from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
     attention,
@@ -221,10 +221,6 @@ def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] 
 
 def _epilogue(c: Call, y: Array, out: Array) -> None:
     row0, rows = c.consts["row0"], _rows(c)
-    if "w_qs_L" in c.buffers:  # matvec_small_batch.wgsl with LOW_RANK
-        added: Array = np.zeros((c.n, row0 + rows), np.float32)
-        low_rank(c, added, "_L", "w_qs_L")
-        y = y + added[:, row0:]
     match c.params["EPILOGUE"]:
         case "store":
             out[:, row0 : row0 + rows] = y

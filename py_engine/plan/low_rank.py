@@ -2,9 +2,8 @@
 
 With y = W x come two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and after it
 y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). In small batches the first
-step is part of the dispatch that multiplies, or rounds, the same x. Where it is the one that rounds, the product takes
-the second step itself (fused()). Lists without adapters have neither (adapted_lists.py). Control vectors are one
-addition each after a layer.
+step is part of the dispatch that multiplies, or rounds, the same x. Lists without adapters have neither
+(adapted_lists.py). Control vectors are one addition each after a layer.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from py_engine.errors import WispError
@@ -61,49 +60,23 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
 
     `hold`: return what a kernel with lib/low_rank.wgsl needs to add the last part itself; None if there is none.
     """
-    whole: Sequence[Product] | None = fused(ops, stack) if gate is None else None
-    if whole is None and not any(adapted(ops, p.weight) for p in stack):
-        whole = stack
-    if whole is not None:
-        if not mixed.append(ops, whole):
-            for product in whole:
+    if not any(adapted(ops, p.weight) for p in stack):
+        if not mixed.append(ops, stack):
+            for product in stack:
                 products.append(ops, product)
         return None
-    projections, parts = _steps(ops, stack)
+    entries: list[Entry] = []
+    h, projections = _projections(ops, stack, entries)
     _multiply(ops, stack, projections)
+    name, last = "+".join(p.weight.name for p in stack), _only_last(ops, stack[0].x)
+    groups = list(_dispatches(entries, ops.device.max_binding))
+    parts = [_part(ops, h, group, f"{name}.lora_b.{i}", last=last) for i, group in enumerate(groups)]
     for part in parts[:-1]:
         _add(ops, stack[0].y, part)
     if hold:
         return parts[-1].epilogue
     _add(ops, stack[0].y, parts[-1], gate)
     return None
-
-
-def fused(ops: OpList, stack: Sequence[Product]) -> list[Product] | None:
-    """The products of a small batch, with any epilogue, where they do both steps; None if they do not."""
-    if ops.batch == 1 or not ops.small_batch or not any(adapted(ops, p.weight) for p in stack):
-        return None
-    projections, parts = _steps(ops, stack)
-    if len(projections) != 1 or len(parts) != 1 or not products.fits_beside(ops, stack[0], projections[0].weight):
-        return None
-    part = parts[0].epilogue
-    matrix = part.bindings["w"]
-    assert isinstance(matrix, Weight)
-    if list(matrix.layout.planes) != ["w_qs"] or not all(products.fits_low_rank(ops, p, part) for p in stack):
-        return None
-    bindings = {("w_qs" if name == "w" else name): bound for name, bound in part.bindings.items()}
-    low_rank = replace(part, bindings=bindings)
-    first = products.with_beside(ops, stack[0], projections[0].weight, projections[0].y)
-    return [replace(p, low_rank=low_rank) for p in (first, *stack[1:])]
-
-
-def _steps(ops: OpList, stack: Sequence[Product]) -> tuple[list[Product], list[Part]]:
-    """The products h = A x of a stack, and what is then added to it."""
-    entries: list[Entry] = []
-    h, projections = _projections(ops, stack, entries)
-    name, last = "+".join(p.weight.name for p in stack), _only_last(ops, stack[0].x)
-    groups = list(_dispatches(entries, ops.device.max_binding))
-    return projections, [_part(ops, h, group, f"{name}.lora_b.{i}", last=last) for i, group in enumerate(groups)]
 
 
 def _only_last(ops: OpList, x: Buffer) -> bool:

@@ -101,8 +101,6 @@ def workgroup_bytes(device: Device, op: Op) -> int:
             found += small_batch_tiles.workgroup_bytes(device, weight, tile, bool(op.params["ROUNDS"]))
         else:
             found += tiles.workgroup_bytes(device, weight, not found, (tile["TK"], tile["TR"], tile["R"]))
-    if op.params.get("LOW_RANK"):
-        found += products.low_rank_bytes(*(int(op.params[name]) for name in ("ENTRIES_L", "COLS_L", "TM_L")))
     return found
 
 

@@ -119,19 +119,15 @@ class Ops(LinearOps):
         self, x: Buffer, projection: Projection, cache: Cache, heads: tuple[int, int, int], rope: Rope
     ) -> Buffer | None:
         """The rotated queries, by one dispatch that also fills the cache; None if the matrices do not allow it."""
-        stack, head_dim = projection.stack, heads[2]
-        is_single = self.small_batch and len(stack) == 1 and self._in_one_binding(stack[0])
-        if not is_single and (any(weight.rows % head_dim for weight in stack) or not mixed.threads(self, stack)):
+        is_single, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
+        whole = not any(low_rank.adapted(self, weight) or weight.rows % head_dim for weight in stack)
+        if not is_single and not (whole and mixed.threads(self, stack)):
             return None
         q = self.rows("q", max(1, heads[0]) * head_dim)
-        parts: list[Product] | None = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
-        if parts and any(low_rank.adapted(self, weight) for weight in stack):
-            parts = low_rank.fused(self, parts)
-        if not parts or (not is_single and not mixed.append(self, parts)):
-            return None
+        parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
         if is_single:
             products.matvec(self, *parts)
-        return q
+        return q if is_single or mixed.append(self, parts) else None
 
     def split_qkv(
         self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float
@@ -180,12 +176,7 @@ class Ops(LinearOps):
             products.append(self, *self._products(*self._normed(x, projection), y, _activating("gated", activation)))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
-            whole = len(projection.stack) == 1 and self._in_one_binding(projection.stack[0])
-            given = self._products(x, projection, y, _activating("gated", activation))
-            if whole and (parts := low_rank.fused(self, given)):
-                products.matvec(self, *parts)
-            else:
-                self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
+            self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
             return y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 

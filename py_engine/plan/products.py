@@ -14,7 +14,6 @@ from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 
 QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
-MOST_BINDINGS = 6  # of a small batch's product beside its matrix: the state, x in three parts, a bias, y
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class Product:
 
     `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
     `threads`: of a workgroup of matvec.wgsl, if matrices that are stacked have as many (mixed.py); 0: the tile's.
-    `beside`: what else is computed of x or its norm, where fits_beside(). `low_rank`: what adapters add to the product,
-    where fits_low_rank().
+    `beside`: what else is computed of x or its norm, where fits_beside().
     """
 
     x: Buffer
@@ -80,7 +78,6 @@ class Product:
     eps: float = 0.0
     threads: int = 0
     beside: LowRankInput | None = None
-    low_rank: Epilogue | None = None
 
 
 def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
@@ -100,33 +97,6 @@ def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Pro
 def strided(x: Buffer, cols: int) -> dict[str, int]:
     """The #param that says how far rows of x are apart, if they have more than `cols` columns."""
     return {"X_STRIDE": x.shape[1] // 4} if x.shape[1] != pad(cols) else {}
-
-
-def fits_low_rank(ops: OpList, product: Product, low_rank: Epilogue) -> bool:
-    """Whether a product can add what adapters add: of a small batch whose x is rounded before, with h beside that."""
-    device = ops.device
-    first = product.weight.split(device.max_binding)[0][1]
-    if ops.batch == 1 or not tiles.dot8(device, first):
-        return False
-    tile = small_batch_tiles.matvec_small_batch(device, first, True)
-    held = low_rank_bytes(int(low_rank.params["ENTRIES"]), int(low_rank.params["COLS"]), tile["TOKENS"])
-    used = small_batch_tiles.workgroup_bytes(device, first, tile, rounded=True) + held
-    bound = len(first.layout.planes) + len(low_rank.bindings) + len(product.epilogue.bindings) + MOST_BINDINGS
-    return used <= device.max_workgroup_storage and bound <= device.max_storage_buffers
-
-
-def low_rank_bytes(entries: int, rank: int, tokens: int) -> int:
-    """Workgroup memory of lib/low_rank.wgsl without PRELOAD."""
-    return 4 * entries * (1 + tokens * quants.GROUP * quants.groups(rank))
-
-
-def _with_low_rank(p: Product, tile: Mapping[str, int]) -> Epilogue:
-    """The names in matvec_small_batch.wgsl of what lib/low_rank.wgsl needs."""
-    if p.low_rank is None:
-        return Epilogue("")
-    given = dict(p.low_rank.params) | {"TM": tile["TOKENS"], "THREADS": tile["TK"] * tile["TR"], "PRELOAD": 0}
-    params = {"LOW_RANK": 1} | {f"{name}_L": value for name, value in given.items()}
-    return Epilogue("", params, p.low_rank.consts, {f"{name}_L": b for name, b in p.low_rank.bindings.items()})
 
 
 def append(ops: OpList, product: Product) -> None:
@@ -151,12 +121,7 @@ def matvec(ops: OpList, p: Product) -> None:
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
         kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
-        rounds = (
-            dot8
-            and not beside
-            and not p.low_rank
-            and small_batch_tiles.rounds(ops.device, weight, norm is not None, threads)
-        )
+        rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None, threads)
         if dot8:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
             if not rounds:
@@ -164,7 +129,6 @@ def matvec(ops: OpList, p: Product) -> None:
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
-    added = _with_low_rank(p, tile)
     slices = ops.batch // tile.get("TOKENS", ops.batch)
     workgroups = slices * -(-weight.rows // (tile["TR"] * tile["R"]))
     if beside:
@@ -175,11 +139,11 @@ def matvec(ops: OpList, p: Product) -> None:
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
          "BIAS": int(p.bias is not None), "EPILOGUE": p.epilogue.name}
-        | variant | tile | ops.state_params | dict(p.epilogue.params) | dict(added.params),
+        | variant | tile | ops.state_params | dict(p.epilogue.params),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[-1]}
-        | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts) | dict(added.consts),
+        | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
-        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings) | dict(added.bindings),
+        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings),
         *(
             (workgroups,) if workgroups <= tiles.MAX_WORKGROUPS
             else (tiles.MAX_WORKGROUPS, -(-workgroups // tiles.MAX_WORKGROUPS))

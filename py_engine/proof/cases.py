@@ -19,7 +19,6 @@ from py_engine.cpu.executor import DTYPES, Cpu
 from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device, Shader
-from py_engine.plan.low_rank import SCALES
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -201,7 +200,11 @@ class _Maker:
             return found
         if name == "rope_freqs":  # of each token
             return self.random.words((n + 1, *b.shape[1:]))
-        if b.name == SCALES:  # some of them from a position on
+        if name == "scales" and op.kernel in (
+            "add_low_rank",
+            "add_direction",
+            "rope_append",
+        ):  # some of them from a position on
             return self.random.normal(b.shape)
         if name == "relative":  # of every distance
             return self.random.normal(b.shape)

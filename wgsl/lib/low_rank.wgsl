@@ -58,7 +58,7 @@ fn h_at(m: u32, column: u32) -> f32 {
 
 const SIZE = W_GROUPS * 8u; // vec4 of an entry's columns of h
 var<workgroup> scaled: array<vec4f, TM * ENTRIES * SIZE>; // h times the scales, padded with zeros
-var<workgroup> used: array<u32, ENTRIES>; // bit k: token k of the workgroup has a scale other than 0
+var<workgroup> used: array<u32, ENTRIES>; // 1: a token of the workgroup has a scale other than 0
 
 // Index of row m's token in the batch.
 fn token_of(m: u32) -> u32 {
@@ -115,7 +115,7 @@ fn low_rank_load(m0: u32, t: u32) {
     let entry = entry_at(e);
     var some = 0u;
 #for k in TM
-    some |= select(0u, 1u << ${k}u, scale_of(place${k}, entry) != 0.0);
+    some |= select(0u, 1u, scale_of(place${k}, entry) != 0.0);
 #endfor
     used[e] = some;
   }
@@ -161,25 +161,4 @@ fn low_rank_at(rows: vec4u) -> vec4f {
     }
   }
   return sums;
-}
-
-// What is added to a row of the product of token m0 + k: the bits of low_rank_at().
-fn low_rank_row(row: u32, k: u32) -> f32 {
-  var sum = 0.0;
-  for (var e = 0u; e < ENTRIES; e++) {
-    let entry = entry_at(e);
-    let at = row - entry.y;
-    if (((used[e] >> k) & 1u) == 0u || at >= entry.rows) {
-      continue;
-    }
-    for (var g = 0u; g < W_GROUPS; g++) {
-      let w = w_group(entry.b + at, g);
-      var found = 0.0;
-#for i in 8 if COLS > 28 else (COLS + 3) // 4
-      found += dot(w[${i}], scaled[(k * ENTRIES + e) * SIZE + g * 8u + ${i}u]);
-#endfor
-      sum += found;
-    }
-  }
-  return sum;
 }

@@ -23,9 +23,6 @@ struct Params {
 #endif
   row0: u32, // index in y of W's first row
   y_stride: u32, // floats between tokens of y
-#if LOW_RANK
-  h_stride: u32,
-#endif
 #if NORM
   eps: f32,
 #endif

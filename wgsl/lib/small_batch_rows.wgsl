@@ -94,15 +94,6 @@ fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
 #endif
 }
 
-// A result with what adapters add to it. `row`: its index in y.
-fn adapted(v: f32, m: u32, row: u32) -> f32 {
-#if LOW_RANK
-  return v + low_rank_row_L(row, m);
-#else
-  return v;
-#endif
-}
-
 #if LOOPED
 // Vector `at` of the x that begins at x0, of token m, times the norm's weights, whose squares it adds.
 fn normed_at(x0: u32, at: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -> vec4f {
@@ -138,9 +129,6 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     return;
   }
   let n = min(count() - m0, TOKENS);
-#if LOW_RANK
-  low_rank_load_L(m0, t); // the barrier before the results is the one that must follow
-#endif
 #if LOOPED
   var sums = array<f32, SLOTS>(); // explicit zeros
 #else
@@ -311,31 +299,27 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #if EPILOGUE == "gated"
     let row = (base + slot) / 2u;
     if (2u * row < rows) {
-      let gate = adapted(result(slot, m, scale, y_row, row), m, y_row + row);
-      let up = adapted(result(slot + 1u, m, scale, y_row, row + rows / 2u), m, y_row + row + rows / 2u);
-      y[y0 + y_row + row] = gated(gate, up);
+      let gate = result(slot, m, scale, y_row, row);
+      y[y0 + y_row + row] = gated(gate, result(slot + 1u, m, scale, y_row, row + rows / 2u));
     }
 #else
     if (base + slot < rows) {
 #if EPILOGUE == "qkv"
       var v: vec4f;
       for (var j = 0u; j < 4u; j++) {
-        let row = row_of(base, slot + j);
-        v[j] = adapted(result(slot + j, m, scale, y_row, row), m, y_row + row);
+        v[j] = result(slot + j, m, scale, y_row, row_of(base, slot + j));
       }
       let quad = (y_row + base + slot) / 4u;
       rope_store(quad, v, rope_rotation(quad, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
-      let at = y0 + y_row + base + slot;
-      y[at] = adapted(y[at] + finished(result(slot, m, scale, y_row, base + slot)), m, y_row + base + slot);
+      y[y0 + y_row + base + slot] += finished(result(slot, m, scale, y_row, base + slot));
 #else
 #if EPILOGUE == "gate"
       let other = up[(m0 + m) * p.up_stride + p.up_first + base + slot];
       y[y0 + y_row + base + slot] = gated(result(slot, m, scale, y_row, base + slot), other);
 #else
-      let row = y_row + base + slot;
-      y[y0 + row] = finished(adapted(result(slot, m, scale, y_row, base + slot), m, row));
+      y[y0 + y_row + base + slot] = finished(result(slot, m, scale, y_row, base + slot));
 #endif
 #endif
 #endif
