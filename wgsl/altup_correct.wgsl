@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let m = wid.x;
   let y0 = m * STREAMS * VECS;
   // One variable per vector: all loads are in flight together.
-#for i in EACH
+#for i in VECS_PER_THREAD
   let at${i} = t + ${i}u * WG;
   var x${i} = vec4f(0);
 #if ROUTED
@@ -45,11 +45,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var squares = 0.0;
 #if ROUTED
   var out_squares = 0.0;
-#for i in EACH
+#for i in VECS_PER_THREAD
   out_squares += dot(out${i}, out${i});
 #endfor
   let out_scale = inverseSqrt(workgroup_sum(out_squares, t) / f32(COLS) + p.eps);
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
     x${i} = fma(out${i} * norms[2u * (COLS / 4u) + at${i}], vec4f(out_scale), x${i});
     let v = only_columns(at${i}, x${i});
@@ -59,7 +59,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endif
   choose_factors(m, squares, t);
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
     let change = x${i} - v0_${i};
 #for s in STREAMS

@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let m = wid.x;
   let y0 = m * STREAMS * VECS;
   // One variable per vector: all loads are in flight together.
-#for i in EACH
+#for i in VECS_PER_THREAD
   let at${i} = t + ${i}u * WG;
 #for s in STREAMS
   var v${s}_${i} = vec4f(0);
@@ -43,11 +43,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #if ADD
   var out_squares = 0.0;
-#for i in EACH
+#for i in VECS_PER_THREAD
   out_squares += dot(out${i}, out${i});
 #endfor
   let out_scale = inverseSqrt(workgroup_sum(out_squares, t) / f32(COLS) + p.eps);
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
     out${i} *= norms[ROUTED * COLS / 4u + at${i}] * out_scale;
   }
@@ -58,7 +58,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   var squares = 0.0;
 #if ROUTED
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
     let v = only_columns(at${i}, v0_${i});
     squares += dot(v, v);
@@ -67,7 +67,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endif
   choose_factors(m, squares, t);
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
 #for s in STREAMS
     var sum${s} = v${s}_${i};

@@ -94,7 +94,8 @@ fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
 #endif
 }
 
-// Position that is read for s. If this stores the newest one, never that, which is stored meanwhile, but its neighbour in the page.
+// Position that is read for s. Where a workgroup of this dispatch stores the newest one, it is the neighbour in the page in
+// place of that.
 fn readable(s: u32, length: u32) -> u32 {
 #if NORMS == 1
   return select(s, s ^ 1u, s + 1u == length);

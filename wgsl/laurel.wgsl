@@ -3,7 +3,7 @@
 // Grid (tokens), a workgroup for each.
 #param COLS // columns of x
 #param WG
-#param EACH // vec4 of a thread
+#param VECS_PER_THREAD
 #param SG
 
 struct Params {
@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let first = wid.x * VECS;
   var squares = vec3f(0); // of x, attended and low
   // One variable per vector: all loads are in flight together. The padding's contents are undefined, and count as zeros.
-#for i in EACH
+#for i in VECS_PER_THREAD
   let at${i} = t + ${i}u * WG;
   var x${i} = vec4f(0);
   var attended${i} = vec4f(0);
@@ -41,7 +41,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   squares += vec3f(dot(x${i}, x${i}), dot(attended${i}, attended${i}), dot(low${i}, low${i}));
 #endfor
   let scales = vec3f(norm_scale(squares.x, t), norm_scale(squares.y, t), norm_scale(squares.z, t));
-#for i in EACH
+#for i in VECS_PER_THREAD
   if (at${i} < VECS) {
     var sum = fma(x${i} * norms[at${i}], vec4f(scales.x), x${i});
     sum = fma(attended${i} * norms[COLS / 4u + at${i}], vec4f(scales.y), sum);

@@ -117,7 +117,6 @@ def product(m: Calls, op: Op, x: Rows, y: int, y_stride: int) -> None:
         "product", state=state, last=0, exact=prepared.exact, x=prepared.address, x_row=prepared.row,
         w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, y=y, y_stride=y_stride,
     )  # fmt: skip
-    m.held = ()  # the op changes x
 
 
 def batch_fields(m: Calls, op: Op) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _prepared_bytes(op: Op, *, exact: bool) -> int:
 
 
 def _fused_bytes(op: Op) -> int:
-    """Memory of the rows between a product and its epilogue, or what else an op does with them."""
+    """Memory of the rows between a product and its epilogue, or of a router's logits inside an op."""
     if op.params.get("ROUTED"):
         return 4 * GROUP * op.bindings["x"].shape[0]  # type: ignore[union-attr]
     if op.params.get("EPILOGUE") not in ("qkv", "activate", "gated", "gate", "add") or op.kernel == "matmul":

@@ -55,11 +55,16 @@ def device_of(adapter: Any) -> Device:
         max_buffer=int(limits.maxBufferSize),
         max_workgroup_storage=int(limits.maxComputeWorkgroupStorageSize),
         max_storage_buffers=int(limits.maxStorageBuffersPerShaderStage),
-        max_threads=int(min(limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupSizeX)),
+        max_threads=_power_of_two(int(min(limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupSizeX))),
         dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
         matrix=_matrix_side(adapter),
         software=software,
     )
+
+
+def _power_of_two(n: int) -> int:
+    """The largest one that is not above n: sums halve the threads of a workgroup in turn."""
+    return 1 << (n.bit_length() - 1)
 
 
 def _matrix_side(adapter: Any) -> int:

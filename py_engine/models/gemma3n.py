@@ -95,7 +95,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         hidden = _sparse_feed_forward(layer, x) if i < SPARSE_LAYERS else layer.feed_forward(x)
         scaled = _correct(layer, streams, layer.project_feed_forward(hidden))
         out, out_norm = layer_output(layer, i, extra, scaled, inputs), layer.b + POST_NORM
-        if i in ops.adapters.directions or i == cfg.block_count - 1:
+        if i in ops.plan.adapters.directions or i == cfg.block_count - 1:  # with adapters as without, for equal bits
             others = Parts(streams.rows, pad(n), pad(n), cfg.streams - 1)
             copy_columns(ops, Parts(ops.rms_norm("per_layer_out", out, post_norm(layer), cfg.eps)), others, n, add=True)
             out = None
@@ -135,20 +135,23 @@ def _router(layer: Layer, streams: Streams) -> Router:
 
 
 def _predict(layer: Layer, streams: Streams, out: Buffer | None, out_norm: str) -> None:
-    """Predict the streams. `out`: what the layer before gives to all but the first, times a norm's weights."""
+    """Predict the streams. `out`: the layer before's result, whose norm is first added to all streams but the first.
+
+    `out_norm`: the tensor of that norm's weights.
+    """
     factors = layer.w.vector((layer.b + "altup_predict_coef.weight", streams.count**3))
     predict(layer.ops, streams, _router(layer, streams), factors, out, out_norm)
 
 
 def _correct(layer: Layer, streams: Streams, out: Buffer) -> Buffer:
-    """Correct the streams by the layer's result, to which `out` is still to be added. Return the first one, scaled."""
+    """Correct the streams by the layer's result: x plus the norm of `out`. Return the first one, scaled."""
     factors = layer.w.vector((layer.b + "altup_correct_coef.weight", streams.count**2))
     tensors = layer.b + "altup_correct_scale.weight", layer.b + "post_ffw_norm.weight"
     return correct(layer.ops, streams, _router(layer, streams), factors, out, tensors)
 
 
 def _add_attention(layer: Layer, x: Buffer, cache: Cache) -> None:
-    """x = the sum of x, attention and a low-rank residual, times half a root."""
+    """x = (x + the norms of x, of attention and of a low-rank residual) / sqrt(2)."""
     cfg, w, ops, b, n = layer.cfg, layer.w, layer.ops, layer.b, layer.cfg.embedding_length
     attended = layer.project_attention(layer.attention(x, cache))
     rank = w.rows(b + "laurel_l.weight")

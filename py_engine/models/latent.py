@@ -28,7 +28,10 @@ class LatentLayer:
     shape: LatentShape
 
     def append_keys(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope) -> None:
-        """Append the latents of h (normalised with `norm`) to the cache, and compute nothing else."""
+        """Append the latents of h (normalised with `norm`) to the cache, and compute nothing else.
+
+        For MTP layers. attend() of the same layer may stack the matrix, which is then in memory twice.
+        """
         ops, b = self.ops, self.b
         shape = replace(self.shape, heads=0)
         kv = self._latents(h, norm)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.plan import low_rank
 from py_engine.plan.op_list import OpList
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.rows import row_params, row_threads
 
-BINDINGS = 7  # of altup_correct.wgsl, but for the router's matrix
+BINDINGS = 6  # of altup_correct.wgsl, but for the router's matrix
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,15 @@ def correct(
 
 
 def _routes(ops: Ops, streams: Streams, router: Router) -> bool:
-    """Whether the ops multiply with the router's matrix themselves: without adapters, within a device's limits."""
-    used = 16 * (GROUP // 4 + 1) * groups(streams.cols) + 8 * row_threads(ops.device, streams.cols) + 4 * 80
+    """Whether the ops multiply with the router's matrix themselves: within a device's limits.
+
+    Not where the plan has adapters of it: lists with them and without must give the same bits.
+    """
+    logits_and_factors = 4 * streams.count * (streams.count + 1)
+    used = 16 * (GROUP // 4 + 1) * groups(streams.cols) + 8 * row_threads(ops.device, streams.cols) + logits_and_factors
     bound = BINDINGS + len(router.matrix.layout.planes)
     fits = used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
-    return fits and not low_rank.adapted(ops, router.matrix)
+    return fits and not any(ops.plan.adapters.of(tensor) for tensor, _, _ in router.matrix.sources)
 
 
 def _routing(ops: Ops, streams: Streams, router: Router) -> tuple[bool, dict[str, Buffer | Weight]]:

@@ -39,9 +39,9 @@ def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> 
 def _merged_norm(ops: OpList, call: Call, threads: int) -> Epilogue:
     """What attention_decode.wgsl needs to do the work of the op before it, which is removed. Nothing if it cannot.
 
-    That op is the norm and rotation of one token, whose keys and values this attention reads, or which has none where
-    layers share a cache. Tokens of a small batch may be one sequence's: then one would read keys that another workgroup
-    of its dispatch stores.
+    That op is the norm and rotation of one token's queries, and of its keys and values, which this attention reads.
+    Layers that share an earlier one's cache have only queries. Tokens of a small batch may be one sequence's: then one
+    would read keys that another workgroup of its dispatch stores.
     """
     before = ops.ops[-1] if ops.ops else None
     if ops.batch > 1 or before is None or before.kernel != "norm_rope_append" or before.bindings["y"] is not call.q:

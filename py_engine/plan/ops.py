@@ -2,7 +2,7 @@
 
 A model's layer is a sequence of calls: embed, qkv, attention, linear, gated, head. `Ops` lowers them by batch size:
 
-    batch 1                one token, with fused kernels: five to eight dispatches a layer (the DECODE list)
+    batch 1                one token, with fused kernels: mostly five to eight dispatches a layer (the DECODE list)
     state_per_token        up to MAX_SMALL_BATCH tokens of one or several sequences, with fused kernels
     otherwise              many tokens, with tiled kernels (the PREFILL list)
 

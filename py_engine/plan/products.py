@@ -218,6 +218,7 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
 
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
+    assert not strided(p.x, weight.cols), "rows of many tokens follow each other"
     kernel, tile = matmul_tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
     bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
     epilogue = "accumulate" if p.epilogue is ADD and ops.precise and kernel == "matmul_matrix" else p.epilogue.name

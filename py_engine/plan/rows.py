@@ -255,9 +255,9 @@ def row_threads(device: Device, cols: int) -> int:
 
 
 def row_params(device: Device, cols: int) -> dict[str, int]:
-    """The #params of kernels whose workgroups have whole rows: EACH vec4 of every row in each thread."""
+    """The #params of kernels whose workgroups have whole rows."""
     wg = row_threads(device, cols)
-    return {"COLS": cols, "WG": wg, "EACH": -(-pad(cols) // (4 * wg))}
+    return {"COLS": cols, "WG": wg, "VECS_PER_THREAD": -(-pad(cols) // (4 * wg))}
 
 
 def add_attended(ops: OpList, x: Buffer, attended: Buffer, low: Buffer, norms: Weight, eps: float) -> None:

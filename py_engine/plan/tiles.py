@@ -233,7 +233,7 @@ def _attention_matrix_bytes(head_dim: int, rows: int, positions: int) -> int:
 
 
 def combine_lanes(device: Device, head_dim: int) -> int:
-    """Splits that a workgroup of attention_combine.wgsl reads at a time. Latents have many, and few heads."""
+    """Splits that a workgroup of attention_combine.wgsl reads at a time. Latents have many: all heads share a row."""
     if device.software:
         return max(1, min(2, 1024 // head_dim))
     if head_dim > MAX_HEAD_DIM:

@@ -88,7 +88,7 @@ def _product(op: Op) -> Reduced:
                 rows -= second
             consts |= {"q_rows": q, "kv_rows": kv}
             widths |= {"y": (pad(q),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
-        case "activate":  # the same
+        case "activate":  # four columns, as "gated"
             rows = each + 4
             widths["y"] = (pad(rows),)
         case "split":

@@ -1,9 +1,9 @@
-// The factors that AltUp's router chooses for a token. A workgroup has the token, each thread every WG-th vec4 of its
-// streams. The kernel has `p.scale` (of the router's logits), `p.eps`, and FACTORS.
+// The factors that AltUp's router chooses for a token. A workgroup has one token; thread t has vec4 t, t + WG, ... of each
+// stream. The kernel has `p.scale` (of the router's logits), `p.eps`, and FACTORS.
 #param STREAMS
 #param COLS // columns of a stream
 #param WG
-#param EACH // vec4 of a thread, in each stream
+#param VECS_PER_THREAD // in each stream
 #param ROUTED // 1: the workgroup multiplies with the router's matrix W, (STREAMS, COLS); 0: `router` has the logits
 #param SG
 const VECS = (COLS + 31u) / 32u * 8u; // vec4 of a stream

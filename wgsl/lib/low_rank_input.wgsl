@@ -19,7 +19,7 @@ const A_TILE = WG / A_LANES; // rows of a workgroup
 var<workgroup> a_sums: array<vec2f, A_TILE * A_PARTS>; // of products; of squares
 
 // Vector of x for vector i of part g of a row of A: parts are strided, so that neighbouring threads load neighbouring
-// addresses (lib/strided.wgsl).
+// addresses. The same as part_at() of lib/strided.wgsl, for A's type.
 fn a_part_at(g: u32, i: u32) -> u32 {
 #if A_QUANT == "f32"
   return i * W_GROUPS + g;
