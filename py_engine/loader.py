@@ -137,7 +137,7 @@ class Loader:
             from py_engine.proof.prover import Prover
 
             self.prover = Prover(gpu, self.proven, self.load_package)
-            gpu.prove = self.prover.prove
+            gpu.prove, gpu.unproven = self.prover.prove, self.prover.unproven
             self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
         try:
             await gpu.upload_start()

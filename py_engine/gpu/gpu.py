@@ -56,6 +56,7 @@ class Gpu(Memory):
         self.uploading: Upload | None = None
         # Called with lists before they are recorded.
         self.prove: Callable[[Iterable[str]], Awaitable[None]] | None = None
+        self.unproven: Callable[[Iterable[str]], bool] = lambda names: False  # whether `prove` has to run any kernel
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:

@@ -15,6 +15,7 @@ SET_UP = """async (shared) => {
   const bytes = await (await fetch("/repo/tests/golden/vocab/ggml-vocab-qwen2.gguf")).arrayBuffer();
   await engine.load({ backend: "cpu" });
   const { model } = await engine.load({ model: new File([bytes], "qwen2.gguf"), vocabOnly: true });
+  await engine.validate({ regex: "a" }, "", { model }); // opens the vocabulary
   Object.assign(globalThis, { engine, vocabulary: model });
 }"""
 # An answer of the other model, in whose stream the longest pause is measured.
@@ -44,6 +45,7 @@ SLOW = {
     "masks of 4 s": r"root ::= ([ -~]{2,9}){1,300}",
     "masks of 2 s": "root ::= .{2,9} root?",
     "longer and longer": 'root ::= (([a-zA-Z ]*)+ ("é"{2,9}){1,300}){0,100}',
+    "40 s of compilation": 'root ::= "[" x{1,300} root? "]"\nx ::= "b" | y\ny ::= "c"? [^a]',
     "compilation": r"root ::= (([ -~]{2,9} .{2,9}){2} ([a-z]{1,300} | . | [a-zA-Z ]{16})?)*",
     "many ways": "root ::= a0\n" + "\n".join(f'a{i} ::= a{i + 1} a{i + 1} | ""' for i in range(30)) + '\na30 ::= "x"',
 }
@@ -70,7 +72,6 @@ def talk(request: pytest.FixtureRequest, chromium: Callable[[str | None], Browse
 @pytest.mark.parametrize("grammar", SLOW.values(), ids=SLOW)
 def test_a_slow_grammar_is_refused_while_another_answer_goes_on(talk: Page, grammar: str) -> None:
     seen = talk.evaluate(TRY, grammar)
-    print(seen)
     assert seen["found"] == "unsupported_parameter", seen
     assert seen["took"] < TOOK_MS, seen
     assert seen["pause"] < PAUSE_MS, seen
@@ -85,5 +86,4 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(talk: Page, gram
 @pytest.mark.parametrize("grammar", QUICK.values(), ids=QUICK)
 def test_a_grammar_that_only_looks_slow_is_taken(talk: Page, grammar: str) -> None:
     seen = talk.evaluate(TRY, grammar)
-    print(seen)
     assert seen["found"] == "quick", seen
