@@ -19,6 +19,8 @@ from py_engine.proof.random_data import RandomData, poison
 
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
+CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
+CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
 ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
 PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
@@ -144,14 +146,30 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
         if "sampling" in data:
             position = next(pos for pos, s in batch.places if s == seq)
             data["sampling"][seq] = np.frombuffer(full.pack(position // 2, 5, masked), np.uint32)
+    for row, sampling in enumerate(given) if vocab > max(CROWD) else ():
+        if sampling.top_p < 1 and not sampling.top_k:
+            _crowd(data, ops, row, vocab)
     if kernels >= {"sample_best", "advance"}:
         _accept(data, ops, batch, vocab)
     return Part(ops, batch, data)
 
 
+def _logits(data: dict[str, Array], ops: list[Op]) -> Array:
+    return next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
+
+
+def _crowd(data: dict[str, Array], ops: list[Op], row: int, vocab: int) -> None:
+    """Let the likeliest tokens share a bucket, with the bound of top_p among them.
+
+    They are in the second halves of two blocks: sample_sort.wgsl reserves places for both.
+    """
+    logits = _logits(data, ops)[row]
+    logits[list(CROWD)] = np.ceil(logits[:vocab].max()) + 1 - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+
+
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:
     """Make histories repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
-    logits = next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
+    logits = _logits(data, ops)
     for seq in {seq for _, seq in batch.places}:
         rows = [m for m, (_, s) in enumerate(batch.places) if s == seq]
         first, tokens = batch.places[rows[0]][0], data["tokens"][seq]
