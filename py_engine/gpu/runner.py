@@ -355,9 +355,12 @@ class GpuRunner:
         counts = self.gpu.replay.counts
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
-    async def compile(self, on_progress: Callable[[int, int], None]) -> None:
-        """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
-        await self.gpu.compile(on_progress)
+    async def compile(self, on_progress: Callable[[int, int], None], requested: Callable[[], None]) -> None:
+        """Compile the kernels of all lists that are not lazy. Must end before anything runs.
+
+        `requested`: called once the device has all of them to compile.
+        """
+        await self.gpu.compile(on_progress, requested=requested)
 
     def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
         """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""
