@@ -39,6 +39,7 @@ ALL_FILTERS = (
     Sampling(temperature=0.9, typical_p=0.6, seed=13),
     Sampling(temperature=1.3, top_n_sigma=2.0, min_p=0.05, seed=14),
     Sampling(temperature=1.1, xtc_probability=1.0, xtc_threshold=0.04, top_k=9, top_p=0.97, seed=15),
+    Sampling(temperature=1.2, top_n_sigma=0.8, seed=19),
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
 NO_FILTER = (Sampling(temperature=0.0, seed=18),)
