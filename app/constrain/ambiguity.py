@@ -33,7 +33,7 @@ class TooManyWays(Exception):
         self.rule = rule
 
 
-def few_ways(rules: Rules, lengths: Mapping[str, float]) -> bool:
+def is_quick(rules: Rules, lengths: Mapping[str, float]) -> bool:
     """Whether all texts have few items. Raises TooManyWays where one has more than MOST.
 
     `lengths`: of the rules' shortest texts.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.constrain.ambiguity import few_ways
+from app.constrain.ambiguity import is_quick
 from app.constrain.cost import MAX_COST, UNROLLED
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex, attempt
@@ -46,7 +46,7 @@ def add_rules(grammar: Grammar, rules: Rules, root: str, lengths: dict[str, floa
     for name, body in joined.repeated.items():  # what is within another part comes before it
         lengths[name] = shortest_of(body, lengths)
     check_left_corners(made, lengths)
-    grammar.unsure |= not few_ways(made, lengths)
+    grammar.unsure |= not is_quick(made, lengths)
     own = {name: grammar.name(f"u_{name}") for name in made}
     for name, body in made.items():
         grammar.define(own[name], written(body, own))

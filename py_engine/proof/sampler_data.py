@@ -19,6 +19,7 @@ from py_engine.proof.random_data import RandomData, poison
 
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
+FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucket then move its bounds
 CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
 CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
 ALPHABET = 11  # tokens of the history, so that it repeats itself
@@ -150,6 +151,8 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
     for row, sampling in enumerate(given) if vocab > max(CROWD) else ():
         if sampling.top_p < 1 and not sampling.top_k:
             _crowd(data, ops, row, vocab)
+        if sampling.typical_p < 1:
+            _logits(data, ops)[row] *= np.float32(FLAT)
     if kernels >= {"sample_best", "advance"}:
         _accept(data, ops, batch, vocab)
     return Part(ops, batch, data)
