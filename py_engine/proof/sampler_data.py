@@ -43,7 +43,8 @@ ALL_FILTERS = (
     Sampling(temperature=1.2, top_n_sigma=0.8, seed=19),
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
-NO_FILTER = (Sampling(temperature=0.0, seed=18),)
+LATE = Sampling(temperature=0.0, seed=20)  # the likeliest token is in the last partition
+NO_FILTER = (Sampling(temperature=0.0, seed=18), LATE)
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,11 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
         if "sampling" in data:
             position = next(pos for pos, s in batch.places if s == seq)
             data["sampling"][seq] = np.frombuffer(full.pack(position // 2, 5, masked), np.uint32)
-    for row, sampling in enumerate(given) if vocab > max(CROWD) else ():
-        if sampling.top_p < 1 and not sampling.top_k:
+    for row, sampling in enumerate(given):
+        if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
             _crowd(data, ops, row, vocab)
+        if sampling == LATE:
+            _logits(data, ops)[row, vocab - 2] = np.ceil(_logits(data, ops)[row, :vocab].max()) + 1
         if sampling.typical_p < 1:
             _logits(data, ops)[row] *= np.float32(FLAT)
     if kernels >= {"sample_best", "advance"}:
