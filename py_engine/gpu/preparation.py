@@ -32,25 +32,25 @@ class Preparation:
 
     def begin(self, lists: set[str], *, soon: bool) -> None:
         """Compile lists in the background. `soon`: do not wait until the device is idle."""
-        lists = lists - self._running
+        lists = lists - self._running - (set() if soon else self._waiting)
+        if not lists:
+            return
         if soon or not self._unproven(lists):
             self._running |= lists
-            self._start(self._run, lists)
+            self._start(self._run(lists))
         else:
-            lists -= self._waiting
             self._waiting |= lists
-            self._start(self._run_when_idle, lists)
+            self._start(self._run_when_idle(lists))
 
     def close(self) -> None:
         """Begin nothing more."""
         for task in self._tasks:
             task.cancel()
 
-    def _start(self, run: Callable[[set[str]], Coroutine[Any, Any, None]], lists: set[str]) -> None:
-        if lists:
-            task = asyncio.ensure_future(run(lists))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run_when_idle(self, lists: set[str]) -> None:
         for _ in range(round(LATEST_S / CHECK_S)):

@@ -20,7 +20,13 @@ class Compiler:
 
     def __init__(self, unproven: set[str]) -> None:
         self.compiled: list[set[str]] = []
-        self.preparation = Preparation(self._compile, lambda lists: bool(lists & unproven))
+        self.looked_up = 0
+        self._unproven = unproven
+        self.preparation = Preparation(self._compile, self._look_up)
+
+    def _look_up(self, lists: set[str]) -> bool:
+        self.looked_up += 1
+        return bool(lists & self._unproven)
 
     async def _compile(self, lists: set[str]) -> None:
         self.compiled.append(set(lists))
@@ -47,6 +53,7 @@ async def test_lists_to_be_proven_wait_until_the_device_is_idle() -> None:
     compiler = Compiler({"a"})
     await compiler.use(0.1, lambda: compiler.preparation.begin({"a"}, soon=False))
     assert compiler.compiled == []
+    assert compiler.looked_up == 1  # not at every step
     await asyncio.sleep(0.1)
     assert compiler.compiled == [{"a"}]
 
