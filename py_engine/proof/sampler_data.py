@@ -43,8 +43,9 @@ ALL_FILTERS = (
     Sampling(temperature=1.2, top_n_sigma=0.8, seed=19),
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
-LATE = Sampling(temperature=0.0, seed=20)  # the likeliest token is in the last partition
-NO_FILTER = (Sampling(temperature=0.0, seed=18), LATE)
+FIRST = Sampling(temperature=0.0, seed=18)  # the likeliest token is the first of the second partition
+LATE = Sampling(temperature=0.0, seed=20)  # it is in the last partition
+NO_FILTER = (FIRST, LATE)
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,9 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
     for row, sampling in enumerate(given):
         if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
             _crowd(data, ops, row, vocab)
-        if sampling == LATE:
-            _logits(data, ops)[row, vocab - 2] = np.ceil(_logits(data, ops)[row, :vocab].max()) + 1
+        if sampling in (FIRST, LATE):
+            likeliest = min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2
+            _logits(data, ops)[row, likeliest] = np.ceil(_logits(data, ops)[row, :vocab].max()) + 1
         if sampling.typical_p < 1:
             _logits(data, ops)[row] *= np.float32(FLAT)
     if kernels >= {"sample_best", "advance"}:
