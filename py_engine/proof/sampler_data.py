@@ -19,6 +19,7 @@ from py_engine.proof.random_data import RandomData, poison
 
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
+BEYOND = 50.0  # what follows a row of logits, which no kernel may take
 FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucket then move its bounds
 CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
 CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
@@ -40,7 +41,7 @@ ALL_FILTERS = (
     Sampling(temperature=0.9, typical_p=0.6, seed=13),
     Sampling(temperature=1.3, top_n_sigma=2.0, min_p=0.05, seed=14),
     Sampling(temperature=1.1, xtc_probability=1.0, xtc_threshold=0.04, top_k=9, top_p=0.97, seed=15),
-    Sampling(temperature=1.2, top_n_sigma=0.8, seed=19),
+    Sampling(temperature=1.2, top_n_sigma=2.0, seed=19),  # many logits are near the bound
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
 FIRST = Sampling(temperature=0.0, seed=18)  # the likeliest token is the first of the second partition
@@ -105,6 +106,7 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "logits" if name not in ("shaped", "each.shaped"):
                 shape = (b.shape[0] if len(b.shape) > 1 else 1, pad(vocab))
                 data[name] = random.normal(shape) * np.float32(SPREAD)
+                data[name][:, vocab:] = BEYOND
             case "logits" | "shaped":
                 data[name] = poison((b.shape[0], pad(vocab)), "f32")
             case "tokens":
