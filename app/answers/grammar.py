@@ -74,8 +74,9 @@ class Grammars:
     async def compiled(self, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
         """The compiled grammar; each grammar is compiled once. WispError where that takes this device too long."""
         key = (rules, shown)
-        async with self._one_trial if rules.unsure else nullcontext():
-            if rules.unsure and key not in self._cached:
+        unsure = rules.unsure and key not in self._cached
+        async with self._one_trial if unsure else nullcontext():
+            if unsure and key not in self._cached:  # another request may have tried it meanwhile
                 await self._try(key, load)
             async with self._one_at_a_time:
                 return await self._compiled(key, load)
