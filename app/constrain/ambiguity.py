@@ -19,7 +19,7 @@ from app.constrain.gbnf_parts import Automaton, Class, Either, Literal, Name, Pa
 LENGTH = 64  # characters of a text
 MOST = 750  # items at one position, each counted as often as it is found
 SURE = 60  # up to so many, masks are quick
-EFFORT = 60_000  # items of all texts
+EFFORT = 20_000  # items of all texts; a trial finds more (grammar_trial.js)
 TEXTS = 8  # of a rule; characters that are considered to go on with
 
 Item = tuple[int, int]  # (state, position at which its rule began)

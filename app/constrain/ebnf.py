@@ -9,6 +9,7 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from app.constrain import effort
 from app.constrain.cost import MAX_COST, SURE_COST, cost
@@ -120,6 +121,7 @@ def either(options: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"({' | '.join(found)})"
 
 
+@lru_cache(maxsize=1024)
 def characters(ranges: Ranges) -> str:
     """Match one character of a non-empty set."""
     return either(character_options(ranges))
