@@ -54,7 +54,9 @@ class Batch:
         tables = np.full((MAX_GROUPS, MAX_SEQUENCES, pages_for(plan.n_ctx, plan.page)), NOWHERE, np.uint32)
         written = sorted({(seq, pos // plan.page) for pos, seq in self.places})
         used = sorted({seq for _, seq in self.places})
-        tables[:, used] = random.integers(0, READ_PAGES, tables[:, used].shape)
+        # neighbours differ: else a split of attention may equal the next one
+        steps = random.integers(1, READ_PAGES, tables[:, used].shape)
+        tables[:, used] = np.cumsum(steps, axis=-1) % READ_PAGES
         for group, table in enumerate(tables):
             for i, at in enumerate(written):
                 table[at] = READ_PAGES + (i + group) % len(written)
