@@ -8,6 +8,7 @@
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
  *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz
  *   wispReadPdf      (bytes) => Promise<string>, the text; only where pages are
+ *   wispStartTrial   (url) => Trial | null, of app/answers/grammar_trial.js; only where pages are
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
  */
@@ -25,10 +26,9 @@ import * as wispTextStore from "./text_store.js";
  *
  * @param {EngineAssets} assets
  * @param {(name: string) => Promise<unknown>} loadPackage
- * @param {Record<string, (bytes: Uint8Array<ArrayBuffer>) => Promise<any>>} readers of files that a worker cannot read:
- *   wispDecodeSound, wispReadPdf
+ * @param {Record<string, (given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispStartTrial
  */
-export function provide(assets, loadPackage, readers) {
+export function provide(assets, loadPackage, others) {
   const wispHashes = { createSHA256, createXXHash64 };
   Object.assign(globalThis, { wispReplay: Replay, wispPages: Pages, wispUpload: Upload, wispCompute: Compute });
   Object.assign(globalThis, {
@@ -42,6 +42,6 @@ export function provide(assets, loadPackage, readers) {
     wispLoadPackage: loadPackage,
     wispImport: (/** @type {string} */ url) => import(url),
     wispMedia: () => import(assets.media),
-    ...readers,
+    ...others,
   });
 }

@@ -11,6 +11,8 @@
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
  *                    "decodeSound", "readPdf" {bytes, answer}: a page reads the file, and posts {result} or {error} to the port
+ *                    "trial" {url, port, control}: a page starts a worker with that script, gives it the port, and ends
+ *                    it at a message on `control`; it posts one there if the script does not load
  *                    "compute": it needs a compute worker of the page
  *
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
@@ -73,6 +75,19 @@ export class Ports {
       };
       page.postMessage({ kind, bytes, answer: port2 }, [port2, bytes.buffer]);
     });
+  }
+
+  /**
+   * Has a page start a worker that tries a grammar; null where no page is open.
+   * @param {string} url of its script @returns {import("./answers/grammar_trial.js").Trial | null}
+   */
+  startTrial(url) {
+    const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
+    if (!page) return null;
+    const [work, control] = [new MessageChannel(), new MessageChannel()];
+    const failed = new Promise((resolve) => (control.port1.onmessage = resolve));
+    page.postMessage({ kind: "trial", url, port: work.port2, control: control.port2 }, [work.port2, control.port2]);
+    return { port: work.port1, end: () => control.port1.postMessage("end"), failed };
   }
 
   /**

@@ -27,6 +27,7 @@ async function boot(assets, report) {
   provide(assets, loadPackage, {
     wispDecodeSound: (bytes) => ports.askToRead("decodeSound", bytes),
     wispReadPdf: (bytes) => ports.askToRead("readPdf", bytes),
+    wispStartTrial: (url) => ports.startTrial(url),
   });
   const gc = pyodide.pyimport("gc");
   gc.disable(); // what imports make stays

@@ -137,8 +137,7 @@ class Loader:
             from py_engine.proof.prover import Prover
 
             self.prover = Prover(gpu, self.proven, self.load_package)
-            gpu.prove = self.prover.prove
-            self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
+            gpu.prove, gpu.unproven = self.prover.prove, self.prover.unproven
         try:
             await gpu.upload_start()
         except BaseException as error:
@@ -157,12 +156,16 @@ class Loader:
 
     async def _compile(self, gpu: GpuRunner) -> None:
         started = time.perf_counter()
-        await gpu.compile(lambda done, total: self.report("compile", done, total))
+        await gpu.compile(lambda done, total: self.report("compile", done, total), self._prepare_proof)
         compiled = time.perf_counter()
         if gpu.on_gpu:
             await warm_up(gpu)
         self.timings["compile_ms"] = 1000 * (compiled - started)
         self.timings["warm_up_ms"] = 1000 * (time.perf_counter() - compiled)
+
+    def _prepare_proof(self) -> None:
+        if self.prover is not None:
+            self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
 
     async def _weights(self, runners: dict[str, Runner]) -> None:
         started = time.perf_counter()

@@ -148,8 +148,11 @@ class Runner(Protocol):
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         """Compile lists, so that they can run: those with adapters if one of `sequences` has any."""
 
-    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
-        """Whether lists can run now for these sequences. If not, start compiling them."""
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = (), *, soon: bool = False) -> bool:
+        """Whether lists can run now for these sequences. If not, they will be compiled.
+
+        `soon`: at once, also where their kernels must be proven, which slows what runs now.
+        """
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         """The lists of one step of these sequences, which configure() has set. `n_model_draft`: as of draft()."""

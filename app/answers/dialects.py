@@ -16,7 +16,7 @@ from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
-from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.ebnf import Grammar, GrammarText, either, literal
 from app.constrain.rules import form_rule, schema_rule
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
@@ -26,7 +26,7 @@ from py_engine.text.chat_template import ChatTemplate
 
 Messages = list[dict[str, Any]]
 Made = TypeVar("Made")
-Rules = Callable[[str], str]  # the prompt -> the grammar of its answer
+Rules = Callable[[str], GrammarText]  # the prompt -> the grammar of its answer
 
 HERMES = CallSyntax(
     "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
@@ -196,7 +196,7 @@ class Dialect:
         param = "tools" if form is None or self._tools.tools else form.param
         complete = _limited(lambda: self._rules(form), param)
 
-        def limited(prompt: str) -> str:
+        def limited(prompt: str) -> GrammarText:
             effort.begin()  # other requests have come in between
             return _limited(lambda: complete(prompt), param)
 
@@ -208,7 +208,7 @@ class Dialect:
         formed = form_rule(grammar, form) if form is not None else ""
         block = self._block(grammar) if tools.tools else ""
 
-        def complete(prompt: str) -> str:
+        def complete(prompt: str) -> GrammarText:
             thought, free_start = self._thought(grammar, prompt)
             options = []
             if form is not None:

@@ -1,8 +1,9 @@
 /**
  * XGrammar for Python: which tokens a grammar allows next. Imported for the first constrained answer. The WebAssembly
- * module is inside the script.
+ * module is inside the script. It is also the script of workers that try a grammar (grammar_trial.js).
  */
 import "@mlc-ai/web-xgrammar";
+import { isQuick } from "./grammar_trial.js";
 
 const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
   /** @type {typeof import("@mlc-ai/web-xgrammar")} */ (/** @type {any} */ (globalThis).xgrammar);
@@ -23,20 +24,26 @@ export async function open(bytes, ends, size, stops) {
     start = end;
   }
   const info = await TokenizerInfo.createTokenizerInfo(tokens, "raw", false, size, stops);
-  return new Compiler(info, await GrammarCompiler.createGrammarCompiler(info, false), stops);
+  const compiler = await GrammarCompiler.createGrammarCompiler(info, false);
+  return new Compiler(info, compiler, { bytes, ends, size, stops });
 }
 
 class Compiler {
   #info;
   #compiler;
-  #stops;
+  #vocabulary;
 
   /** @param {{ dispose(): void }} info @param {{ compileGrammar(grammar: any): Promise<CompiledGrammar>, dispose(): void }} compiler
-   * @param {number[]} stops */
-  constructor(info, compiler, stops) {
+   * @param {Omit<import("./grammar_trial.js").Job, "text">} vocabulary */
+  constructor(info, compiler, vocabulary) {
     this.#info = info;
     this.#compiler = compiler;
-    this.#stops = stops;
+    this.#vocabulary = vocabulary;
+  }
+
+  /** Whether a grammar compiles, and has its first masks, in little time. Meanwhile others may use this worker. @param {string} text */
+  isQuick(text) {
+    return isQuick(import.meta.url, { ...this.#vocabulary, text });
   }
 
   /** @param {string} text in XGrammar's EBNF */
@@ -44,7 +51,7 @@ class Compiler {
     const grammar = await Grammar.fromEBNF(text);
     try {
       const compiled = await this.#compiler.compileGrammar(grammar);
-      return new Compiled(compiled, this.#stops);
+      return new Compiled(compiled, this.#vocabulary.stops);
     } finally {
       grammar.dispose();
     }
@@ -178,3 +185,30 @@ class Matcher {
     this.#matcher.dispose();
   }
 }
+
+const TOKENS = 20; // of a text that a trial writes
+const SEED = 12345; // so that a grammar is always tried with the same texts
+
+/** Compiles a grammar and writes a text of it. @param {import("./grammar_trial.js").Job} job @param {() => void} ready */
+async function tryGrammar({ bytes, ends, size, stops, text }, ready) {
+  const compiler = await open(bytes, ends, size, stops);
+  ready();
+  const matcher = await (await compiler.compile(text)).matcher();
+  let random = SEED;
+  for (let written = 0; written < TOKENS; written++) {
+    const mask = await matcher.mask();
+    const allowed = [...Array(size).keys()].filter((i) => (mask[i >> 5] >>> (i & 31)) & 1 && !stops.includes(i));
+    if (!allowed.length) return;
+    random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
+    matcher.accept(allowed[Math.floor((random / 2 ** 32) * allowed.length)]);
+    matcher.forced();
+  }
+}
+
+if (globalThis.location?.href === import.meta.url)
+  self.onmessage = ({ data: { port } }) => {
+    port.onmessage = async (/** @type {MessageEvent} */ { data }) => {
+      const error = await tryGrammar(data, () => port.postMessage("ready")).then(() => null, String);
+      port.postMessage({ error });
+    };
+  };

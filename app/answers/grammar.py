@@ -8,11 +8,11 @@ from __future__ import annotations
 import array
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from app.constrain.ebnf import Grammar
+from app.constrain.ebnf import Grammar, GrammarText
 from app.constrain.rules import form_rule
 from app.models.loaded import Loaded
 from app.openai.formats import Format
@@ -20,17 +20,23 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.text.tokenizer import Tokenizer
 
 Load = Callable[[int], Awaitable[Any]]  # imports an instance of grammar.js, which has `open`
+Key = tuple[GrammarText, frozenset[int]]  # a grammar, and the control tokens whose texts it contains
 MAX_CACHED = 24  # compiled grammars per model
+TOO_SLOW = (
+    "The form of the answer takes this device too long. Use fewer or shorter repetitions, and smaller character "
+    "classes. In a grammar, let each text fit in one way: avoid rules like a ::= a a, and repetitions of what may be "
+    "empty."
+)
 _NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
 
-def rules_of(form: Format) -> str:
+def rules_of(form: Format) -> GrammarText:
     """The grammar of an answer in this format."""
     grammar = Grammar()
     return grammar.text(form_rule(grammar, form))
 
 
-async def compiled(model: Loaded, rules: str, shown: frozenset[int], load: Load) -> Compiled:
+async def compiled(model: Loaded, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
     """Compile a grammar for a model. `shown`: control tokens whose texts the grammar contains."""
     if model.grammars is None:
         model.grammars = Grammars(model)
@@ -44,39 +50,66 @@ class Instance:
     number = 0
 
 
+@contextmanager
+def _survived() -> Iterator[None]:
+    """Turn anything that grammar.js throws into an error of the request: it has aborted, or is out of memory."""
+    try:
+        yield
+    except Exception as error:
+        Instance.number += 1
+        raise WispError(f"The grammar cannot be compiled: {error}", "internal_error", SERVER_ERROR) from error
+
+
 class Grammars:
     """The compiled grammars of one model."""
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
-        self._cached: OrderedDict[tuple[str, frozenset[int]], Compiled] = OrderedDict()
+        self._cached: OrderedDict[Key, Compiled] = OrderedDict()
         self._instance = Instance.number
         self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
+        self._one_trial = asyncio.Lock()  # meanwhile, other grammars are compiled
 
-    async def compiled(self, rules: str, shown: frozenset[int], load: Load) -> Compiled:
-        """The compiled grammar; each grammar is compiled once."""
-        async with self._one_at_a_time:
-            return await self._compiled((rules, shown), load)
+    async def compiled(self, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
+        """The compiled grammar; each grammar is compiled once. WispError where that takes this device too long."""
+        key = (rules, shown)
+        unsure = rules.unsure and key not in self._cached
+        async with self._one_trial if unsure else nullcontext():
+            if unsure and key not in self._cached:  # another request may have tried it meanwhile
+                await self._try(key, load)
+            async with self._one_at_a_time:
+                return await self._compiled(key, load)
 
-    async def _compiled(self, key: tuple[str, frozenset[int]], load: Load) -> Compiled:
+    async def _try(self, key: Key, load: Load) -> None:
+        """Compile a grammar elsewhere, where that can be ended."""
         rules, shown = key
-        if self._instance != Instance.number:
-            self.close()
-            self._instance = Instance.number
-        if key not in self._cached:
-            try:
-                if shown not in self._compilers:
-                    self._compilers[shown] = await self._compiler(shown, await load(self._instance))
-                made = await self._compilers[shown].compile(rules)
-            except Exception as error:  # anything the module throws; it has aborted, or is out of memory
-                Instance.number += 1
-                raise WispError(f"The grammar cannot be compiled: {error}", "internal_error", SERVER_ERROR) from error
+        async with self._one_at_a_time:
+            compiler = await self._opened(shown, load)
+        if not await compiler.isQuick(str(rules)):
+            raise WispError(TOO_SLOW, "unsupported_parameter")
+
+    async def _compiled(self, key: Key, load: Load) -> Compiled:
+        rules, shown = key
+        if key not in self._cached or self._instance != Instance.number:
+            compiler = await self._opened(shown, load)
+            with _survived():
+                made = await compiler.compile(str(rules))
             self._cached[key] = Compiled(made, self._model.tokenizer)
             while len(self._cached) > MAX_CACHED:
                 self._cached.popitem(last=False)[1].close()
         self._cached.move_to_end(key)
         return self._cached[key]
+
+    async def _opened(self, shown: frozenset[int], load: Load) -> Any:
+        """The compiler for a vocabulary, of the present instance."""
+        if self._instance != Instance.number:
+            self.close()
+            self._instance = Instance.number
+        if shown not in self._compilers:
+            with _survived():
+                self._compilers[shown] = await self._compiler(shown, await load(self._instance))
+        return self._compilers[shown]
 
     async def _compiler(self, shown: frozenset[int], module: Any) -> Any:
         tokenizer = self._model.tokenizer

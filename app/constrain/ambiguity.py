@@ -18,7 +18,8 @@ from app.constrain.gbnf_parts import Automaton, Class, Either, Literal, Name, Pa
 
 LENGTH = 64  # characters of a text
 MOST = 750  # items at one position, each counted as often as it is found
-EFFORT = 60_000  # items of all texts
+SURE = 60  # up to so many, masks are quick
+EFFORT = 20_000  # items of all texts; a trial finds more (grammar_trial.js)
 TEXTS = 8  # of a rule; characters that are considered to go on with
 
 Item = tuple[int, int]  # (state, position at which its rule began)
@@ -32,19 +33,23 @@ class TooManyWays(Exception):
         self.rule = rule
 
 
-def check_ways(rules: Rules, lengths: Mapping[str, float]) -> None:
-    """Raise TooManyWays where a text has more than MOST items. `lengths`: of the rules' shortest texts."""
+def is_quick(rules: Rules, lengths: Mapping[str, float]) -> bool:
+    """Whether all texts have few items. Raises TooManyWays where one has more than MOST.
+
+    `lengths`: of the rules' shortest texts.
+    """
     network = _Network(rules, lengths)
-    found = 0
+    found = most = 0
     texts = [[(name, first) for first in network.characters(name)] for name in rules]
     for name, first in (one for turn in zip_longest(*texts) for one in turn if one):  # some of each rule
         for items in network.items(name, first):
             spend(items)
-            found += items
+            found, most = found + items, max(most, items)
             if items > MOST:
                 raise TooManyWays(name.partition(" ")[0])  # the user's rule, also for a part that is repeated often
         if found > EFFORT:
-            return
+            return False
+    return most <= SURE
 
 
 class _Network:

@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 
 MAX_COST = 4000.0
+SURE_COST = 1800.0  # from which a grammar is tried in a worker that can be ended
 RULE, CLASS, LITERAL, REPEAT = 0.5, 0.06, 0.03, 8.0
 WIDE = 15.0  # a group of alternatives with characters beyond ASCII, which many tokens begin with
 WORDS = 6.0  # a class with most small letters: it matches many tokens to their ends

@@ -9,9 +9,10 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from app.constrain import effort
-from app.constrain.cost import MAX_COST, cost
+from app.constrain.cost import MAX_COST, SURE_COST, cost
 from py_engine.errors import WispError
 
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
@@ -21,11 +22,18 @@ UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
 
 
+class GrammarText(str):
+    """A grammar in XGrammar's EBNF. `unsure`: no estimate says that the mask engine is quick with it."""
+
+    unsure = False
+
+
 class Grammar:
     """Named rules. A name that is taken gets a number."""
 
     def __init__(self) -> None:
         effort.begin()
+        self.unsure = False  # whether to try the mask engine with it
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
@@ -80,11 +88,13 @@ class Grammar:
         self._by_body = {body: name for body, name in self._by_body.items() if name in self.rules}
         self.known = {key: name for key, name in self.known.items() if name in self.rules}
 
-    def text(self, root: str) -> str:
+    def text(self, root: str) -> GrammarText:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
         lines = [f"root ::= {root}"] if root != "root" else []
-        text = "\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())])
-        if cost(text) > MAX_COST:
+        text = GrammarText("\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())]))
+        spent = cost(text)
+        text.unsure = self.unsure or spent > SURE_COST
+        if spent > MAX_COST:
             raise WispError(
                 "The form of the answer is too complex to enforce. Use fewer or shorter repetitions, smaller character "
                 "classes, fewer tools or smaller schemas.",
@@ -111,6 +121,7 @@ def either(options: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"({' | '.join(found)})"
 
 
+@lru_cache(maxsize=1024)
 def characters(ranges: Ranges) -> str:
     """Match one character of a non-empty set."""
     return either(character_options(ranges))

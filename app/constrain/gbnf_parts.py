@@ -113,42 +113,6 @@ def names(part: Part) -> Iterator[str]:
             todo += part.parts
 
 
-def repeats(part: Part) -> Iterator[Repeat]:
-    """The repetitions of a part."""
-    todo = [part]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Repeat):
-            yield part
-            todo.append(part.part)
-        elif isinstance(part, Sequence | Either):
-            todo += part.parts
-
-
-def ends_wide(part: Part, rules: Rules) -> bool:
-    """Whether a text of the part may end with a character of a class beyond ASCII."""
-    seen, todo = set[str](), [part]
-    while todo:
-        spend(1)
-        part = todo.pop()
-        if isinstance(part, Class) and part.ranges[-1][1] > 0x7F:
-            return True
-        if isinstance(part, Automaton) and any(
-            high > 0x7F and target in part.dfa.accepting for edges in part.dfa.edges for _, high, target in edges
-        ):
-            return True
-        if isinstance(part, Name) and part.rule not in seen:
-            seen.add(part.rule)
-            todo.append(rules[part.rule])
-        elif isinstance(part, Repeat):
-            todo.append(part.part)
-        elif isinstance(part, Either):
-            todo += part.parts
-        elif isinstance(part, Sequence):
-            todo += part.parts[-1:]
-    return False
-
-
 def shortest(rules: Rules) -> dict[str, float]:
     """The length of each rule's shortest text; infinite where no text of a rule ever ends."""
     users: dict[str, list[str]] = {name: [] for name in rules}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.constrain.ambiguity import check_ways
+from app.constrain.ambiguity import is_quick
 from app.constrain.cost import MAX_COST, UNROLLED
 from app.constrain.ebnf import Grammar
 from app.constrain.effort import TooComplex, attempt
@@ -25,10 +25,8 @@ from app.constrain.gbnf_parts import (
     Sequence,
     automaton,
     check_left_corners,
-    ends_wide,
     names,
     recursive,
-    repeats,
     shortest_of,
     written,
 )
@@ -36,7 +34,6 @@ from app.constrain.strings import automaton_rule
 
 EFFORT = 200_000  # steps for all automata of a grammar
 MOST = MAX_COST / 2  # of them, together
-MOST_WIDE = 20  # a count of repetitions that may vary, of what ends with a wide class
 
 
 def add_rules(grammar: Grammar, rules: Rules, root: str, lengths: dict[str, float]) -> str:
@@ -46,21 +43,14 @@ def add_rules(grammar: Grammar, rules: Rules, root: str, lengths: dict[str, floa
     found = made[root]
     if isinstance(found, Automaton):
         return found.rule
-    if any(_wide_count(part, made) for body in made.values() for part in repeats(body)):
-        raise TooComplex
     for name, body in joined.repeated.items():  # what is within another part comes before it
         lengths[name] = shortest_of(body, lengths)
     check_left_corners(made, lengths)
-    check_ways(made, lengths)
+    grammar.unsure |= not is_quick(made, lengths)
     own = {name: grammar.name(f"u_{name}") for name in made}
     for name, body in made.items():
         grammar.define(own[name], written(body, own))
     return own[root]
-
-
-def _wide_count(repeat: Repeat, rules: Rules) -> bool:
-    """Whether the mask engine would hang: a wide class ends what is repeated, and the count may vary and be large."""
-    return (repeat.high or 0) > max(MOST_WIDE, repeat.low) and ends_wide(repeat.part, rules)
 
 
 class _Joined:

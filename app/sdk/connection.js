@@ -2,6 +2,7 @@ import { WispError } from "./error.js";
 import { record } from "./journal.js";
 import { decodeSound } from "./sound.js";
 import { ChunkStream } from "./stream.js";
+import { lendTrialWorker } from "./trial.js";
 
 /**
  * @typedef {object} Progress
@@ -272,6 +273,7 @@ export class Connection {
     if (kind === "downloads") return this.onDownloads();
     if (kind === "decodeSound") return void decodeSound(message);
     if (kind === "readPdf") return this.onPdf(message);
+    if (kind === "trial") return lendTrialWorker(message);
     if (kind === "compute") return this.onCompute();
     if (kind === "modelUpdate") return this.onUpdate.forEach((listener) => listener(message));
     if (kind === "downloadQueue") return this.onQueue.forEach((listener) => listener(message.downloads, message.limit));

@@ -136,14 +136,17 @@ def attention_decode(c: Call) -> None:
         size = split_size(c, pos, int(seq))
         begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, q[m : m + 1], np.array([pos]), int(seq)):
-            for part, first in enumerate(range(begin, end, size)):
-                last = min(first + size, end)
-                s = scores[:, 0, first:last]
-                top = s.max(axis=-1, keepdims=True)
-                e = np.exp(s - top)
-                partial = c["parts"][m, head * group : (head + 1) * group, part]
-                partial[:, :head_dim] = e @ v[first:last]
-                partial[:, head_dim], partial[:, head_dim + 1] = top[:, 0], e.sum(axis=-1)
+            # all parts at once, the last one filled up
+            n, n_parts = end - begin, -(-(end - begin) // size)
+            s = np.full((group, n_parts * size), -np.inf, np.float32)
+            values = np.zeros((n_parts * size, head_dim), np.float32)
+            s[:, :n], values[:n] = scores[:, 0, begin:end], v[begin:end]
+            s = np.ascontiguousarray(s.reshape(group, n_parts, size).transpose(1, 0, 2))  # (parts, group, size)
+            top = s.max(axis=-1, keepdims=True)
+            e = np.exp(s - top)
+            partial = c["parts"][m, head * group : (head + 1) * group, :n_parts].transpose(1, 0, 2)
+            partial[..., :head_dim] = np.matmul(e, values.reshape(n_parts, size, head_dim))
+            partial[..., head_dim], partial[..., head_dim + 1] = top[..., 0], e.sum(axis=-1)
 
 
 def _group(c: Call) -> int:
@@ -189,7 +192,8 @@ def _scores(
     if chunks is not None:
         hidden |= (seen[None, :] - begin) // window != chunks
     for head in range(kv_heads):
-        scores = np.einsum("ngd,sd->gns", q[:, head], k[:, head])
+        queries = np.ascontiguousarray(q[:, head].transpose(1, 0, 2)).reshape(group * n, head_dim)
+        scores = (queries @ np.ascontiguousarray(k[:, head]).T).reshape(group, n, len(seen))
         scores = capped(scores, c.params["SOFT_CAP"])
         if c.params.get("ALIBI"):
             slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
@@ -199,7 +203,7 @@ def _scores(
             table = c["relative"][c["buckets"].reshape(-1)[places].astype(np.int64)]  # (n, positions, heads)
             scores += table[:, :, head * group : (head + 1) * group].transpose(2, 0, 1)
         scores[:, hidden] = -np.inf
-        yield head, scores, v[:, head]
+        yield head, scores, np.ascontiguousarray(v[:, head])  # products with strided rows take far longer
 
 
 def _cached(c: Call, name: str, positions: Array, seq: int) -> Array:

@@ -132,7 +132,7 @@ class CpuRunner:
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         pass
 
-    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = (), *, soon: bool = False) -> bool:
         return True
 
     def feed(

@@ -153,7 +153,7 @@ class WasmRunner:
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:
         """All lists are prepared: lowering takes milliseconds."""
 
-    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = (), *, soon: bool = False) -> bool:
         return True
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:

@@ -252,7 +252,8 @@ class Scheduler:
         for at in range(0, len(decoding), MAX_SMALL_BATCH):
             batch = decoding[at : at + MAX_SMALL_BATCH]
             lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
-            batches += [batch] if self._runner.prepared(lists) else [[sequence] for sequence in batch]
+            prepared = self._runner.prepared(lists, soon=True)
+            batches += [batch] if prepared else [[sequence] for sequence in batch]
         return [*prompts, *batches]
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:

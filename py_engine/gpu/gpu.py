@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -56,6 +57,7 @@ class Gpu(Memory):
         self.uploading: Upload | None = None
         # Called with lists before they are recorded.
         self.prove: Callable[[Iterable[str]], Awaitable[None]] | None = None
+        self.unproven: Callable[[Iterable[str]], bool] = lambda names: False  # whether `prove` has to run any kernel
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
@@ -135,8 +137,13 @@ class Gpu(Memory):
         ]
         return self.device.createBindGroup(obj(layout=self.pipelines.layout(shader), entries=entries))
 
-    async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
-        """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""
+    async def compile(
+        self, on_progress: Any = None, names: Iterable[str] | None = None, requested: Callable[[], None] = lambda: None
+    ) -> None:
+        """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy.
+
+        `requested`: called once the device has all of them to compile.
+        """
         if names is None:
             names = [name for name in self.plan.lists if name not in self.plan.lazy]
         names = list(names)
@@ -145,22 +152,29 @@ class Gpu(Memory):
             return
         self.compiling.update(names)
         try:
-            await self._compile(ops, on_progress)
+            await self._compile(ops, on_progress, requested)
         finally:
             self.compiling.subtract(names)
 
-    async def _compile(self, ops: dict[str, list[Op]], on_progress: Any) -> None:
-        unique = list({s.label: s for ops_of_list in ops.values() for s in map(self._shader, ops_of_list)}.values())
-        done = 0
+    async def _compile(self, ops: dict[str, list[Op]], on_progress: Any, requested: Callable[[], None]) -> None:
+        pipelines: dict[str, asyncio.Task[None]] = {}
+        done = total = 0
 
         async def one(shader: kernels.Shader) -> None:
             nonlocal done
             await self.pipelines.get(shader)
             done += 1
-            if on_progress:
-                on_progress(done, len(unique))
+            if on_progress and total:
+                on_progress(done, total)
 
-        await asyncio.gather(*(one(s) for s in unique))
+        for op in chain.from_iterable(ops.values()):
+            shader = self._shader(op)
+            if shader.label not in pipelines:
+                pipelines[shader.label] = asyncio.ensure_future(one(shader))
+                await asyncio.sleep(0)  # the device compiles it while the next one's text is made
+        total = len(pipelines)
+        requested()
+        await asyncio.gather(*pipelines.values())
         if self.prove is not None:  # a caller's processor may compute anything
             await self.prove([name for name in ops if not name.startswith("process.")])
         async with self._recording:

@@ -15,6 +15,7 @@ from py_engine.errors import WispError
 from py_engine.gpu.encoding import Encoding
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.memory import obj
+from py_engine.gpu.preparation import Preparation
 from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
 from py_engine.gpu.submit import GpuSubmit
@@ -62,7 +63,7 @@ class GpuRunner:
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
-        self._preparing: set[str] = set()
+        self._preparation = Preparation(lambda lists: gpu.compile(names=lists), gpu.unproven)
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
@@ -177,19 +178,11 @@ class GpuRunner:
         self._check()
         await self._awaited(self.gpu.compile(names=self._adapted.lists(lists, sequences)))
 
-    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> bool:
+    def prepared(self, lists: Sequence[str], sequences: Sequence[int] = (), *, soon: bool = False) -> bool:
         lists = self._adapted.lists(lists, sequences)
-        missing = set(lists) - self.gpu.recorded - self._preparing
-        if missing:
-            self._preparing |= missing
-            self._compiling = asyncio.ensure_future(self._prepare(missing))
-        return self.gpu.recorded.issuperset(lists)
-
-    async def _prepare(self, lists: set[str]) -> None:
-        try:
-            await self.gpu.compile(names=lists)
-        finally:
-            self._preparing -= lists
+        if missing := set(lists) - self.gpu.recorded:
+            self._preparation.begin(missing, soon=soon)
+        return not missing
 
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
@@ -362,9 +355,12 @@ class GpuRunner:
         counts = self.gpu.replay.counts
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
-    async def compile(self, on_progress: Callable[[int, int], None]) -> None:
-        """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
-        await self.gpu.compile(on_progress)
+    async def compile(self, on_progress: Callable[[int, int], None], requested: Callable[[], None]) -> None:
+        """Compile the kernels of all lists that are not lazy. Must end before anything runs.
+
+        `requested`: called once the device has all of them to compile.
+        """
+        await self.gpu.compile(on_progress, requested=requested)
 
     def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
         """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""
@@ -385,8 +381,10 @@ class GpuRunner:
         return await self.gpu.profile(name, n, 1 if self.gpu.variant.software else 20, position + n)
 
     def close(self) -> None:
+        self._preparation.close()
         self.gpu.close()
 
     def _check(self) -> None:
+        self._preparation.used()
         if self.gpu.lost:
             raise device_lost(self.gpu.lost)

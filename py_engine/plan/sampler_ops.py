@@ -66,7 +66,7 @@ def add_lists(plan: Plan, device: Device, logits: Buffer) -> None:
     for name, sampler in SAMPLERS.items():
         sample(OpList(plan, name, 1, device), logits, sampler)
     logprobs(OpList(plan, LOGPROBS, 1, device), logits)
-    plan.lazy |= {*SAMPLERS, LOGPROBS} - {GREEDY, SAMPLE}
+    plan.lazy |= {*SAMPLERS, LOGPROBS} - {GREEDY, DRAW, SAMPLE}
 
 
 def add_batch_lists(plan: Plan, device: Device, logits: Buffer) -> None:

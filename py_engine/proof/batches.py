@@ -53,9 +53,11 @@ class Batch:
         states[:count] = [(pos, self.n, REJECTIONS, seq) for pos, seq in self.places[:count]]
         tables = np.full((MAX_GROUPS, MAX_SEQUENCES, pages_for(plan.n_ctx, plan.page)), NOWHERE, np.uint32)
         written = sorted({(seq, pos // plan.page) for pos, seq in self.places})
+        used = sorted({seq for _, seq in self.places})
+        # neighbours differ: else a split of attention may equal the next one
+        steps = random.integers(1, READ_PAGES, tables[:, used].shape)
+        tables[:, used] = np.cumsum(steps, axis=-1) % READ_PAGES
         for group, table in enumerate(tables):
-            used = sorted({seq for _, seq in self.places})
-            table[used] = random.integers(0, READ_PAGES, table[used].shape)
             for i, at in enumerate(written):
                 table[at] = READ_PAGES + (i + group) % len(written)
             if self.slots:

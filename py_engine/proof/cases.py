@@ -23,7 +23,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.proof import sampler_data
-from py_engine.proof.batches import SEQUENCES, Batch, batches_of
+from py_engine.proof.batches import READ_PAGES, SEQUENCES, Batch, batches_of
 from py_engine.proof.random_data import RandomData, Values, poison
 from py_engine.proof.reduction import ATTENTIONS, PRODUCTS, Reduced, heads_of, reduced, tokens_of
 from py_engine.proof.variants import SAMPLER_KERNELS
@@ -39,6 +39,7 @@ OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their b
 EXPERTS = 2  # of a mixture that a case uses
 PIXEL_WORDS = 1 << 14  # of a case's picture
 FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which ends at 65,504
+LOUDER = 2.0  # factor of keys in the newest pages: the largest score is then in the last of a context's splits
 SMALL = 0.01  # factor of inputs that are normalised: large ones would hide a wrong eps
 
 
@@ -265,10 +266,12 @@ class _Maker:
             cols = width * 4 * GROUP // (GROUP + 4)
             scales = np.abs(self.random.normal((count, page * cols // GROUP)))
             scales[-1] = np.nan
+            scales[READ_PAGES:] *= np.float32(LOUDER if name == "k_cache" else 1)
             words = self.random.levels((count, page * cols // 4))
             return np.concatenate([words, scales.view(np.uint32)], axis=1).reshape(count * page, width)
         values = self.random.normal((count * page, width), b.dtype)
         values[-page:] = np.nan
+        values[READ_PAGES * page :] *= values.dtype.type(LOUDER if name == "k_cache" else 1)
         return values
 
     def _finish(self, case: Case, prelude: list[Op], weights: dict[str, Values]) -> None:

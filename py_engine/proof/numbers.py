@@ -3,6 +3,7 @@ takes as long to fetch and start as a quarter of numpy.
 """
 
 import random
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,5 +37,5 @@ class Numbers:
         return found
 
     def _words(self, size: int | tuple[int, ...]) -> Array:
-        count = int(np.prod(size))
+        count = size if isinstance(size, int) else prod(size)
         return np.frombuffer(self._bytes(8 * count), np.uint64).reshape(size)

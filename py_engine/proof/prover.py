@@ -42,10 +42,14 @@ class Prover:
     def prepare(self, names: Iterable[str]) -> None:
         """Begin to make the cases of lists that are compiled meanwhile. prove() waits for them, close() ends it."""
         names = sorted(names)
-        if any(not self._proven.knows(shader) for shader in self._shaders(names)):
+        if self.unproven(names):
             task = asyncio.ensure_future(self._prepare(names))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
             self._prepared = names, task
+
+    def unproven(self, names: Iterable[str]) -> bool:
+        """Whether a kernel of lists has not been run on this device."""
+        return any(not self._proven.knows(shader) for shader in self._shaders(sorted(names)))
 
     def close(self) -> None:
         """Stop preparing."""

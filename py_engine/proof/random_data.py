@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -120,7 +121,7 @@ class RandomData:
         """Normally distributed numbers."""
         if dtype not in self._pools:
             self._pools[dtype] = self._pools["f32"].astype(DTYPES[dtype])
-        pool, count = self._pools[dtype], int(np.prod(shape))
+        pool, count = self._pools[dtype], prod(shape)
         at, found = int(self.numbers.integers(POOL)), np.empty(count, DTYPES[dtype])
         done = 0
         while done < count:
@@ -225,14 +226,16 @@ def planes(weight: Weight, raw: Array) -> dict[str, Array]:
     layout = weight.layout
     out = {}
     for name, plane in layout.planes.items():
-        if layout.plain:
-            rows = raw.reshape(weight.rows, -1)
-            records = np.pad(rows, ((0, 0), (0, weight.plane_row_bytes(name) - rows.shape[1])))
-        else:
-            blocks = raw.reshape(-1, layout.block_bytes)
-            records = np.concatenate([blocks[:, at : at + size] for at, size in plane.ranges], axis=1)
-            records = np.pad(records, ((0, 0), (0, plane.stride - records.shape[1])))
-        table = np.frombuffer(quants.grid(weight.type) if plane.table else b"", np.uint8)
-        out[name] = np.concatenate([table, records.reshape(-1)])
-        out[name] = np.pad(out[name], (0, weight.plane_bytes(name) - out[name].size))
+        found = np.zeros(weight.plane_bytes(name), np.uint8)
+        if plane.table:
+            found[: plane.table] = np.frombuffer(quants.grid(weight.type), np.uint8)
+        rows = raw.reshape(weight.rows, -1) if layout.plain else raw.reshape(-1, layout.block_bytes)
+        ranges = ((0, rows.shape[1]),) if layout.plain else plane.ranges
+        width = weight.plane_row_bytes(name) if layout.plain else plane.stride
+        records = found[plane.table : plane.table + len(rows) * width].reshape(len(rows), width)
+        column = 0
+        for at, size in ranges:
+            records[:, column : column + size] = rows[:, at : at + size]
+            column += size
+        out[name] = found
     return out

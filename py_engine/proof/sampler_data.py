@@ -19,6 +19,10 @@ from py_engine.proof.random_data import RandomData, poison
 
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
+BEYOND = 50.0  # what follows a row of logits, which no kernel may take
+FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucket then move its bounds
+CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
+CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
 ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
 PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
@@ -37,9 +41,12 @@ ALL_FILTERS = (
     Sampling(temperature=0.9, typical_p=0.6, seed=13),
     Sampling(temperature=1.3, top_n_sigma=2.0, min_p=0.05, seed=14),
     Sampling(temperature=1.1, xtc_probability=1.0, xtc_threshold=0.04, top_k=9, top_p=0.97, seed=15),
+    Sampling(temperature=1.2, top_n_sigma=2.0, seed=19),  # many logits are near the bound
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
-NO_FILTER = (Sampling(temperature=0.0, seed=18),)
+FIRST = Sampling(temperature=0.0, seed=18)  # the likeliest token is the first of the second partition
+LATE = Sampling(temperature=0.0, seed=20)  # it is in the last partition
+NO_FILTER = (FIRST, LATE)
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "logits" if name not in ("shaped", "each.shaped"):
                 shape = (b.shape[0] if len(b.shape) > 1 else 1, pad(vocab))
                 data[name] = random.normal(shape) * np.float32(SPREAD)
+                data[name][:, vocab:] = BEYOND
             case "logits" | "shaped":
                 data[name] = poison((b.shape[0], pad(vocab)), "f32")
             case "tokens":
@@ -144,14 +152,35 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
         if "sampling" in data:
             position = next(pos for pos, s in batch.places if s == seq)
             data["sampling"][seq] = np.frombuffer(full.pack(position // 2, 5, masked), np.uint32)
+    for row, sampling in enumerate(given):
+        if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
+            _crowd(data, ops, row, vocab)
+        if sampling in (FIRST, LATE):
+            likeliest = min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2
+            _logits(data, ops)[row, likeliest] = np.ceil(_logits(data, ops)[row, :vocab].max()) + 1
+        if sampling.typical_p < 1:
+            _logits(data, ops)[row] *= np.float32(FLAT)
     if kernels >= {"sample_best", "advance"}:
         _accept(data, ops, batch, vocab)
     return Part(ops, batch, data)
 
 
+def _logits(data: dict[str, Array], ops: list[Op]) -> Array:
+    return next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
+
+
+def _crowd(data: dict[str, Array], ops: list[Op], row: int, vocab: int) -> None:
+    """Let the likeliest tokens share a bucket, with the bound of top_p among them.
+
+    They are in the second halves of two blocks: sample_sort.wgsl reserves places for both.
+    """
+    logits = _logits(data, ops)[row]
+    logits[list(CROWD)] = np.ceil(logits[:vocab].max()) + 1 - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+
+
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:
     """Make histories repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
-    logits = next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
+    logits = _logits(data, ops)
     for seq in {seq for _, seq in batch.places}:
         rows = [m for m, (_, s) in enumerate(batch.places) if s == seq]
         first, tokens = batch.places[rows[0]][0], data["tokens"][seq]

@@ -71,6 +71,27 @@ def test_a_schema_holds(python: Python) -> None:
     assert python.example("json_schema").replace(" ", "") == '{"city":"Rome"}\n'
 
 
+def test_a_grammar_that_may_be_slow_is_tried_in_a_worker(python: Python) -> None:
+    workers: list[str] = []
+    python.page.on("worker", lambda worker: workers.append(worker.url))
+    found = python.run(
+        """
+from shared import engine
+from wisp import WispError
+result = []
+for grammar in (quick, slow):
+    try:
+        result.append(await engine.chat("1 + 1", grammar=grammar, max_tokens=4).text())
+    except WispError as error:
+        result.append(error.message)""",
+        quick='root ::= e\ne ::= e "+" e | "(" e ")" | [0-9]',
+        slow='root ::= "[" x{1,300} root? "]"\nx ::= "b" | y\ny ::= "c"? [^a]',
+    )
+    assert found[0][0] in "(0123456789"
+    assert "takes this device too long" in found[1]
+    assert [url[:5] for url in workers] == ["blob:"] * 2
+
+
 def test_a_logits_processor_forbids_a_letter(python: Python) -> None:
     text = python.example("without_e")
     assert len(text) > 20

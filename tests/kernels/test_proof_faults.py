@@ -9,19 +9,17 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Error, Playwright
 
-from py_engine.files.gguf_header import Header
 from py_engine.plan.kernels import Device, Shader
 from py_engine.planner import PlanOptions, make_plan
 from py_engine.proof import batches, cases, comparison, reduction
 from py_engine.proof.cases import Case
 from tests.support import browser as browsers
-from tests.support.cpu_models import header
+from tests.support.cpu_models import header, with_vocab
 from tests.support.kernels.bench import RUNNER, variants
 from tests.support.kernels.faults import Fault, random_fault
 from tests.support.kernels.proofs import run_case
@@ -41,14 +39,7 @@ LARGER = [(3, 2, 61, 5), (40, 4, 17, 6), (70, 4, 130, 7)]  # rows more, heads, f
 # one, because waiting costs a processor (a kernel usually takes less than a second); ENDS_MS where it decides the test.
 ENDS_MS, SOON_MS = 120_000, 15_000
 OTHER_PLACES = ((5, 0), (6, 0), (7, 0), (127, 1), (batches.FAR, 2), (200, 3), (33, 4), (64, 5))
-N_CTX, BATCH, VOCAB = 512, 64, 32000
-
-
-def with_vocab(small: Header) -> Header:
-    """A golden's header with a vocabulary as large as that of real models."""
-    tables = {"token_embd.weight", "output.weight"}
-    changed = {n: replace(t, shape=(t.shape[0], VOCAB)) for n, t in small.tensors.items() if n in tables}
-    return replace(small, tensors=small.tensors | changed)
+N_CTX, BATCH = 512, 64
 
 
 def cases_of(device: Device, model: str, kv_type: str, seed: int = 1) -> list[Case]:

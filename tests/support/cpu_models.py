@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,10 @@ def golden(path: Path) -> tuple[Any, dict[str, Any]]:
 def header(name: str) -> Header:
     data = (GOLDEN / f"{name}.gguf").read_bytes()
     return parse(data, len(data))
+
+
+def with_vocab(small: Header, size: int = 32_000) -> Header:
+    """A golden's header with a vocabulary as large as that of real models."""
+    tables = {"token_embd.weight", "output.weight"}
+    changed = {n: replace(t, shape=(t.shape[0], size)) for n, t in small.tensors.items() if n in tables}
+    return replace(small, tensors=small.tensors | changed)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.answers.grammar import Compiled, Grammars, Matcher, vocabulary
+from app.constrain.ebnf import GrammarText
 from app.models.loaded import Loaded
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
@@ -130,14 +131,47 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     async def load(instance: int) -> Any:
         raise AssertionError("the compiler is there")
 
-    first = await grammars.compiled("a", frozenset(), load)
+    first = await grammars.compiled(GrammarText("a"), frozenset(), load)
     assert isinstance(first, Compiled)
-    assert await grammars.compiled("a", frozenset(), load) is first
+    assert await grammars.compiled(GrammarText("a"), frozenset(), load) is first
     for i in range(30):
-        await grammars.compiled(f"r{i}", frozenset(), load)
+        await grammars.compiled(GrammarText(f"r{i}"), frozenset(), load)
     assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay open
     with pytest.raises(WispError) as error:
-        await grammars.compiled("bad", frozenset(), load)
+        await grammars.compiled(GrammarText("bad"), frozenset(), load)
     assert error.value.type == "server_error"
     grammars.close()
     assert all(m.closed == 1 for m in [*made, compiler])
+
+
+async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() -> None:
+    tried: list[str] = []
+
+    class Compiler(Engine):
+        async def isQuick(self, text: str) -> bool:
+            if text == "slow":  # one that passed does not wait
+                await grammars.compiled(quick, frozenset(), load)
+            assert isinstance(await grammars.compiled(GrammarText("other"), frozenset(), load), Compiled)
+            tried.append(text)
+            return text != "slow"
+
+        async def compile(self, text: str) -> Engine:
+            assert text != "slow"
+            return Engine()
+
+    async def load(instance: int) -> Any:
+        raise AssertionError("the compiler is there")
+
+    grammars = Grammars(Loaded("mini", None, tokenizer(MINI), None))  # type: ignore[arg-type]
+    grammars._compilers[frozenset()] = Compiler()
+    quick, slow = GrammarText("quick"), GrammarText("slow")
+    for text in (quick, slow):
+        text.unsure = True
+        for _ in range(2):
+            if text == quick:
+                await grammars.compiled(text, frozenset(), load)
+                continue
+            with pytest.raises(WispError, match="this device too long") as error:
+                await grammars.compiled(text, frozenset(), load)
+            assert error.value.code == "unsupported_parameter"
+    assert tried == ["quick", "slow", "slow"]

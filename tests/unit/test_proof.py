@@ -1,5 +1,6 @@
 """The proof's cases of every architecture, the comparison with numpy's results, and what replaces wrong kernels."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +16,13 @@ from py_engine.plan.latent import LatentShape, make_latent_cache
 from py_engine.plan.lists import SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Plan
+from py_engine.plan.sampler_ops import BLOCK
 from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
 from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
 from tests.support import cpu_models
-from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header
+from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header, with_vocab
 
 GPU = Device(
     f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True, matrix=16
@@ -116,6 +118,21 @@ def test_a_draft_after_the_fewest_tokens_that_match_is_among_the_cases(monkeypat
     monkeypatch.setattr(sampling, "_find_match", lambda tokens, least: find(tokens, least + 1))
     assert len(right) > 1
     assert all(a != b for a, b in zip(right, drafts(), strict=True))
+
+
+def test_a_bound_among_logits_of_two_blocks_in_one_bucket_is_among_the_cases() -> None:
+    """Else wrong places of a bucket's second block would not show."""
+    plan = planner.make_plan(with_vocab(header("llama/llama.Q4_0")), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    found = 0
+    for case in cases(plan, SOFTWARE, ["sample"], lambda shader: False):
+        names = {name: b.name for op in case.ops for name, b in op.bindings.items()}
+        vocab = int(case.ops[0].consts["vocab"])
+        logits, bounds = case.data[names["logits"]][0, :vocab], numpys(case)[names["bounds"]][0]
+        passed = (comparison.keys_of(logits) >= bounds[0]).sum()
+        crowd = np.flatnonzero(logits >= logits.max() - 1 / 256)
+        blocks = Counter(int(token) // BLOCK for token in crowd if token % BLOCK >= BLOCK // 2)
+        found += passed < len(crowd) and len(blocks) > 1 and min(blocks.values()) > 1
+    assert found
 
 
 def test_what_must_stay_untouched_is_compared() -> None:

@@ -1,0 +1,89 @@
+"""Grammars that the mask engine is slow with: refused in time, while another answer goes on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import new_profile
+from tools.serve import Server
+
+SET_UP = """async (shared) => {
+  const { Wisp } = await import("/wisp.js");
+  const engine = await Wisp.create({ shared });
+  const bytes = await (await fetch("/repo/tests/golden/vocab/ggml-vocab-qwen2.gguf")).arrayBuffer();
+  await engine.load({ backend: "cpu" });
+  const { model } = await engine.load({ model: new File([bytes], "qwen2.gguf"), vocabOnly: true });
+  await engine.validate({ regex: "a" }, "", { model }); // opens the vocabulary
+  Object.assign(globalThis, { engine, vocabulary: model });
+}"""
+# An answer of the other model, in whose stream the longest pause is measured.
+TRY = """async (grammar) => {
+  const messages = [{ role: "user", content: "Hello" }];
+  const request = { model: "wisp-mini-q4_0", messages, max_tokens: 400, ignore_eos: true, stream: true, seed: 1 };
+  const stream = await engine.chat.completions.create(request);
+  let over = false, last = performance.now(), pause = 0;
+  const reading = (async () => {
+    for await (const _ of stream) {
+      const now = performance.now();
+      if (!over) pause = Math.max(pause, now - last);
+      last = now;
+    }
+  })();
+  const began = performance.now();
+  const found = await engine.validate({ grammar }, "", { model: vocabulary }).then(() => "quick", (e) => e.code);
+  const took = performance.now() - began;
+  over = true;
+  pause = Math.max(pause, performance.now() - last);
+  stream.controller.abort();
+  await reading.catch(() => {});
+  return { found, took, pause };
+}"""
+
+SLOW = {
+    "masks of 4 s": r"root ::= ([ -~]{2,9}){1,300}",
+    "masks of 2 s": "root ::= .{2,9} root?",
+    "longer and longer": 'root ::= (([a-zA-Z ]*)+ ("é"{2,9}){1,300}){0,100}',
+    "40 s of compilation": 'root ::= "[" x{1,300} root? "]"\nx ::= "b" | y\ny ::= "c"? [^a]',
+    "compilation": r"root ::= (([ -~]{2,9} .{2,9}){2} ([a-z]{1,300} | . | [a-zA-Z ]{16})?)*",
+    "many ways": "root ::= a0\n" + "\n".join(f'a{i} ::= a{i + 1} a{i + 1} | ""' for i in range(30)) + '\na30 ::= "x"',
+}
+QUICK = {
+    "a state for each count": r"root ::= (.? [^\n]{0,12}){2}",
+    "expressions": 'root ::= e\ne ::= e "+" e | e "*" e | "(" e ")" | [0-9]+',
+}
+PAUSE_MS = 3000  # on a computer with other work
+TOOK_MS = 8000
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["shared worker", "own worker"])
+def talk(request: pytest.FixtureRequest, chromium: Callable[[str | None], Browser], server: Server) -> Any:
+    """A page with Wisp Mini, and a vocabulary of 151,936 tokens."""
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{server.url}manifest.webmanifest")
+    page.evaluate(SET_UP, request.param)
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("grammar", SLOW.values(), ids=SLOW)
+def test_a_slow_grammar_is_refused_while_another_answer_goes_on(talk: Page, grammar: str) -> None:
+    seen = talk.evaluate(TRY, grammar)
+    assert seen["found"] == "unsupported_parameter", seen
+    assert seen["took"] < TOOK_MS, seen
+    assert seen["pause"] < PAUSE_MS, seen
+    for _ in range(50):
+        if not any("/grammar-" in worker.url for worker in talk.workers):
+            break
+        talk.wait_for_timeout(100)
+    else:
+        pytest.fail("the worker of the trial goes on")
+
+
+@pytest.mark.parametrize("grammar", QUICK.values(), ids=QUICK)
+def test_a_grammar_that_only_looks_slow_is_taken(talk: Page, grammar: str) -> None:
+    seen = talk.evaluate(TRY, grammar)
+    assert seen["found"] == "quick", seen
