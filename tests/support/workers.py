@@ -9,6 +9,7 @@ the two cores that continuous integration has, a core would be idle then.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -36,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureNames(terminal))
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip the thousands of collected tests. What unloads a model collects garbage at once."""
+    gc.collect()
+    gc.freeze()
 
 
 class FailureNames:
