@@ -17,17 +17,20 @@ from tools.serve import Server
 signal.signal(signal.SIGINT, signal.default_int_handler)
 expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
-CHECKERS = "test_style.py"  # processes of their own, which run beside whatever browser test comes last
+CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what drives a browser, and run its files late: once Playwright has started, no other event loop may run."""
+    """Mark what drives a browser, and run its files late: once Playwright has started, no other event loop may run.
+
+    The checkers come first.
+    """
     late = set()
     for item in items:
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.browser)
             late.add(item.path)
-    items.sort(key=lambda item: (item.path.name == CHECKERS, item.path in late))
+    items.sort(key=lambda item: (item.path.name != CHECKERS, item.path in late))
 
 
 @pytest.fixture(scope="session")

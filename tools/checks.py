@@ -12,10 +12,11 @@ from tools.failure import Failure
 from tools.npm import ensure_node_modules
 from tools.paths import NODE_MODULES, ROOT, VENV, venv_python
 
+QUICK = "WISP_QUICK_CHECKS"  # in the environment: `test --fast` validates the shaders of two devices only
 PYTHON, BIN = str(venv_python()), NODE_MODULES / ".bin"
 # Name -> command. The slowest come first, since two run at a time.
 CHECKS: dict[str, list[str]] = {
-    "wgsl": [PYTHON, "-m", "tools.shaders"],
+    "wgsl": [PYTHON, "-m", "tools.shaders", *(["--quick"] if QUICK in os.environ else [])],
     "mypy": [PYTHON, "-m", "mypy", "--no-error-summary"],
     "prettier": [str(BIN / "prettier"), "--check", "--cache", "--cache-strategy=content", "--log-level=warn", "."],
     "tsc": [str(BIN / "tsc"), "--noEmit"],

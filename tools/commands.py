@@ -136,6 +136,7 @@ def _release(_: argparse.Namespace) -> int:
 
 
 def _test(arguments: list[str]) -> int:
+    from tools import checks
     from tools.browser import ensure_browser
     from tools.environment import ensure_venv
     from tools.npm import ensure_node_modules
@@ -147,6 +148,7 @@ def _test(arguments: list[str]) -> int:
         done.result()
     if "--fast" in arguments:
         arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
+        os.environ[checks.QUICK] = "1"
     return _in_environment(["-m", "pytest", *arguments])
 
 

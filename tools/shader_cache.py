@@ -26,7 +26,8 @@ class LastRun:
     def __init__(self) -> None:
         dawn = (NODE_MODULES / "webgpu" / "package.json").read_bytes()
         self._file = cache_dir("shaders") / f"{_digest(str(ROOT).encode(), dawn, VALIDATOR.read_bytes())}.json"
-        run = json.loads(self._file.read_text()) if self._file.exists() else {"modules": {}, "inputs": "", "valid": []}
+        empty = {"modules": {}, "inputs": "", "valid": []}
+        self._run = run = json.loads(self._file.read_text()) if self._file.exists() else empty
         self._valid: set[str] = set(run["valid"])
         self.count = len(self._valid)
         self.is_current = run["inputs"] == _inputs() and run["modules"] == _digests(run["modules"])
@@ -34,6 +35,11 @@ class LastRun:
 
     def __contains__(self, shader: Shader) -> bool:
         return _digest(shader.code.encode()) in self._valid
+
+    def add(self, shaders: Iterable[Shader]) -> None:
+        """Store that these shaders are valid, too. They need not be all that there are now."""
+        valid = self._valid | {_digest(shader.code.encode()) for shader in shaders}
+        self._file.write_text(json.dumps({**self._run, "valid": sorted(valid)}))
 
     def replace(self, shaders: Iterable[Shader]) -> None:
         """Store this run in its place: its shaders were valid, and what it has imported decides which there are."""

@@ -59,7 +59,7 @@ def test_a_run_that_reads_what_the_last_one_read_is_left_out(
     last_run = shader_cache.LastRun()
     assert last_run.is_current
     assert (first in last_run, second in last_run) == (True, False)
-    monkeypatch.setattr(shaders, "expanded", lambda models: pytest.fail("nothing has changed"))
+    monkeypatch.setattr(shaders, "expanded", lambda *_: pytest.fail("nothing has changed"))
     assert shaders.main([]) == 0
     assert capsys.readouterr().out == "1 shaders are valid\n"
     (stored,) = tmp_path.glob("wisp/shaders/*.json")
@@ -77,6 +77,28 @@ def test_a_run_that_reads_what_the_last_one_read_is_left_out(
         assert first in last_run
     monkeypatch.setattr(shader_cache, "VALIDATOR", ROOT / "build.py")  # validates in another way
     assert first not in shader_cache.LastRun()
+
+
+def test_a_quick_run_takes_two_devices_and_is_no_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))
+    shader_cache.LastRun().replace([first])
+    (stored,) = tmp_path.glob("wisp/shaders/*.json")
+    stored.write_text(json.dumps(json.loads(stored.read_text()) | {"inputs": "other kernels"}))
+    devices: list[shaders.Setup] = []
+
+    def expanded(_: object, setups: tuple[shaders.Setup, ...]) -> list[Shader]:
+        devices.extend(setups)
+        return [second]
+
+    monkeypatch.setattr(shaders, "expanded", expanded)
+    monkeypatch.setattr(shaders, "validate", lambda found: [] if list(found) == [second] else ["all"])
+    assert shaders.main(["--quick"]) == 0
+    assert len(devices) == 2
+    last_run = shader_cache.LastRun()
+    assert not last_run.is_current
+    assert first in last_run
+    assert second in last_run
 
 
 def test_lint_prints_a_line_for_each_checker(

@@ -11,16 +11,15 @@ from tools.npm import node
 from tools.paths import ROOT
 
 Evaluate = Callable[..., Any]
-TAIL = """
-const [code, args] = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const run = new Function("m", "a", `return (async () => (${code}))()`);
-// exit: an open port of a module would keep Node waiting
-run(globalThis.modules, args).then((out) => process.stdout.write(JSON.stringify(out ?? null), () => process.exit(0)));
-"""
+SERVER = Path(__file__).with_suffix(".mjs")
 
 
 def evaluator(folder: Path, paths: Sequence[str]) -> Evaluate:
-    """evaluate(expression, *arguments) -> its value. In it `m` has what the modules export, `a` the arguments."""
+    """evaluate(expression, *arguments) -> its value. In it `m` has what the modules export, `a` the arguments.
+
+    One Node evaluates all expressions, since most take less time than its start. Each has modules that have just been
+    loaded, and the globals of a new Node.
+    """
     entry = folder / "entry.mjs"
     names = [f"m{i}" for i in range(len(paths))]
     lines = [f'import * as {name} from "{ROOT.as_posix()}/{path}";' for name, path in zip(names, paths, strict=True)]
@@ -29,12 +28,23 @@ def evaluator(folder: Path, paths: Sequence[str]) -> Evaluate:
     request = json.dumps({"root": str(ROOT), "entries": [{"name": "x", "file": str(entry), "format": "iife"}]})
     out = run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle", cwd=ROOT, stdin=request)
     bundle = folder / "bundle.cjs"
-    bundle.write_text(json.loads(out)["outputs"]["x"] + TAIL, encoding="utf-8")
+    bundle.write_text(json.loads(out)["outputs"]["x"], encoding="utf-8")
+    running: list[subprocess.Popen[str]] = []
 
     def evaluate(code: str, *args: Any) -> Any:
-        stdin = json.dumps([code, args])
-        done = subprocess.run([node(), bundle], input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        if not running or running[0].poll() is not None:
+            pipe = subprocess.PIPE
+            command = [node(), str(SERVER), str(bundle)]
+            running[:] = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8")]
+        process = running[0]
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        print(json.dumps([code, args]), file=process.stdin, flush=True)
+        answer = process.stdout.readline()
+        assert answer, process.stderr.read()
+        found = json.loads(answer)
+        assert "error" not in found, found["error"]
+        return found["value"]
 
     return evaluate

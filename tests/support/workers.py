@@ -9,6 +9,7 @@ the two cores that continuous integration has, a core would be idle then.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tools import dist
 
 WORKERS = 3
+VARIANT = ": f"  # a kernel variant's name: "lavapipe: f16 subgroups"
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -36,6 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureNames(terminal))
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip the thousands of collected tests. What unloads a model collects garbage at once."""
+    gc.collect()
+    gc.freeze()
 
 
 class FailureNames:
@@ -59,15 +67,17 @@ def pytest_xdist_setupnodes() -> None:
 def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
-    These are a file's tests. Kernels' tests share the pipelines of a test function in one variant. Engines share
-    nothing, nor do checkers. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run
-    late, because they start a browser (conftest.py).
+    These are a file's tests. Kernels' tests share the pipelines of a test function, in one variant where it names one.
+    Engines share nothing, nor do checkers. Tests of the build share dist/, which they write. Those of `dev` write a
+    copy, and run late, because they start a browser (conftest.py).
     """
     file, _, name = nodeid.partition("::")
     if file.startswith("tests/build/") and file != "tests/build/test_dev.py":
         return "tests/build"
     if file.startswith("tests/kernels/"):
-        return f"{file}::{name.partition('-')[0]}"
+        function, _, parameters = name.partition("[")
+        first = parameters.partition("-")[0]
+        return f"{file}::{function}[{first}" if VARIANT in first else f"{file}::{function}"
     return nodeid if file.startswith(("tests/engine/", "tests/unit/test_style.py")) else file
 
 

@@ -1,5 +1,6 @@
 """Tools and thinking in each kind of template: its dialect, the parsing of its answers, and its grammar."""
 
+import functools
 import json
 import random
 import re
@@ -66,8 +67,13 @@ def tools_of(**more: Any) -> Tools:
     return chat_request({"messages": HI, "tools": TOOLS, **more}).tools
 
 
+@functools.cache
+def template(kind: str) -> ChatTemplate:
+    return ChatTemplate(LOOP + "{# " + KINDS[kind][0] + " #}")
+
+
 def dialect(kind: str, **more: Any) -> Dialect:
-    return dialect_of(ChatTemplate(LOOP + "{# " + KINDS[kind][0] + " #}"), tools_of(**more))
+    return dialect_of(template(kind), tools_of(**more))
 
 
 def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:

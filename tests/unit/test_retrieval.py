@@ -1,52 +1,29 @@
 """The page's modules that split, rank, fuse and cite passages, in Node, without a page."""
 
 import itertools
-import json
 import math
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.failure import run
-from tools.npm import node
-from tools.paths import ROOT
+from tests.support.js_modules import Evaluate, evaluator
 
 MODULES = ("split", "search", "prompt", "lines", "read")
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that evaluates an expression with the modules' functions. Argument and output are JSON."""
-    folder = tmp_path_factory.mktemp("retrieval")
-    entry = folder / "entry.mjs"
-    imports = "\n".join(f'import * as {m} from "{ROOT.as_posix()}/app/retrieval/{m}.js";' for m in MODULES)
-    body = f"globalThis.modules = Object.assign({{}}, {', '.join(MODULES)});"
-    entry.write_text(f"{imports}\n{body}\n", encoding="utf-8")
-    request = json.dumps({"root": str(ROOT), "entries": [{"name": "x", "file": str(entry), "format": "iife"}]})
-    out = run([node(), ROOT / "tools" / "bundle.mjs"], "Cannot bundle", cwd=ROOT, stdin=request)
-    bundle = folder / "bundle.cjs"
-    tail = """
-const [code, args] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+# Words for tokens; the texts of blocks.
+HELPERS = """
+const count = async (text) => text.split(/\\s+/).filter(Boolean).length;
 const text = (blocks) => blocks.map((block) => block.text);
-const count = async (text) => text.split(/\\s+/).filter(Boolean).length; // words for tokens
-const run = new Function("m", "a", "count", "text", `return (async () => (${code}))()`);
-run(globalThis.modules, args, count, text).then((out) => process.stdout.write(JSON.stringify(out ?? null)));
 """
-    bundle.write_text(json.loads(out)["outputs"]["x"] + tail, encoding="utf-8")
-    return bundle
 
 
-@pytest.fixture
-def js(script: Path) -> Any:
-    def evaluate(code: str, *args: Any) -> Any:
-        stdin = json.dumps([code, args])
-        done = subprocess.run([node(), script], input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return evaluate
+@pytest.fixture(scope="module")
+def js(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
+    """Evaluates an expression with what the modules export in m, `count` and `text`."""
+    paths = [f"app/retrieval/{name}.js" for name in MODULES]
+    evaluate = evaluator(tmp_path_factory.mktemp("retrieval"), paths)
+    return lambda code, *args: evaluate(f"(async () => {{ {HELPERS} return {code}; }})()", *args)
 
 
 GUIDE = """Intro before any heading.
