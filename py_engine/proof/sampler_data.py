@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,14 +152,8 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
         if "sampling" in data:
             position = next(pos for pos, s in batch.places if s == seq)
             data["sampling"][seq] = np.frombuffer(full.pack(position // 2, 5, masked), np.uint32)
-    for row, sampling in enumerate(given):
-        if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
-            _crowd(data, ops, row, vocab)
-        if sampling in (FIRST, LATE):
-            likeliest = min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2
-            _logits(data, ops)[row, likeliest] = np.ceil(_logits(data, ops)[row, :vocab].max()) + 1
-        if sampling.typical_p < 1:
-            _logits(data, ops)[row] *= np.float32(FLAT)
+    if any("logits" in op.bindings for op in ops):  # drafting lists may begin without
+        _decide(_logits(data, ops), given, vocab)
     if kernels >= {"sample_best", "advance"}:
         _accept(data, ops, batch, vocab)
     return Part(ops, batch, data)
@@ -169,13 +163,20 @@ def _logits(data: dict[str, Array], ops: list[Op]) -> Array:
     return next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
 
 
-def _crowd(data: dict[str, Array], ops: list[Op], row: int, vocab: int) -> None:
-    """Let the likeliest tokens share a bucket, with the bound of top_p among them.
+def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
+    """Let each row's sampler depend on what a wrong kernel gets wrong.
 
-    They are in the second halves of two blocks: sample_sort.wgsl reserves places for both.
+    For top_p, the likeliest tokens share a bucket, with the bound among them. They are in the second halves of two
+    blocks: sample_sort.wgsl reserves places for both.
     """
-    logits = _logits(data, ops)[row]
-    logits[list(CROWD)] = np.ceil(logits[:vocab].max()) + 1 - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+    for row, sampling in zip(logits, given, strict=False):
+        top = np.ceil(row[:vocab].max()) + 1
+        if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
+            row[list(CROWD)] = top - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+        if sampling in (FIRST, LATE):
+            row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
+        if sampling.typical_p < 1:
+            row[:] *= np.float32(FLAT)
 
 
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:

@@ -107,7 +107,7 @@ async def test_a_seeded_answer_recomputes_a_prompt_that_a_small_batch_computed()
 async def test_answers_alternate_until_a_batch_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the kernels of a batch are compiled, two requests alternate instead of running one after the other."""
     used = engine()
-    monkeypatch.setattr(counts(used), "prepared", lambda lists: False)
+    monkeypatch.setattr(counts(used), "prepared", lambda lists, **_: False)
     order: list[str] = []
 
     async def one(name: str, sampling: Sampling) -> list[int]:
