@@ -39,7 +39,9 @@ OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their b
 EXPERTS = 2  # of a mixture that a case uses
 PIXEL_WORDS = 1 << 14  # of a case's picture
 FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which ends at 65,504
-LOUDER = 2.0  # factor of keys in the newest pages: the largest score is then in the last of a context's splits
+# Factor of keys in the newest pages, for attention in splits: the largest score is then in the last split.
+# Attention of many tokens weighs in f16, and errs more where a few scores have all the weight.
+LOUDER = 2.0
 SMALL = 0.01  # factor of inputs that are normalised: large ones would hide a wrong eps
 
 
@@ -262,16 +264,17 @@ class _Maker:
             return states
         width, page = part.widths.get(name, b.shape[1:])[0], self.plan.page
         count = self._pages + 1
+        louder = LOUDER if name == "k_cache" and part.op.kernel == "attention_decode" else 1.0
         if b.dtype == "u32":
             cols = width * 4 * GROUP // (GROUP + 4)
             scales = np.abs(self.random.normal((count, page * cols // GROUP)))
             scales[-1] = np.nan
-            scales[READ_PAGES:] *= np.float32(LOUDER if name == "k_cache" else 1)
+            scales[READ_PAGES:] *= np.float32(louder)
             words = self.random.levels((count, page * cols // 4))
             return np.concatenate([words, scales.view(np.uint32)], axis=1).reshape(count * page, width)
         values = self.random.normal((count * page, width), b.dtype)
         values[-page:] = np.nan
-        values[READ_PAGES * page :] *= values.dtype.type(LOUDER if name == "k_cache" else 1)
+        values[READ_PAGES * page :] *= values.dtype.type(louder)
         return values
 
     def _finish(self, case: Case, prelude: list[Op], weights: dict[str, Values]) -> None:
