@@ -1,0 +1,82 @@
+// Several residual streams (wgsl/altup_predict.wgsl, wgsl/altup_correct.wgsl, wgsl/laurel.wgsl).
+#include "ops.h"
+
+// The router's choice for a token: a number for each stream.
+static void route_streams(const f32 *router, u32 count, f32 scale, f32 *chosen) {
+  for (u32 s = 0; s < count; s++) chosen[s] = wasm_f32x4_extract_lane(tanh4(splat(scale * router[s])), 0);
+}
+
+INLINE f32 dot_row(const f32 *factors, const f32 *chosen, u32 count) {
+  f32 sum = 0;
+  for (u32 i = 0; i < count; i++) sum += factors[i] * chosen[i];
+  return sum;
+}
+
+u32 altup_predict_chunks(const altup_predict_call *r) { return divided(batch_size(r->state), 1); }
+
+void altup_predict_work(const altup_predict_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 count = r->count, cols = r->cols;
+  f32 *chosen = (f32 *)scratch, *old = chosen + count, *factors = old + count;
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, cols, m), *y = ROW(r->y, count * cols, m);
+    route_streams(ROW(r->router, r->router_stride, m), count, r->scale, chosen);
+    for (u32 i = 0; i < count * count; i++) factors[i] = dot_row(AT(f32, r->factors) + i * count, chosen, count);
+    for (u32 k = 0; k < cols; k++) {
+      for (u32 s = 0; s < count; s++) old[s] = y[s * cols + k];
+      for (u32 s = 0; s < count; s++) y[s * cols + k] = old[s] + dot_row(factors + s * count, old, count);
+      x[k] = y[k];
+    }
+  }
+}
+
+u32 altup_correct_chunks(const altup_correct_call *r) { return divided(batch_size(r->state), 1); }
+
+void altup_correct_work(const altup_correct_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 count = r->count, cols = r->cols;
+  f32 *chosen = (f32 *)scratch, *factors = chosen + count;
+  EACH_ROW(m, batch_size(r->state)) {
+    f32 *x = ROW(r->x, cols, m), *y = ROW(r->y, count * cols, m), *scaled = ROW(r->scaled, cols, m);
+    route_streams(ROW(r->router, r->router_stride, m), count, r->scale, chosen);
+    for (u32 s = 0; s < count; s++) factors[s] = 1 + dot_row(AT(f32, r->factors) + s * count, chosen, count);
+    for (u32 k = 0; k < cols; k++) {
+      const f32 change = x[k] - y[k];
+      for (u32 s = 0; s < count; s++) y[s * cols + k] += factors[s] * change;
+      x[k] = y[k];
+      scaled[k] = y[k] * AT(f32, r->weights)[k];
+    }
+  }
+}
+
+// Attention beside a low-rank residual (wgsl/laurel.wgsl).
+u32 laurel_chunks(const laurel_call *r) { return divided(batch_size(r->state), 1); }
+
+void laurel_work(const laurel_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *norms = AT(f32, r->norms);
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 cols = r->cols;
+    f32 *x = ROW(r->x, r->stride, m), *attended = ROW(r->attended, r->stride, m), *low = ROW(r->low, r->stride, m);
+    const f32 a = inverse_rms(x, cols, r->eps), b = inverse_rms(attended, cols, r->eps);
+    const f32 c = inverse_rms(low, cols, r->eps);
+    for (u32 k = 0; k < cols; k++) {
+      const f32 others = attended[k] * b * norms[cols + k] + low[k] * c * norms[2 * cols + k];
+      x[k] = (x[k] + x[k] * a * norms[k] + others) * 0.70710678118654752f;
+    }
+  }
+}
+
+u32 copy_columns_chunks(const copy_columns_call *r) { return divided(batch_size(r->state) * r->parts, 1); }
+
+void copy_columns_work(const copy_columns_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(item, batch_size(r->state) * r->parts) {
+    const u32 m = item / r->parts, part = item % r->parts;
+    const f32 *x = ROW(r->x, r->x_stride, m) + r->x_first + part * r->x_step;
+    f32 *y = ROW(r->y, r->y_stride, m) + r->y_first + part * r->y_step, factor = r->scale;
+    if (r->like) {
+      const f32 *like = ROW(r->like, r->like_stride, m);
+      f32 own = 0, wanted = 0;
+      for (u32 k = 0; k < r->cols; k++) own += x[k] * x[k], wanted += like[k] * like[k];
+      factor *= own > 0 ? __builtin_sqrtf(wanted / own) : 0;
+    }
+    for (u32 k = 0; k < r->cols; k++) y[k] = r->add ? y[k] + factor * x[k] : factor * x[k];
+  }
+}
