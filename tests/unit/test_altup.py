@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from py_engine.plan import altup
+from py_engine.plan.adapters import Adapters, Direction
 from py_engine.plan.kernels import Device, expand
-from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
+from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH, adapted
 from py_engine.plan.mixed import storage_buffers
 from py_engine.plan.plan import Op
 from py_engine.planner import PlanOptions, make_plan
@@ -58,3 +59,15 @@ def test_logits_with_either(routed: bool, monkeypatch: pytest.MonkeyPatch) -> No
     assert_close(golden["logits_ref"], evaluate(model, prompt), "f32")
     model.feed(len(prompt) - 1, prompt[-1:], [DECODE])
     np.testing.assert_allclose(model.buffers["logits"], golden["logits_ref"][-1], atol=2e-3)
+
+
+def test_lists_with_a_control_vector_compute_what_those_without_do() -> None:
+    """Their ops are the same but for the vector's, so an answer without it has the same bits in both."""
+    adapters = Adapters(directions={1: [Direction(0, "direction.1", 16)]}, defaults=[1.0])
+    lists = make_plan(header(MODEL), GPU, PlanOptions(256, 64, "f16", adapters=adapters)).lists
+    for name in (DECODE, SMALL_BATCH, PREFILL):
+        without, beside = lists[name], lists[adapted(name)]
+        found = [(op.kernel, op.params, op.consts) for op in beside if op.kernel != "add_direction"]
+        assert len(beside) == len(without) + 2  # and the first stream is copied again
+        own = iter(found)
+        assert all((op.kernel, op.params, op.consts) in own for op in without)
