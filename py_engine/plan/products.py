@@ -43,7 +43,7 @@ class LowRankInput:
     def params(self, workgroups: int) -> dict[str, int | str]:
         """The #params of lib/low_rank_input.wgsl. `workgroups`: that compute it."""
         return {
-            "BESIDE": workgroups, "A_QUANT": self.weight.layout.fragment, "A_ROWS": self.weight.rows,
+            "BESIDE": workgroups, "QUANT_A": self.weight.layout.fragment, "A_ROWS": self.weight.rows,
             "A_LANES": self.lanes, "H_STRIDE": self.h.shape[-1],
         }  # fmt: skip
 

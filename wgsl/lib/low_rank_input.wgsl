@@ -1,12 +1,13 @@
 // h = A x beside a product with the same x, or its norm: the first step of what adapters add (py_engine/plan/low_rank.py).
 // The first workgroups of a dispatch compute it, each a few rows of A for one token. A_LANES threads share a row in every
 // kernel, so a token's h has the same bits in a small batch as alone. The kernel has x, norm, eps, W_GROUPS and WG.
-#param A_QUANT // fragment of wgsl/quants that reads A: one of floats
+#param QUANT_A // fragment of wgsl/quants that reads A: one of floats
 #param A_ROWS
 #param A_LANES
 #param H_STRIDE // floats between tokens of h
 #param SG
-#include "quants/${A_QUANT}.wgsl" with w_qs=lora_a w_group=lora_a_group w_floats=lora_a_floats w_strided=lora_a_strided
+#include "lib/strided_at.wgsl" as _A
+#include "quants/${QUANT_A}.wgsl" with w_qs=lora_a w_group=lora_a_group w_floats=lora_a_floats w_strided=lora_a_strided
 @bind var<storage, read_write> h: array<f32>; // (n, H_STRIDE)
 
 #if SG
@@ -18,16 +19,6 @@ const A_PARTS = A_LANES / A_SHUFFLED; // of a row's sums, in workgroup memory
 const A_TILE = WG / A_LANES; // rows of a workgroup
 var<workgroup> a_sums: array<vec2f, A_TILE * A_PARTS>; // of products; of squares
 
-// Vector of x for vector i of part g of a row of A: parts are strided, so that neighbouring threads load neighbouring
-// addresses. The same as part_at() of lib/strided.wgsl, for A's type.
-fn a_part_at(g: u32, i: u32) -> u32 {
-#if A_QUANT == "f32"
-  return i * W_GROUPS + g;
-#else
-  return 2u * (i / 2u * W_GROUPS + g) + i % 2u;
-#endif
-}
-
 // Rows of h for a token. `block`: which rows; x0: where the token's row of x begins; m: the row of h.
 fn low_rank_input(block: u32, x0: u32, m: u32, t: u32) {
   let lane = t % A_LANES;
@@ -37,7 +28,7 @@ fn low_rank_input(block: u32, x0: u32, m: u32, t: u32) {
     let w = lora_a_strided(min(row, A_ROWS - 1u), g);
     var sum = vec4f(0);
     for (var i = 0u; i < 8u; i++) {
-      let at = a_part_at(g, i);
+      let at = strided_at_A(g, i);
       var v = x[x0 + at];
       if (COLS % 32u != 0u) { // the padding's contents are undefined
         v = select(vec4f(0), v, 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
