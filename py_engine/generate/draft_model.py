@@ -13,10 +13,11 @@ from py_engine.plan.sampling import UNLIMITED
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row, Runner
 
-TRIAL = 2.5  # decode steps whose time a trial may lose
-MOST = 12.0  # decode steps that the account has at most
+TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
+WAITS = 2.0  # for the host, whose time a trial may lose as well
+MOST = 9.5  # decode steps that the account has at most
 REGAIN = 0.01  # decode steps that it gains with each plain step while drafts are off
-SWITCH = 0.5  # decode steps that the device waits when drafts begin, about
+SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
 DECAY = 0.95  # of that fraction, per verified token
@@ -27,15 +28,19 @@ AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond
 class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
-    A trial may lose TRIAL steps. Where drafts gain, the account grows to MOST, so that a passage with bad drafts does
-    not end them at once. Once it is used up, REGAIN limits what all later trials lose to a hundredth of the time.
+    A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
+    MOST, so that a passage with bad drafts does not end them at once. Once they have ended, REGAIN limits what all
+    later trials lose to a hundredth of the time.
+    Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
+    read, and when drafts end.
     """
 
     def __init__(self, most: int, cost: float) -> None:
         """`most`: tokens of a draft; `cost`: of a step of the draft model, in steps of the model."""
         self.most, self._cost = most, cost
         self.on = False
-        self.balance = TRIAL
+        self.balance = 0.0
+        self.wait = 0.0  # decode steps that the device waits for the host after its last result
         self.accepted = ACCEPTED  # estimated fraction of the draft's tokens, each given those before it
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
@@ -45,7 +50,7 @@ class DraftAccount:
 
         `plain_ms`: a step of one token of each sequence; `drafting_ms(k)`: one with drafts of k; 0: not measured yet.
         """
-        if not self.on and (self.balance < TRIAL or not plain_ms):
+        if not self.on and (self.balance < 0 or not plain_ms):
             return 0
 
         def gain(k: int) -> float:
@@ -63,9 +68,14 @@ class DraftAccount:
             each = max(ms / plain_ms - VERIFYING, 0.0) / known  # small models take longer than their bytes tell
         return VERIFYING + k * each
 
+    @property
+    def _limit(self) -> float:
+        """Decode steps that may be lost."""
+        return TRIAL + WAITS * self.wait
+
     def affords(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
         """How many steps with drafts of k tokens may be under way: their loss if all of it is rejected is covered."""
-        return int(max(self.balance, 0.0) / max(self._steps(k, plain_ms, drafting_ms) - 1, 0.05))
+        return int(max(self.balance + self._limit, 0.0) / max(self._steps(k, plain_ms, drafting_ms) - 1, 0.05))
 
     def charge(self, steps: float) -> None:
         """Record what takes so many decode steps: the draft model reads a prompt. Gains pay for it first."""
@@ -74,7 +84,10 @@ class DraftAccount:
     def start(self) -> None:
         """Record that drafts begin."""
         self.on = True
-        self.charge(SWITCH)
+
+    def waited(self, weight: float = 1.0) -> None:
+        """Record that the device had no work before the next steps. `weight`: as of record()."""
+        self.balance -= weight * self.wait
 
     def record(
         self, k: int, steps: int, tokens: int, plain_ms: float, drafting_ms: Callable[[int], float],
@@ -94,15 +107,15 @@ class DraftAccount:
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
         self.balance = min(MOST, self.balance + gained - paid)
-        if self.balance <= 0:
+        if self.balance <= -self._limit:
             self.on = False
-            self.balance -= self._debt
+            self.balance -= self._debt + max(SWITCH, self.wait)
             self._debt = 0.0
 
     def plain(self, tokens: float) -> None:
         """Record steps without drafts by the model, by their tokens of each sequence."""
         if not self.on:
-            self.balance = min(TRIAL, self.balance + REGAIN * tokens)
+            self.balance = min(0.0, self.balance + REGAIN * tokens)
 
 
 class Drafter:
@@ -128,7 +141,9 @@ class Drafter:
             return 0
         if self.n_ctx < runner.plan.n_ctx and any(row.position + AHEAD >= self.n_ctx for row in rows):
             return 0
-        drafts = self.account.choose(runner.step_ms(count), self._step_ms(count), MAX_SMALL_BATCH // count - 1)
+        if plain_ms := runner.step_ms(count):
+            self.account.wait = runner.wait_ms / plain_ms
+        drafts = self.account.choose(plain_ms, self._step_ms(count), MAX_SMALL_BATCH // count - 1)
         sequences = [row.seq for row in rows]
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
         return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
@@ -146,7 +161,7 @@ class Drafter:
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Compute what it lacks of a sequence's tokens `ids`. All results must have been read.
+        """Compute what it lacks of a sequence's tokens `ids`. Only the newest token may be unknown.
 
         False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
         """

@@ -146,7 +146,7 @@ class Scheduler:
                     await check(self._runner, sequence, batch, masked=masked)
                 continue
             yielded = len(batch.ids)
-            if self._drafting:
+            if submit.steps:
                 self._totals.draft_steps += submit.steps
                 self._totals.draft_tokens += yielded
                 self._totals.model_drafted += submit.n_model_draft * submit.steps
@@ -161,6 +161,8 @@ class Scheduler:
             if self._drafter is not None and not sequence.cancelled:
                 if submit.n_model_draft:
                     row, count = sequence.row, len(submit.unit)
+                    if submit.waited:
+                        self._drafter.account.waited(1 / count)
                     self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
                 else:
                     self._drafter.account.plain(yielded / len(submit.unit))
@@ -189,7 +191,7 @@ class Scheduler:
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
-                if self._in_flight:  # the positions after drafts are known once they are read
+                if self._in_flight and not self._begins(unit, n_model_draft):
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._drafter is not None:
@@ -334,6 +336,14 @@ class Scheduler:
             return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0
         return Drafts.NONE, 0
 
+    def _begins(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
+        """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.
+
+        The positions after drafts are known once they are read. The draft model reads all tokens but the newest two.
+        """
+        known = all(len(sequence.ids) >= sequence.position - 1 for sequence in unit)
+        return n_model_draft > 0 and not self._drafting and known
+
     def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
         runner, count = self._runner, len(unit)
@@ -357,7 +367,8 @@ class Scheduler:
         for sequence in unit:
             sequence.cache.advance(None, exact=False)  # until a step without drafts
         ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
-        return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)
+        waited = not self._in_flight
+        return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
 
 
 def _turn(unit: list[RunningSequence]) -> int:

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 
+from py_engine.cpu.step_times import CpuStepTimes
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
@@ -71,11 +72,31 @@ async def test_the_cpu_engine_drafts_by_a_model() -> None:
         def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
             return 1.0 if n_model_draft or not drafting else 100.0
 
-        used.runner.step_ms = step_ms  # type: ignore[method-assign]
+        runner: Any = used.runner
+        runner.step_ms = step_ms
+        in_flight: list[int] = []
+        start = runner.start_drafts
+        runner.start_drafts = lambda rows, r=runner, on=in_flight, go=start: (on.append(len(r._in_flight)), go(rows))
         texts.append([await collect(used, PROMPT, sampling, 50) for sampling in (GREEDY, WARM)])
         if draft == path:
             assert used._generation.totals.model_accepted > 0.9 * used._generation.totals.model_drafted > 50
+            assert in_flight == [1, 1], "drafts begin before the prompt's result is read"
     assert texts[0] == texts[1] == texts[2]
+
+
+async def test_a_prompt_that_the_draft_model_reads_does_not_count_as_steps() -> None:
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    used = await wasm_engines.load(path, 128, draft=path)
+    await collect(used, PROMPT, GREEDY, 4)  # takes the pages of the positions below
+    runner: Any = used.runner
+    runner._times = CpuStepTimes()
+    for ids in (PROMPT, []):
+        if ids:
+            runner.feed(0, ids, [DRAFT_PREFILL])
+        assert not runner.step_ms(1)
+        runner.decode([Row(0, len(PROMPT))], 1)
+        await runner.result()
+    assert runner.step_ms(1)
 
 
 async def test_a_draft_is_no_longer_than_asked() -> None:
@@ -243,10 +264,32 @@ def test_a_trial_waits_for_results_before_it_risks_more() -> None:
     model = model_of(used)
     assert model.steps(1, 3, 16, 0) == 2, "each may lose a step of the 2.5"
     assert model.steps(1, 3, 16, 2) == 0
-    model.account.balance = 0.5
+    model.account.balance = -2.0
     assert model.steps(1, 3, 16, 0) == 1
-    model.account.balance = 12.0
+    model.account.balance = 9.5
     assert model.steps(1, 3, 16, 4) == 8
+
+
+def test_drafts_of_short_steps_may_lose_waits_for_the_host() -> None:
+    """Steps of a tenth of a millisecond: the wait for a result takes as long as 20 of them, and so does the end."""
+    account, time, tokens = DraftAccount(4, 0.2), 0.0, 0
+    account.wait = 20.0
+    assert account.affords(4, 1.0, lambda _: 2.0) == 42
+    trials = 0
+    for _ in range(40_000):
+        before = account.on
+        k = account.choose(1.0, lambda _: 2.0)
+        if k and not before:
+            account.start()
+            account.waited()
+            time, trials = time + account.wait, trials + 1
+        if k:
+            account.record(k, 1, 1, 1.0, lambda _: 2.0)
+        else:
+            account.plain(1)
+        time, tokens = time + (2.0 if k else 1.0) + account.wait * (before and not account.on), tokens + 1
+    assert trials > 4
+    assert time < (1 + 1.2 * REGAIN) * tokens + 100
 
 
 def test_rows_that_a_window_has_overwritten_are_not_used_again() -> None:
