@@ -1,6 +1,6 @@
 """What a draft model gains on chats, and what a bad one costs.
 
-.venv/bin/python -m bench.drafts --draft FILE [--model FILE] [--kinds chats,stories] [--runs 5] [--json FILE]
+.venv/bin/python -m bench.drafts [--draft FILE] [--model FILE] [--kinds chats,stories] [--runs 5] [--json FILE]
 
 Tokens a second of whole answers, medians, each question alone, by turns on the same model loaded in four ways:
     drafts     with the draft model
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.headless import add_common, evaluated, write_figures
+from bench.headless import DEFAULT, add_common, evaluated, write_figures
 from py_engine.files.gguf_header import parse
 from tools.paths import ROOT
 
+DRAFT = DEFAULT.with_name("wisp-mini-draft-q4_0.gguf")
 CHATS = ROOT / "tests" / "golden" / "wisp-mini-chat.json"
 STORIES = (
     "Tell me a story about a fox named Pip.",
@@ -60,7 +61,8 @@ MEASURE = """async ({ model, ways, kinds, samplings, tokens, runs, options }) =>
     });
     const ms = performance.now() - begun, after = await totals(way);
     const more = Object.fromEntries(Object.keys(after).map((key) => [key, after[key] - before[key]]));
-    return { ...more, ms, text: JSON.stringify(choices[0].message) };
+    const unlessId = (key, value) => (key === "id" ? undefined : value); // calls have random ids
+    return { ...more, ms, text: JSON.stringify(choices[0].message, unlessId) };
   };
   const sum = (rows, key) => rows.reduce((total, row) => total + row[key], 0);
   const made = (rows) => sum(rows, "completion_tokens");
@@ -100,7 +102,7 @@ MEASURE = """async ({ model, ways, kinds, samplings, tokens, runs, options }) =>
 def main(arguments: list[str]) -> int:
     """Measure and print; the exit status is 1 where a text depends on drafts."""
     parser = argparse.ArgumentParser(prog="python -m bench.drafts", description="Measure drafts by a model.")
-    parser.add_argument("--draft", type=Path, required=True, help="a .gguf file of the same vocabulary")
+    parser.add_argument("--draft", type=Path, default=DRAFT, help="a .gguf file of the same vocabulary")
     parser.add_argument("--draft-tokens", type=int, help="of a draft at most (default: the engine's)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="default: chats,stories")
     parser.add_argument("--samplings", default=",".join(SAMPLINGS), help=f"default: {','.join(SAMPLINGS)}")
