@@ -20,6 +20,7 @@ REGAIN = 0.01  # decode steps that it gains with each plain step while drafts ar
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
+FRESH = 200  # steps with drafts after which plain ones are timed again; at least 100 waits
 DECAY = 0.95  # of that fraction, per verified token
 PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
 AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
@@ -42,6 +43,7 @@ class DraftAccount:
         self.balance = 0.0
         self.wait = 0.0  # decode steps that the device waits for the host after its last result
         self.accepted = ACCEPTED  # estimated fraction of the draft's tokens, each given those before it
+        self._since = 0  # steps with drafts since a plain one
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
 
@@ -51,6 +53,8 @@ class DraftAccount:
         `plain_ms`: a step of one token of each sequence; `drafting_ms(k)`: one with drafts of k; 0: not measured yet.
         """
         if not self.on and (self.balance < 0 or not plain_ms):
+            return 0
+        if self._since > max(FRESH, 100 * self.wait):  # the device may be slower or faster now
             return 0
 
         def gain(k: int) -> float:
@@ -102,7 +106,7 @@ class DraftAccount:
         keep = DECAY ** (accepted + rejected)
         if accepted + rejected:
             self.accepted = keep * self.accepted + (1 - keep) * accepted / (accepted + rejected)
-        self._latest = k
+        self._latest, self._since = k, self._since + steps
         gained = weight * (tokens - took)
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
@@ -114,6 +118,7 @@ class DraftAccount:
 
     def plain(self, tokens: float) -> None:
         """Record steps without drafts by the model, by their tokens of each sequence."""
+        self._since = 0
         if not self.on:
             self.balance = min(0.0, self.balance + REGAIN * tokens)
 

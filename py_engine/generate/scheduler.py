@@ -164,7 +164,7 @@ class Scheduler:
                     if submit.waited:
                         self._drafter.account.waited(1 / count)
                     self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
-                else:
+                elif not submit.prompt:
                     self._drafter.account.plain(yielded / len(submit.unit))
 
     def _let_leave(self) -> None:
@@ -307,7 +307,7 @@ class Scheduler:
         part.record(sequence.cache)
         self._totals.count(1, 1)
         ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
-        submit = ScheduledWork([sequence], ms, part.last)
+        submit = ScheduledWork([sequence], ms, part.last, prompt=True)
         if part.last:
             self._end_mask(sequence)
             if self._speculation and sequence.constrained is None:

@@ -14,7 +14,7 @@ from py_engine.cpu.step_times import CpuStepTimes
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
-from py_engine.generate.draft_model import REGAIN, TRIAL, DraftAccount, DraftModel
+from py_engine.generate.draft_model import FRESH, REGAIN, TRIAL, DraftAccount, DraftModel
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
 from py_engine.runners import Row
@@ -205,6 +205,20 @@ def test_drafts_that_are_accepted_go_on_and_grow() -> None:
         lengths.append(k)
     assert account.on
     assert lengths[-1] == 7 > lengths[0]
+
+
+def test_plain_steps_are_timed_again_after_many_with_drafts() -> None:
+    account = DraftAccount(2, 0.1)
+    account.start()
+    for _ in range(FRESH + 1):
+        assert account.choose(1.0, lambda _: 1.2)
+        account.record(2, 1, 3, 1.0, lambda _: 1.2)
+    assert not account.choose(1.0, lambda _: 1.2)
+    account.wait = FRESH / 50
+    assert account.choose(1.0, lambda _: 1.2), "where that takes long, it is seldom done"
+    account.wait = 0.0
+    account.plain(1)
+    assert account.choose(1.0, lambda _: 1.2)
 
 
 def test_the_length_suits_a_draft_model_that_is_slower_than_its_size_tells() -> None:
