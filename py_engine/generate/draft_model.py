@@ -23,6 +23,7 @@ ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted 
 FRESH = 200  # steps with drafts after which plain ones are timed again; at least 100 waits
 DECAY = 0.95  # of that fraction, per verified token
 PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
+MOST_STEPS = MAX_STEPS // 4  # of a submit
 AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
 
 
@@ -59,11 +60,11 @@ class DraftAccount:
 
         def gain(k: int) -> float:
             tokens = sum(self.accepted**i for i in range(k + 1))
-            return tokens / self._steps(k, plain_ms, drafting_ms)
+            return tokens / self.estimate(k, plain_ms, drafting_ms)
 
         return max(range(1, min(most, self.most) + 1), key=gain)
 
-    def _steps(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
+    def estimate(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
         if plain_ms and (ms := drafting_ms(k)):
             return min(ms / plain_ms, VERIFYING + 1 + k)  # a longer time was a delay: the draft model is no slower
@@ -79,7 +80,7 @@ class DraftAccount:
 
     def affords(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
         """How many steps with drafts of k tokens may be under way: their loss if all of it is rejected is covered."""
-        return int(max(self.balance + self._limit, 0.0) / max(self._steps(k, plain_ms, drafting_ms) - 1, 0.05))
+        return int(max(self.balance + self._limit, 0.0) / max(self.estimate(k, plain_ms, drafting_ms) - 1, 0.05))
 
     def charge(self, steps: float) -> None:
         """Record what takes so many decode steps: the draft model reads a prompt. Gains pay for it first."""
@@ -101,7 +102,7 @@ class DraftAccount:
 
         `weight`: of this result among those of the same steps, which has one for each sequence.
         """
-        took, accepted = steps * self._steps(k, plain_ms, drafting_ms), tokens - steps
+        took, accepted = steps * self.estimate(k, plain_ms, drafting_ms), tokens - steps
         rejected = min(steps, steps * k - accepted)
         keep = DECAY ** (accepted + rejected)
         if accepted + rejected:
@@ -153,12 +154,17 @@ class Drafter:
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
         return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
 
-    def steps(self, count: int, drafts: int, wanted: int, in_flight: int) -> int:
-        """How many of the wanted steps of `count` sequences to submit now, while others are in flight.
+    def steps(self, count: int, drafts: int, ms: float, in_flight: int) -> int:
+        """How many steps of `count` sequences to submit now, which take about `ms`, while others are in flight.
 
-        0: wait for their results.
+        0: wait for their results. A time that was not measured yet is estimated: the browser reports a submit of one
+        step so late that it looks many times as long as it is.
         """
-        covered = self.account.affords(drafts, self._runner.step_ms(count), self._step_ms(count)) - in_flight
+        runner, plain_ms, step_ms = self._runner, self._runner.step_ms(count), self._step_ms(count)
+        wanted = runner.steps_in(count, ms, drafting=True, n_model_draft=drafts)
+        if runner.on_gpu and plain_ms and not step_ms(drafts):
+            wanted = max(1, min(MOST_STEPS, int(ms / (plain_ms * self.account.estimate(drafts, plain_ms, step_ms)))))
+        covered = self.account.affords(drafts, plain_ms, step_ms) - in_flight
         return min(wanted, max(covered, 0 if in_flight else 1))
 
     def _step_ms(self, count: int) -> Callable[[int], float]:

@@ -258,9 +258,13 @@ class Scheduler:
             batches += [batch] if prepared else [[sequence] for sequence in batch]
         return [*prompts, *batches]
 
+    def _submit_ms(self) -> float:
+        """The time that decode steps in one submit should take."""
+        return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS
+
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
-        ms = BESIDE_PROMPT_MS if beside_prompt or self._joining.joined_recently() else SUBMIT_MS
+        ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms()
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values
@@ -347,10 +351,11 @@ class Scheduler:
     def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
         runner, count = self._runner, len(unit)
-        steps = runner.steps_in(count, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
+        ms = self._submit_ms()
+        steps = runner.steps_in(count, ms, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
         if n_model_draft and self._drafter is not None:
-            steps = self._drafter.steps(count, n_model_draft, steps, in_flight)
+            steps = self._drafter.steps(count, n_model_draft, ms, in_flight)
         most = tokens_per_draft(count)
         ends = []
         for sequence in unit:
@@ -366,9 +371,9 @@ class Scheduler:
         self._totals.count(steps, count)
         for sequence in unit:
             sequence.cache.advance(None, exact=False)  # until a step without drafts
-        ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
+        step_ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
         waited = not self._in_flight
-        return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
+        return ScheduledWork(unit, steps * step_ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
 
 
 def _turn(unit: list[RunningSequence]) -> int:

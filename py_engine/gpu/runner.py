@@ -220,7 +220,7 @@ class GpuRunner:
         queued, ms = bool(result.queued), float(result.ms)
         if submit.n_model_draft and not queued:  # drafts are on trial, one submit at a time
             queued, ms = True, max(ms - WAIT_MS, ms / 2)
-        self._times.add(submit.kind, ms / submit.steps, queued)
+        self._times.add(submit.kind, ms / submit.steps, queued, falls=submit.n_model_draft > 0)
         return submit.batches(result, self.plan.n_vocab)
 
     def _skip_unread(self) -> None:

@@ -274,14 +274,26 @@ def test_no_drafts_before_a_plain_step_was_timed() -> None:
 
 
 def test_a_trial_waits_for_results_before_it_risks_more() -> None:
-    used, _ = engine(MODEL, draft_ms=2.0)
+    used, runner = engine(MODEL, draft_ms=2.0)
     model = model_of(used)
-    assert model.steps(1, 3, 16, 0) == 2, "each may lose a step of the 2.5"
-    assert model.steps(1, 3, 16, 2) == 0
+    runner.steps_in = lambda rows, ms, **kind: int(ms)  # type: ignore[method-assign]
+    assert model.steps(1, 3, 16.0, 0) == 2, "each may lose a step of the 2.5"
+    assert model.steps(1, 3, 16.0, 2) == 0
     model.account.balance = -2.0
-    assert model.steps(1, 3, 16, 0) == 1
+    assert model.steps(1, 3, 16.0, 0) == 1
     model.account.balance = 9.5
-    assert model.steps(1, 3, 16, 4) == 8
+    assert model.steps(1, 3, 16.0, 4) == 8
+
+
+def test_the_first_drafts_on_a_gpu_are_as_many_as_the_time_is_estimated_for() -> None:
+    """A submit of one step would look as long as the browser takes to report it."""
+    used, runner = engine(MODEL, draft_ms=0.0)
+    model = model_of(used)
+    runner.on_gpu, model.account.wait = True, 20.0
+    estimate = model.account.estimate(3, 1.0, lambda _: 0.0)
+    assert model.steps(1, 3, 10 * estimate + 0.1, 0) == 10
+    runner.on_gpu = False
+    assert model.steps(1, 3, 10 * estimate + 0.1, 0) == 1
 
 
 def test_drafts_of_short_steps_may_lose_waits_for_the_host() -> None:
