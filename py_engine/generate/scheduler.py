@@ -158,7 +158,8 @@ class Scheduler:
                 accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # all drafts, so the last one, too
                 sequence.cache.advance(sequence.position if known else None, exact=False, back=accepted)
             sequence.push(batch)
-            if self._drafter is not None and not sequence.cancelled:
+            # What was submitted past an answer's end says nothing about drafts.
+            if self._drafter is not None and not sequence.cancelled and (sequence.left > 0 or not submit.steps):
                 if submit.n_model_draft:
                     row, count = sequence.row, len(submit.unit)
                     if submit.waited:

@@ -14,7 +14,7 @@ from py_engine.cpu.step_times import CpuStepTimes
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
-from py_engine.generate.draft_model import FRESH, REGAIN, TRIAL, DraftAccount, DraftModel
+from py_engine.generate.draft_model import ACCEPTED, FRESH, REGAIN, TRIAL, DraftAccount, DraftModel
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
 from py_engine.runners import Row
@@ -97,6 +97,18 @@ async def test_a_prompt_that_the_draft_model_reads_does_not_count_as_steps() -> 
         runner.decode([Row(0, len(PROMPT))], 1)
         await runner.result()
     assert runner.step_ms(1)
+
+
+async def test_what_follows_the_end_of_an_answer_does_not_count() -> None:
+    """Drafts past it are often rejected, however good they are before it."""
+    used, runner = engine(OTHER)
+    first = (await collect(used, PROMPT, WARM, 8))[1]
+    used, runner = engine(OTHER)
+    runner.steps_in = lambda rows, ms, **kind: 8  # type: ignore[method-assign]
+    account = model_of(used).account
+    await collect(used, PROMPT, WARM, 200, stops=frozenset([first]))
+    assert used._generation.totals.draft_steps
+    assert (account.balance, account.accepted) == (0.0, ACCEPTED)
 
 
 async def test_a_draft_is_no_longer_than_asked() -> None:
