@@ -91,6 +91,7 @@ class Runner(Protocol):
     queues: bool  # whether submits run while the host goes on
     numpy: bool  # whether rows of results are numpy arrays; else JavaScript Float32Arrays
     threads: int  # of the CPU that compute; 0: a GPU does
+    wait_ms: float  # that the device has no work when a submit follows from the result of the one before, about
 
     @property
     def lost(self) -> str | None:
@@ -161,7 +162,7 @@ class Runner(Protocol):
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
 
     def start_drafts(self, rows: Sequence[Row]) -> None:
-        """Begin to decode sequences with drafts, at most MAX_SMALL_BATCH. All results must have been read."""
+        """Begin to decode sequences with drafts, at most MAX_SMALL_BATCH. All drafts' results must have been read."""
 
     def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
         """Submit steps with drafts of all the sequences of start_drafts(), in the same order.

@@ -48,7 +48,7 @@ class CpuRunner:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.on_gpu = self.queues = False
-        self.numpy, self.threads = True, 1
+        self.numpy, self.threads, self.wait_ms = True, 1, 0.0
         self.lost: str | None = None
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(plan.n_vocab)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -41,9 +42,10 @@ class CpuSubmit:
     """Work whose result is to be read."""
 
     kind: Kind
-    steps: int  # decode steps, or tokens of a prompt, and the tokens that were fed unread before
+    steps: int  # decode steps, or tokens of a prompt; 0: not timed
     result: asyncio.Future[Read]
     parse: Callable[[bytes], list[Batch]]
+    begun: float = 0.0  # of drafts, whose time includes the wait for the result before
 
 
 @dataclass
@@ -58,7 +60,7 @@ class HeldSequence:
 class WasmRunner:
     """Runs one plan on the CPU."""
 
-    on_gpu, queues = False, True
+    on_gpu, queues, wait_ms = False, True, 0.0
 
     def __init__(self, plan: Plan, device: Device, threads: int | None = None) -> None:
         self.plan, self._device, self.numpy = plan, device, device.numpy
@@ -70,6 +72,7 @@ class WasmRunner:
         self._inputs = Inputs(plan, device, self._memory)
         self._in_flight: deque[CpuSubmit] = deque()
         self._times = CpuStepTimes()
+        self._drafted = 0.0  # when the newest result came, if it was that of drafts
         self._unread = 0  # tokens that were fed since the last read, which reports the time of all work since then
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
@@ -168,9 +171,12 @@ class WasmRunner:
         self._device.run(self._lists.of(lists, exact=exact), times)
 
     def _submit(self, kind: Kind, steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]) -> None:
+        begun = (self._drafted or time.perf_counter()) if kind[1] else 0.0
         result = asyncio.ensure_future(self._device.read(regions))
         result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
-        self._in_flight.append(CpuSubmit(kind, steps + self._unread, result, parse))
+        if self._unread:  # their time is in the result's, too
+            steps = steps + self._unread if kind == PROMPT else 0
+        self._in_flight.append(CpuSubmit(kind, steps, result, parse, begun))
         self._unread = 0
 
     def feed(
@@ -229,8 +235,14 @@ class WasmRunner:
         submit = self._in_flight[0]
         found = await submit.result
         self._in_flight.popleft()
-        self._times.add(submit.kind, found.ms / submit.steps)
+        self._record_time(submit, found)
         return submit.parse(_bytes(found.data))
+
+    def _record_time(self, submit: CpuSubmit, found: Read) -> None:
+        self._drafted = time.perf_counter() if submit.begun else 0.0
+        ms = 1000 * (self._drafted - submit.begun) if submit.begun else found.ms
+        if submit.steps:
+            self._times.add(submit.kind, ms / submit.steps)
 
     # -- measured times
 
@@ -294,7 +306,7 @@ class WasmRunner:
         resampled = int(struct.unpack_from("<4I", data)[2])
         again, self._resampled = resampled != self._resampled, resampled
         (batch,) = submit.parse(data[4 * STATE_WORDS :])
-        self._times.add(submit.kind, found.ms / submit.steps)
+        self._record_time(submit, found)
         return batch, again
 
     def rewind(self, position: int, count: int) -> None:

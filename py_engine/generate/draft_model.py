@@ -13,30 +13,38 @@ from py_engine.plan.sampling import UNLIMITED
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row, Runner
 
-TRIAL = 2.5  # decode steps whose time a trial may lose
-MOST = 12.0  # decode steps that the account has at most
+TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
+WAITS = 2.0  # for the host, whose time a trial may lose as well
+MOST = 9.5  # decode steps that the account has at most
 REGAIN = 0.01  # decode steps that it gains with each plain step while drafts are off
-SWITCH = 0.5  # decode steps that the device waits when drafts begin, about
+SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
+FRESH = 200  # steps with drafts after which plain ones are timed again; at least 100 waits
 DECAY = 0.95  # of that fraction, per verified token
 PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
+MOST_STEPS = MAX_STEPS // 4  # of a submit
 AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
 
 
 class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
-    A trial may lose TRIAL steps. Where drafts gain, the account grows to MOST, so that a passage with bad drafts does
-    not end them at once. Once it is used up, REGAIN limits what all later trials lose to a hundredth of the time.
+    A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
+    MOST, so that a passage with bad drafts does not end them at once. Once they have ended, REGAIN limits what all
+    later trials lose to a hundredth of the time.
+    Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
+    read, and when drafts end.
     """
 
     def __init__(self, most: int, cost: float) -> None:
         """`most`: tokens of a draft; `cost`: of a step of the draft model, in steps of the model."""
         self.most, self._cost = most, cost
         self.on = False
-        self.balance = TRIAL
+        self.balance = 0.0
+        self.wait = 0.0  # decode steps that the device waits for the host after its last result
         self.accepted = ACCEPTED  # estimated fraction of the draft's tokens, each given those before it
+        self._since = 0  # steps with drafts since a plain one
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
 
@@ -45,16 +53,18 @@ class DraftAccount:
 
         `plain_ms`: a step of one token of each sequence; `drafting_ms(k)`: one with drafts of k; 0: not measured yet.
         """
-        if not self.on and (self.balance < TRIAL or not plain_ms):
+        if not self.on and (self.balance < 0 or not plain_ms):
+            return 0
+        if self._since > max(FRESH, 100 * self.wait):  # the device may be slower or faster now
             return 0
 
         def gain(k: int) -> float:
             tokens = sum(self.accepted**i for i in range(k + 1))
-            return tokens / self._steps(k, plain_ms, drafting_ms)
+            return tokens / self.estimate(k, plain_ms, drafting_ms)
 
         return max(range(1, min(most, self.most) + 1), key=gain)
 
-    def _steps(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
+    def estimate(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
         if plain_ms and (ms := drafting_ms(k)):
             return min(ms / plain_ms, VERIFYING + 1 + k)  # a longer time was a delay: the draft model is no slower
@@ -63,9 +73,14 @@ class DraftAccount:
             each = max(ms / plain_ms - VERIFYING, 0.0) / known  # small models take longer than their bytes tell
         return VERIFYING + k * each
 
+    @property
+    def _limit(self) -> float:
+        """Decode steps that may be lost."""
+        return TRIAL + WAITS * self.wait
+
     def affords(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> int:
         """How many steps with drafts of k tokens may be under way: their loss if all of it is rejected is covered."""
-        return int(max(self.balance, 0.0) / max(self._steps(k, plain_ms, drafting_ms) - 1, 0.05))
+        return int(max(self.balance + self._limit, 0.0) / max(self.estimate(k, plain_ms, drafting_ms) - 1, 0.05))
 
     def charge(self, steps: float) -> None:
         """Record what takes so many decode steps: the draft model reads a prompt. Gains pay for it first."""
@@ -74,7 +89,10 @@ class DraftAccount:
     def start(self) -> None:
         """Record that drafts begin."""
         self.on = True
-        self.charge(SWITCH)
+
+    def waited(self, weight: float = 1.0) -> None:
+        """Record that the device had no work before the next steps. `weight`: as of record()."""
+        self.balance -= weight * self.wait
 
     def record(
         self, k: int, steps: int, tokens: int, plain_ms: float, drafting_ms: Callable[[int], float],
@@ -84,25 +102,26 @@ class DraftAccount:
 
         `weight`: of this result among those of the same steps, which has one for each sequence.
         """
-        took, accepted = steps * self._steps(k, plain_ms, drafting_ms), tokens - steps
+        took, accepted = steps * self.estimate(k, plain_ms, drafting_ms), tokens - steps
         rejected = min(steps, steps * k - accepted)
         keep = DECAY ** (accepted + rejected)
         if accepted + rejected:
             self.accepted = keep * self.accepted + (1 - keep) * accepted / (accepted + rejected)
-        self._latest = k
+        self._latest, self._since = k, self._since + steps
         gained = weight * (tokens - took)
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
         self.balance = min(MOST, self.balance + gained - paid)
-        if self.balance <= 0:
+        if self.balance <= -self._limit:
             self.on = False
-            self.balance -= self._debt
+            self.balance -= self._debt + max(SWITCH, self.wait)
             self._debt = 0.0
 
     def plain(self, tokens: float) -> None:
         """Record steps without drafts by the model, by their tokens of each sequence."""
+        self._since = 0
         if not self.on:
-            self.balance = min(TRIAL, self.balance + REGAIN * tokens)
+            self.balance = min(0.0, self.balance + REGAIN * tokens)
 
 
 class Drafter:
@@ -128,17 +147,24 @@ class Drafter:
             return 0
         if self.n_ctx < runner.plan.n_ctx and any(row.position + AHEAD >= self.n_ctx for row in rows):
             return 0
-        drafts = self.account.choose(runner.step_ms(count), self._step_ms(count), MAX_SMALL_BATCH // count - 1)
+        if plain_ms := runner.step_ms(count):
+            self.account.wait = runner.wait_ms / plain_ms
+        drafts = self.account.choose(plain_ms, self._step_ms(count), MAX_SMALL_BATCH // count - 1)
         sequences = [row.seq for row in rows]
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
         return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
 
-    def steps(self, count: int, drafts: int, wanted: int, in_flight: int) -> int:
-        """How many of the wanted steps of `count` sequences to submit now, while others are in flight.
+    def steps(self, count: int, drafts: int, ms: float, in_flight: int) -> int:
+        """How many steps of `count` sequences to submit now, which take about `ms`, while others are in flight.
 
-        0: wait for their results.
+        0: wait for their results. A time that was not measured yet is estimated: the browser reports a submit of one
+        step so late that it looks many times as long as it is.
         """
-        covered = self.account.affords(drafts, self._runner.step_ms(count), self._step_ms(count)) - in_flight
+        runner, plain_ms, step_ms = self._runner, self._runner.step_ms(count), self._step_ms(count)
+        wanted = runner.steps_in(count, ms, drafting=True, n_model_draft=drafts)
+        if runner.on_gpu and plain_ms and not step_ms(drafts):
+            wanted = max(1, min(MOST_STEPS, int(ms / (plain_ms * self.account.estimate(drafts, plain_ms, step_ms)))))
+        covered = self.account.affords(drafts, plain_ms, step_ms) - in_flight
         return min(wanted, max(covered, 0 if in_flight else 1))
 
     def _step_ms(self, count: int) -> Callable[[int], float]:
@@ -146,7 +172,7 @@ class Drafter:
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Compute what it lacks of a sequence's tokens `ids`. All results must have been read.
+        """Compute what it lacks of a sequence's tokens `ids`. Only the newest token may be unknown.
 
         False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
         """

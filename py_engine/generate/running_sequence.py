@@ -83,8 +83,10 @@ class ScheduledWork:
     unit: list[RunningSequence]
     ms: float  # that it takes
     samples: bool = True  # else a part of a prompt without its end
+    prompt: bool = False
     steps: int = 0  # with drafts
     n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
+    waited: bool = False  # the device had no work when it was submitted
     versions: list[int] = field(init=False)  # of the sequences
     masked: list[bool] = field(init=False)  # whether each sequence's token is sampled with a mask
 

@@ -146,7 +146,7 @@ class Scheduler:
                     await check(self._runner, sequence, batch, masked=masked)
                 continue
             yielded = len(batch.ids)
-            if self._drafting:
+            if submit.steps:
                 self._totals.draft_steps += submit.steps
                 self._totals.draft_tokens += yielded
                 self._totals.model_drafted += submit.n_model_draft * submit.steps
@@ -158,11 +158,14 @@ class Scheduler:
                 accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # all drafts, so the last one, too
                 sequence.cache.advance(sequence.position if known else None, exact=False, back=accepted)
             sequence.push(batch)
-            if self._drafter is not None and not sequence.cancelled:
+            # What was submitted past an answer's end says nothing about drafts.
+            if self._drafter is not None and not sequence.cancelled and (sequence.left > 0 or not submit.steps):
                 if submit.n_model_draft:
                     row, count = sequence.row, len(submit.unit)
+                    if submit.waited:
+                        self._drafter.account.waited(1 / count)
                     self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
-                else:
+                elif not submit.prompt:
                     self._drafter.account.plain(yielded / len(submit.unit))
 
     def _let_leave(self) -> None:
@@ -189,7 +192,7 @@ class Scheduler:
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
-                if self._in_flight:  # the positions after drafts are known once they are read
+                if self._in_flight and not self._begins(unit, n_model_draft):
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._drafter is not None:
@@ -256,9 +259,13 @@ class Scheduler:
             batches += [batch] if prepared else [[sequence] for sequence in batch]
         return [*prompts, *batches]
 
+    def _submit_ms(self) -> float:
+        """The time that decode steps in one submit should take."""
+        return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS
+
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
-        ms = BESIDE_PROMPT_MS if beside_prompt or self._joining.joined_recently() else SUBMIT_MS
+        ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms()
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values
@@ -305,7 +312,7 @@ class Scheduler:
         part.record(sequence.cache)
         self._totals.count(1, 1)
         ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
-        submit = ScheduledWork([sequence], ms, part.last)
+        submit = ScheduledWork([sequence], ms, part.last, prompt=True)
         if part.last:
             self._end_mask(sequence)
             if self._speculation and sequence.constrained is None:
@@ -334,13 +341,22 @@ class Scheduler:
             return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0
         return Drafts.NONE, 0
 
+    def _begins(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
+        """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.
+
+        The positions after drafts are known once they are read. The draft model reads all tokens but the newest two.
+        """
+        known = all(len(sequence.ids) >= sequence.position - 1 for sequence in unit)
+        return n_model_draft > 0 and not self._drafting and known
+
     def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
         runner, count = self._runner, len(unit)
-        steps = runner.steps_in(count, SUBMIT_MS, drafting=True, n_model_draft=n_model_draft)
+        ms = self._submit_ms()
+        steps = runner.steps_in(count, ms, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
         if n_model_draft and self._drafter is not None:
-            steps = self._drafter.steps(count, n_model_draft, steps, in_flight)
+            steps = self._drafter.steps(count, n_model_draft, ms, in_flight)
         most = tokens_per_draft(count)
         ends = []
         for sequence in unit:
@@ -356,8 +372,9 @@ class Scheduler:
         self._totals.count(steps, count)
         for sequence in unit:
             sequence.cache.advance(None, exact=False)  # until a step without drafts
-        ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
-        return ScheduledWork(unit, steps * ms, steps=steps, n_model_draft=n_model_draft)
+        step_ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
+        waited = not self._in_flight
+        return ScheduledWork(unit, steps * step_ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
 
 
 def _turn(unit: list[RunningSequence]) -> int:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
 TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
-# How far to sample ahead under a constraint, which may reject tokens. The browser takes 2 to 3 ms to report a token. It
-# reports submits one after the other.
+WAIT_MS = 2.5  # in which the browser reports a token
+# How far to sample ahead under a constraint, which may reject tokens. The browser reports submits one after the other.
 LOOKAHEAD_MS = 16.0
 
 
@@ -58,7 +58,7 @@ class GpuRunner:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.plan = gpu, gpu.plan
         self.on_gpu, self.queues = not gpu.variant.software, True
-        self.numpy, self.threads = False, 0
+        self.numpy, self.threads, self.wait_ms = False, 0, WAIT_MS
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
@@ -217,8 +217,10 @@ class GpuRunner:
         submit = self._in_flight[0]
         result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
         self._in_flight.popleft()
-        queued = bool(result.queued) or submit.n_model_draft > 0  # to wait for acceptance is a part of a draft's cost
-        self._times.add(submit.kind, float(result.ms) / submit.steps, queued)
+        queued, ms = bool(result.queued), float(result.ms)
+        if submit.n_model_draft and not queued:  # drafts are on trial, one submit at a time
+            queued, ms = True, max(ms - WAIT_MS, ms / 2)
+        self._times.add(submit.kind, ms / submit.steps, queued, falls=submit.n_model_draft > 0)
         return submit.batches(result, self.plan.n_vocab)
 
     def _skip_unread(self) -> None:

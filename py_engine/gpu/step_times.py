@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
+FASTER = 0.7  # the same of a shorter time, where those before may be too long
 MOST = 3.0  # times the estimate: what a longer step counts as, the first time, as one delay does not make steps slow
 DRAFTS = 1.1  # times a plain step: what a step with drafts takes at least
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
@@ -38,8 +39,10 @@ class StepTimes:
         self._queued: set[Hashable] = set()  # kinds that were measured without waiting
         self._delayed: set[Hashable] = set()  # kinds whose newest step took more than MOST times the estimate
 
-    def add(self, kind: Hashable, ms: float, queued: bool) -> None:
+    def add(self, kind: Hashable, ms: float, queued: bool, *, falls: bool = False) -> None:
         """Add the measured milliseconds of a step. `queued`: the device went on to it from the submit before.
+
+        `falls`: a shorter time than the estimate counts more, because the first ones of a kind are too long.
 
         The time of a submit that was not queued includes waiting for the host, so it only counts where it is shorter
         than the estimate. It has to count there: after a delay the estimate may be so long that the scheduler sends
@@ -58,7 +61,8 @@ class StepTimes:
             self._queued.add(kind)
             if known is not None:
                 newest = self._without_delay(kind, ms, known)
-                ms = (1 - SMOOTHING) * known + SMOOTHING * newest
+                weight = FASTER if falls and newest < known else SMOOTHING
+                ms = (1 - weight) * known + weight * newest
             self._times[kind] = ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms

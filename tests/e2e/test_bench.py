@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
-from bench import chat_requests, report, side_by_side
+from bench import chat_requests, drafts, report, side_by_side
+from py_engine.files.gguf_header import parse
 from tests.support.browser import new_profile, watch
+from tests.support.gguf_bytes import MINI
 from tests.support.page_looks import faults
 from tools.paths import ROOT
 from tools.serve import Server
@@ -105,6 +108,44 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
     assert [line.split()[0] for line in (strings, objects)] == ["strings", "objects"]
     assert all(speed > 0 for form in found_of_chats["forms"].values() for speed in form.values())
     assert chat.startswith("first token after 60 tokens")
+
+
+def test_drafts_by_a_model_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}notices.html")
+    files = [f"{server.url}repo/static/models/wisp-mini-{kind}.gguf" for kind in ("q4_0", "q8_0")]
+    asked = {
+        "model": files[0],
+        "ways": drafts.ways(files[1], files[0], {"draftTokens": 3}),
+        "kinds": {kind: drafts.questions(kind)[:2] for kind in drafts.KINDS},
+        "samplings": {"top_p": drafts.SAMPLINGS["top_p"]},
+        **{"tokens": 24, "runs": 1},
+        "options": {"backend": "cpu", "contextLength": 256},
+    }
+    found = page.evaluate(drafts.MEASURE, asked)
+    context.close()
+    for kind in drafts.KINDS:
+        one = found["kinds"][kind]["top_p"]
+        assert not one["different"]
+        assert all(one[way]["decode"] > 0 for way in drafts.WAYS)
+        assert not one["plain"]["drafted"]
+    head, *lines = drafts.table(found).splitlines()
+    assert head.startswith("cpu ")
+    assert [line.split()[0] for line in lines] == ["chats,", *drafts.WAYS, "stories,", *drafts.WAYS]
+
+
+def test_a_mixed_up_draft_has_the_same_rows_for_other_tokens() -> None:
+    file = MINI.read_bytes()
+    mixed = drafts.mixed_up(file)
+    header = parse(file, len(file))
+    tensor = header.tensors[drafts.EMBEDDING]
+    at = header.data_offset + tensor.offset
+    before, after = (np.frombuffer(data, np.uint8)[at : at + tensor.nbytes] for data in (file, mixed))
+    rows = [{row.tobytes() for row in data.reshape(tensor.shape[1], -1)} for data in (before, after)]
+    assert rows[0] == rows[1]
+    assert not np.array_equal(before, after)
+    assert (mixed[:at], mixed[at + tensor.nbytes :]) == (file[:at], file[at + tensor.nbytes :])
 
 
 @pytest.mark.browser

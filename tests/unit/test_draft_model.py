@@ -10,10 +10,11 @@ import gguf
 import numpy as np
 import pytest
 
+from py_engine.cpu.step_times import CpuStepTimes
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
-from py_engine.generate.draft_model import REGAIN, TRIAL, DraftAccount, DraftModel
+from py_engine.generate.draft_model import ACCEPTED, FRESH, REGAIN, TRIAL, DraftAccount, DraftModel
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
 from py_engine.runners import Row
@@ -71,11 +72,43 @@ async def test_the_cpu_engine_drafts_by_a_model() -> None:
         def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
             return 1.0 if n_model_draft or not drafting else 100.0
 
-        used.runner.step_ms = step_ms  # type: ignore[method-assign]
+        runner: Any = used.runner
+        runner.step_ms = step_ms
+        in_flight: list[int] = []
+        start = runner.start_drafts
+        runner.start_drafts = lambda rows, r=runner, on=in_flight, go=start: (on.append(len(r._in_flight)), go(rows))
         texts.append([await collect(used, PROMPT, sampling, 50) for sampling in (GREEDY, WARM)])
         if draft == path:
             assert used._generation.totals.model_accepted > 0.9 * used._generation.totals.model_drafted > 50
+            assert in_flight == [1, 1], "drafts begin before the prompt's result is read"
     assert texts[0] == texts[1] == texts[2]
+
+
+async def test_a_prompt_that_the_draft_model_reads_does_not_count_as_steps() -> None:
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    used = await wasm_engines.load(path, 128, draft=path)
+    await collect(used, PROMPT, GREEDY, 4)  # takes the pages of the positions below
+    runner: Any = used.runner
+    runner._times = CpuStepTimes()
+    for ids in (PROMPT, []):
+        if ids:
+            runner.feed(0, ids, [DRAFT_PREFILL])
+        assert not runner.step_ms(1)
+        runner.decode([Row(0, len(PROMPT))], 1)
+        await runner.result()
+    assert runner.step_ms(1)
+
+
+async def test_what_follows_the_end_of_an_answer_does_not_count() -> None:
+    """Drafts past it are often rejected, however good they are before it."""
+    used, runner = engine(OTHER)
+    first = (await collect(used, PROMPT, WARM, 8))[1]
+    used, runner = engine(OTHER)
+    runner.steps_in = lambda rows, ms, **kind: 8  # type: ignore[method-assign]
+    account = model_of(used).account
+    await collect(used, PROMPT, WARM, 200, stops=frozenset([first]))
+    assert used._generation.totals.draft_steps
+    assert (account.balance, account.accepted) == (0.0, ACCEPTED)
 
 
 async def test_a_draft_is_no_longer_than_asked() -> None:
@@ -186,6 +219,20 @@ def test_drafts_that_are_accepted_go_on_and_grow() -> None:
     assert lengths[-1] == 7 > lengths[0]
 
 
+def test_plain_steps_are_timed_again_after_many_with_drafts() -> None:
+    account = DraftAccount(2, 0.1)
+    account.start()
+    for _ in range(FRESH + 1):
+        assert account.choose(1.0, lambda _: 1.2)
+        account.record(2, 1, 3, 1.0, lambda _: 1.2)
+    assert not account.choose(1.0, lambda _: 1.2)
+    account.wait = FRESH / 50
+    assert account.choose(1.0, lambda _: 1.2), "where that takes long, it is seldom done"
+    account.wait = 0.0
+    account.plain(1)
+    assert account.choose(1.0, lambda _: 1.2)
+
+
 def test_the_length_suits_a_draft_model_that_is_slower_than_its_size_tells() -> None:
     """Long drafts would lose time, short ones gain: a token of a draft takes 0.4 steps, and 70 of 100 are accepted."""
     account, dice = DraftAccount(7, 0.05), random.Random(1)
@@ -239,14 +286,48 @@ def test_no_drafts_before_a_plain_step_was_timed() -> None:
 
 
 def test_a_trial_waits_for_results_before_it_risks_more() -> None:
-    used, _ = engine(MODEL, draft_ms=2.0)
+    used, runner = engine(MODEL, draft_ms=2.0)
     model = model_of(used)
-    assert model.steps(1, 3, 16, 0) == 2, "each may lose a step of the 2.5"
-    assert model.steps(1, 3, 16, 2) == 0
-    model.account.balance = 0.5
-    assert model.steps(1, 3, 16, 0) == 1
-    model.account.balance = 12.0
-    assert model.steps(1, 3, 16, 4) == 8
+    runner.steps_in = lambda rows, ms, **kind: int(ms)  # type: ignore[method-assign]
+    assert model.steps(1, 3, 16.0, 0) == 2, "each may lose a step of the 2.5"
+    assert model.steps(1, 3, 16.0, 2) == 0
+    model.account.balance = -2.0
+    assert model.steps(1, 3, 16.0, 0) == 1
+    model.account.balance = 9.5
+    assert model.steps(1, 3, 16.0, 4) == 8
+
+
+def test_the_first_drafts_on_a_gpu_are_as_many_as_the_time_is_estimated_for() -> None:
+    """A submit of one step would look as long as the browser takes to report it."""
+    used, runner = engine(MODEL, draft_ms=0.0)
+    model = model_of(used)
+    runner.on_gpu, model.account.wait = True, 20.0
+    estimate = model.account.estimate(3, 1.0, lambda _: 0.0)
+    assert model.steps(1, 3, 10 * estimate + 0.1, 0) == 10
+    runner.on_gpu = False
+    assert model.steps(1, 3, 10 * estimate + 0.1, 0) == 1
+
+
+def test_drafts_of_short_steps_may_lose_waits_for_the_host() -> None:
+    """Steps of a tenth of a millisecond: the wait for a result takes as long as 20 of them, and so does the end."""
+    account, time, tokens = DraftAccount(4, 0.2), 0.0, 0
+    account.wait = 20.0
+    assert account.affords(4, 1.0, lambda _: 2.0) == 42
+    trials = 0
+    for _ in range(40_000):
+        before = account.on
+        k = account.choose(1.0, lambda _: 2.0)
+        if k and not before:
+            account.start()
+            account.waited()
+            time, trials = time + account.wait, trials + 1
+        if k:
+            account.record(k, 1, 1, 1.0, lambda _: 2.0)
+        else:
+            account.plain(1)
+        time, tokens = time + (2.0 if k else 1.0) + account.wait * (before and not account.on), tokens + 1
+    assert trials > 4
+    assert time < (1 + 1.2 * REGAIN) * tokens + 100
 
 
 def test_rows_that_a_window_has_overwritten_are_not_used_again() -> None:

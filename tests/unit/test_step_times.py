@@ -176,3 +176,12 @@ def test_long_batches_are_whole_tiles() -> None:
     assert times.prompt_tokens_in(129, 64, 2048) == 1280  # 1,536 take 130
     assert times.prompt_tokens_in(300, 64, 2048) == 2048
     assert times.prompt_tokens_in(300, 64, 1000) == 1000
+
+
+def test_a_shorter_time_counts_more_where_the_first_ones_are_too_long() -> None:
+    times = StepTimes()
+    for ms in (10.0, 1.0):
+        times.add(KIND, ms, queued=True, falls=True)
+    assert times.ms(KIND) == pytest.approx(3.7)
+    times.add(KIND, 4.7, queued=True, falls=True)
+    assert times.ms(KIND) == pytest.approx(4.0)

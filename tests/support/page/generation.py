@@ -63,7 +63,7 @@ class FixedTimes(StepTimes):
         super().__init__()
         self._steps = steps
 
-    def add(self, kind: Hashable, ms: float, queued: bool) -> None:
+    def add(self, kind: Hashable, ms: float, queued: bool, *, falls: bool = False) -> None:
         """Ignore what was measured."""
 
     def ms(self, kind: Hashable) -> float:
