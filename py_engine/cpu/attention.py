@@ -61,6 +61,8 @@ def rope_store(c: Call, rows: Array, after: tuple[Array, Array] | None = None) -
 
 def rope_append(c: Call) -> None:
     y = rows = c["y"][: c.n]
+    if c.params.get("ADDED"):
+        rows = y + c["added"][: c.n]
     if c.params.get("LOW_RANK"):
         rows = y.copy()
         low_rank(c, rows)

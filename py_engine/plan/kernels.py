@@ -53,6 +53,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "WHOLE_MEDIA",
         "MROPE",
         "LOW_RANK",
+        "ADDED",
         "BESIDE",
         "SUMS32",
         "TURNS",
