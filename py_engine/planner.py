@@ -247,6 +247,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     else:
         x = parts.layers(small_batch)
         parts.fill_mtp(small_batch, x)
+        merged_splits.merge(small_batch.ops, parts.device)
         low_rank_rows.merge(small_batch)
         post_norms.merge(small_batch)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)

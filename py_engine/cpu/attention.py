@@ -301,8 +301,11 @@ def attention_combine(c: Call) -> None:
 
 
 def merged(c: Call) -> Array:
-    """The attention of one token, (1, heads * head_dim), of at most MERGED splits."""
-    return _joined(c, c["parts"][0, :, : c.params["MERGED"]], (int(c.positions[0]), int(c.sequences[0])))[None]
+    """The attention of each token, (n, heads * head_dim), of at most MERGED splits."""
+    places = enumerate(zip(c.positions, c.sequences, strict=True))
+    return np.stack(
+        [_joined(c, c["parts"][m, :, : c.params["MERGED"]], (int(pos), int(seq))) for m, (pos, seq) in places]
+    )
 
 
 def _joined(c: Call, parts: Array, place: tuple[int, int]) -> Array:
