@@ -45,10 +45,11 @@ def low_rank(c: Call, y: Array, end: str = "", matrix: str = "w") -> None:
     entries = c[f"entries{end}"].reshape(-1)[: 6 * c.params[f"ENTRIES{end}"]].reshape(-1, 6)
     for y0, rows, b0, h0, adapter, factor in entries:
         scales = _scales(c, int(adapter), end)[list(tokens)] * np.array(factor, np.uint32).view(np.float32)
+        there = y[: len(scales), y0 : y0 + rows]  # y may have fewer rows than the matrix (proof/reduction.py)
         for m, scale in enumerate(scales):
             if scale:
                 x = h[m, h0 : h0 + rank] * scale
-                y[m, y0 : y0 + rows] += c[matrix][b0 : b0 + rows] @ x
+                there[m] += c[matrix][b0 : b0 + there.shape[1]] @ x
 
 
 def _scales(c: Call, adapter: int, end: str) -> Array:

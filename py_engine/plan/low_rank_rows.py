@@ -16,14 +16,17 @@ from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
 
+ADDED = ".added."  # in the names of buffers of what adapters add
+
 
 def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
-    """Let the last op, a product into y, compute what adapters add to it, and append the sum. False: it cannot."""
-    op, matrix = ops.ops[-1], part.bindings["w"]
+    """Let the product into y before compute what adapters add to it, and append the sum. False: it cannot."""
+    matrix = part.bindings["w"]
     assert isinstance(matrix, Weight)
-    if op.kernel != "matvec_small_batch" or not op.params["DOT8"] or op.params["ROUNDS"] or ops.device.software:
+    index = next((i for i in range(max(-3, -len(ops.ops)), -1) if _knows(ops.ops[i:], y, part.bindings["h"])), None)
+    if index is None or ops.device.software or list(matrix.layout.planes) != ["w_qs"]:
         return False
-    known = any(before.bindings.get("h") is part.bindings["h"] for before in ops.ops[-2:-1])
+    op = ops.ops[index + 1]
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = ops.batch * -(-y.shape[-1] // threads)
     used = 4 * int(part.params["ENTRIES"]) * (1 + GROUP * groups(int(part.params["COLS"])))
@@ -33,13 +36,13 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     assert isinstance(x, int)
     fits = x + workgroups <= tiles.MAX_WORKGROUPS and further == [1, 1]
     fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
-    if not known or not fits or list(matrix.layout.planes) != ["w_qs"]:
+    if not fits:
         return False
-    added = ops.buffer(f"{ops.name}.added.{y.shape[-1]}", (MAX_SMALL_BATCH, y.shape[-1]))
+    added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (MAX_SMALL_BATCH, y.shape[-1]))
     own = {**part.params, "TM": 1, "PRELOAD": 0, "THREADS": threads}
     params = {f"{name}_L": value for name, value in own.items()}
     bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}
-    ops.ops[-1] = replace(
+    ops.ops[index + 1] = replace(
         op,
         params=op.params | params | {"LOW_RANK": workgroups},
         consts={**op.consts, **part.consts},
@@ -57,9 +60,16 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     return True
 
 
-def adds(before: Op, op: Op) -> bool:
-    """Whether an op only adds what the one before it has computed for adapters."""
-    return op.kernel == "add_scaled" and before.bindings.get("added") is op.bindings["x"]
+def _knows(ops: Sequence[Op], y: Buffer, h: Buffer | Weight) -> bool:
+    """Whether the first op computes h with a rounded x, and the next one multiplies that into y."""
+    rounding, product = ops[:2]
+    known = rounding.kernel == "quantize_rows" and rounding.bindings.get("h") is h
+    return known and product.kernel == "matvec_small_batch" and product.bindings["y"] is y
+
+
+def adds(op: Op) -> bool:
+    """Whether an op only adds what a product before it has computed for adapters."""
+    return op.kernel == "add_scaled" and ADDED in op.bindings["x"].name
 
 
 def merge(ops: OpList) -> None:
@@ -68,7 +78,7 @@ def merge(ops: OpList) -> None:
     Residual streams are left to post_norms.py.
     """
     for i in range(len(ops.ops) - 2, 0, -1):
-        if not adds(ops.ops[i - 1], ops.ops[i]):
+        if not adds(ops.ops[i]):
             continue
         y, added = ops.ops[i].bindings["y"], ops.ops[i].bindings["x"]
         reader, *later = ops.ops[i + 1 :]

@@ -25,15 +25,15 @@ def merge(ops: OpList) -> None:
     """Let the ops of one token, or of a small batch, add what the ops before theirs add, where they can."""
     if ops.device.software:
         return
-    threes = enumerate(zip(ops.ops, ops.ops[1:], ops.ops[2:], strict=False), 1)
-    found = [i for i, three in threes if _may_add(*three) and _fits(ops.device, *three[1:])]
+    pairs = enumerate(zip(ops.ops, ops.ops[1:], strict=False))
+    found = [i for i, (add, op) in pairs if _may_add(add, op) and _fits(ops.device, add, op)]
     assert len({ops.ops[i].bindings["y"].name for i in found}) <= 1, "a list has one residual stream"
     _merge(ops, found[: len(found) // 2 * 2])
 
 
-def _may_add(before: Op, add: Op, op: Op) -> bool:
-    """Whether an op normalises and rounds the sum that the op before it stores. `before`: the op before both."""
-    if low_rank_rows.adds(before, add):
+def _may_add(add: Op, op: Op) -> bool:
+    """Whether an op normalises and rounds the sum that the op before it stores."""
+    if low_rank_rows.adds(add):
         rounds = op.kernel == "quantize_rows" and op.params["NORM"] and not op.params.get("POST_THREADS")
         return bool(rounds) and op.bindings["x"] == add.bindings["y"] and int(op.params["COLS"]) % GROUP == 0
     return _may_norm(add, op)
