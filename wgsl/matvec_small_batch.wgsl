@@ -45,18 +45,18 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
 #if LOW_RANK
-  if (wid.x < LOW_RANK) {
-    low_rank_rows(wid.x, t);
+  let products = wgs.x - LOW_RANK; // the grid has one dimension
+  if (wid.x >= products) {
+    low_rank_rows(wid.x - products, t);
     return;
   }
 #endif
-  let own = wid - vec3u(LOW_RANK, 0u, 0u); // with LOW_RANK, the grid has one dimension
 #if SECOND
   let first = (p.rows + RT - 1u) / RT * SLICES; // workgroup of the second matrix
-  if (own.x >= first) {
-    multiply_2(vec3u(own.x - first, 0u, 0u), wgs, t, p.rows_2, p.row0 + p.rows);
+  if (wid.x >= first) {
+    multiply_2(vec3u(wid.x - first, 0u, 0u), wgs, t, p.rows_2, p.row0 + p.rows);
     return;
   }
 #endif
-  multiply(own, wgs, t, p.rows, p.row0);
+  multiply(wid, wgs, t, p.rows, p.row0);
 }

@@ -2,8 +2,9 @@
 
 With y = W x come two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and after it
 y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). In small batches the first
-step is part of the dispatch that multiplies, or rounds, the same x. Lists without adapters have neither
-(adapted_lists.py). Control vectors are one addition each after a layer.
+step is part of the dispatch that multiplies, or rounds, the same x; where it rounds, the second one is part of the
+product's (low_rank_rows.py). Lists without adapters have neither (adapted_lists.py). Control vectors are one addition
+each after a layer.
 """
 
 from __future__ import annotations

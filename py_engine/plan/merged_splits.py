@@ -2,7 +2,7 @@
 
 attention_combine.wgsl and the product after it become three ops: both, for longer contexts, and the product that reads
 the splits. They give a token the same bits, as lib/merged_splits.wgsl joins few splits in both. Of one token, this is
-the product with attn_output; of latent attention, the products with the heads' value matrices, also in small batches.
+the product with attn_output; of latent attention, also of a small batch's tokens, those with the heads' value matrices.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 // Beside a product, for which h is known: added = what adapters add to its rows (lib/low_rank.wgsl, included as _L). The
-// next dispatch adds both. The first workgroups compute it: as many rows of a token as they have threads.
+// next dispatch adds both. The last workgroups compute it, as many rows of a token as they have threads: those of the product
+// begin before them, which takes less time.
 #param BATCH
 @bind var<storage, read_write> added: array<f32>; // (n, p.y_stride)
 
