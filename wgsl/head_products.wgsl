@@ -25,6 +25,8 @@ struct Params {
   w_first: u32, // the first head's row of W
   w_head: u32, // rows between heads of W
 }
+#include "lib/sequence.wgsl"
+@bind var<uniform> p: Params;
 #if MERGED
 // as in attention_combine.wgsl
 #param HEAD_DIM
@@ -33,8 +35,6 @@ struct Params {
 #param WINDOW
 #param CHUNKED
 #param SINKS
-#include "lib/sequence.wgsl"
-@bind var<uniform> p: Params;
 @bind var<storage, read> parts: array<vec4f>; // (n, HEADS, SPLIT, HEAD_VECS + 1)
 #if SINKS
 @bind var<storage, read> sinks: array<f32>; // (HEADS)
@@ -42,12 +42,6 @@ struct Params {
 #include "lib/attention_split.wgsl"
 #include "lib/merged_splits.wgsl" with VECS=HEAD_VECS
 #else
-#include "lib/state.wgsl"
-@bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
-fn count() -> u32 {
-  return state.n;
-}
 #if X16
 @bind var<storage, read> x: array<f16>;
 #else

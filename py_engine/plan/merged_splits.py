@@ -58,7 +58,7 @@ def _alternatives(device: Device, combine: Op, product: Op) -> list[Op]:
     params = product.params | {name: combine.params[name] for name in JOINED if name in combine.params}
     grid = product.grid
     if product.kernel == "head_products":  # with few workgroups for a head, as each of them joins its splits
-        params |= {"STATE_PER_TOKEN": combine.params["STATE_PER_TOKEN"], "WG": min(JOINING_THREADS, device.max_threads)}
+        params |= {"WG": min(JOINING_THREADS, device.max_threads)}
         grid = -(-int(params["ROWS"]) * int(params["TK"]) // int(params["WG"])), *grid[1:]
     return [
         replace(combine, contexts=Contexts(above=limit)),
