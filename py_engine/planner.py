@@ -56,7 +56,17 @@ from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
-from py_engine.plan import batch_sizes, diffusion, encoded, low_rank, media, merged_splits, post_norms, sampler_ops
+from py_engine.plan import (
+    batch_sizes,
+    diffusion,
+    encoded,
+    low_rank,
+    low_rank_rows,
+    media,
+    merged_splits,
+    post_norms,
+    sampler_ops,
+)
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
 from py_engine.plan.draft import add_draft, add_mtp
@@ -237,6 +247,8 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     else:
         x = parts.layers(small_batch)
         parts.fill_mtp(small_batch, x)
+        merged_splits.merge(small_batch.ops, parts.device)
+        low_rank_rows.merge(small_batch)
         post_norms.merge(small_batch)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}

@@ -67,9 +67,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for k in TM
       {
         let x0 = (${k}u * ENTRIES + e) * SIZE + g * 8u;
+        var found = 0.0;
 #for i in 8 if COLS > 28 else (COLS + 3) // 4
-        sum${part}_${k} += dot(w[${i}], scaled[x0 + ${i}u]);
+        found += dot(w[${i}], scaled[x0 + ${i}u]);
 #endfor
+        sum${part}_${k} += found;
       }
 #endfor
     }

@@ -1,5 +1,7 @@
 // y[m, h] = W[h] x[m, h]: every head's own matrix times its own part of a row. Grid (rows of a head / (WG / TK), heads,
 // tiles of TM tokens). A workgroup has WG / TK rows; TK threads share a row's products with the tile's tokens.
+// MERGED: x is joined of the splits of attention (lib/merged_splits.wgsl), of one token each; x_first and x_head are as in y
+// of attention_combine.wgsl.
 #param QUANT // fragment of wgsl/quants that reads W
 #param HEADS
 #param ROWS // of a head's matrix
@@ -23,13 +25,28 @@ struct Params {
   w_first: u32, // the first head's row of W
   w_head: u32, // rows between heads of W
 }
-#include "lib/state.wgsl"
+#include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> state: State;
+#if MERGED
+// as in attention_combine.wgsl
+#param HEAD_DIM
+#param TS
+#param SPLIT
+#param WINDOW
+#param CHUNKED
+#param SINKS
+@bind var<storage, read> parts: array<vec4f>; // (n, HEADS, SPLIT, HEAD_VECS + 1)
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // (HEADS)
+#endif
+#include "lib/attention_split.wgsl"
+#include "lib/merged_splits.wgsl" with VECS=HEAD_VECS
+#else
 #if X16
 @bind var<storage, read> x: array<f16>;
 #else
 @bind var<storage, read> x: array<f32>;
+#endif
 #endif
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
@@ -40,26 +57,37 @@ const LANES = WG / TK; // rows of a workgroup
 var<workgroup> xs: array<vec4f, TM * VECS>;
 var<workgroup> sums: array<f32, TM * WG>;
 
+#if not MERGED
 fn x_at(m: u32, head: u32, column: u32) -> f32 { // zero after the last column
-  if (m >= state.n || column >= COLS) {
+  if (m >= count() || column >= COLS) {
     return 0.0;
   }
   return f32(x[m * p.x_stride + p.x_first + head * p.x_head + column]);
 }
+#endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.y;
   let m0 = wid.z * TM;
-  if (m0 >= state.n) { // uniform: state does not change within a dispatch
+  if (m0 >= count()) { // uniform: state does not change within a dispatch
     return;
   }
+#if MERGED
+  let seen = visible_range(m0);
+  let size = split_size(seen.y - seen.x);
+  let used = min(MERGED, (seen.y - seen.x + size - 1u) / size);
+  for (var i = t; i < VECS; i += WG) {
+    xs[i] = merged((m0 * HEADS + head) * SPLIT, p.x_first / 4u + i, used, head);
+  }
+#else
   for (var i = t; i < TM * VECS; i += WG) {
     let m = m0 + i / VECS;
     let column = 4u * (i % VECS);
     xs[i] = vec4f(
       x_at(m, head, column), x_at(m, head, column + 1u), x_at(m, head, column + 2u), x_at(m, head, column + 3u));
   }
+#endif
   workgroupBarrier();
   let row = wid.x * LANES + t / TK;
 #for m in TM
@@ -82,7 +110,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = t; i < TM * LANES; i += WG) {
     let m = m0 + i / LANES;
     let lane = i % LANES;
-    if (m < state.n && wid.x * LANES + lane < ROWS) {
+    if (m < count() && wid.x * LANES + lane < ROWS) {
       var sum = 0.0;
       for (var k = 0u; k < TK; k++) {
         sum += sums[i / LANES * WG + lane * TK + k];

@@ -64,6 +64,9 @@ var<workgroup> xq_scale: array<vec2f, X_GROUPS>; // scale, scale x sum of the gr
 #include "lib/reduce.wgsl"
 #endif
 #if BESIDE
+fn input_at(x0: u32, i: u32) -> vec4f {
+  return x[x0 + i];
+}
 #include "lib/low_rank_input.wgsl"
 #endif
 #include "lib/matvec_rows.wgsl"

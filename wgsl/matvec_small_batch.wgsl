@@ -8,6 +8,7 @@
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
 #param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
+#param LOW_RANK // workgroups that compute what adapters add to y beside W x (lib/low_rank_rows.wgsl); 0: none
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -27,7 +28,14 @@
 #endif
 #endif
 #if BESIDE
+fn input_at(x0: u32, i: u32) -> vec4f {
+  return x[x0 + i];
+}
 #include "lib/low_rank_input.wgsl"
+#endif
+#if LOW_RANK
+#include "lib/low_rank.wgsl" as _L
+#include "lib/low_rank_rows.wgsl"
 #endif
 #include "lib/small_batch_rows.wgsl"
 #if SECOND
@@ -36,6 +44,13 @@
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+#if LOW_RANK
+  let products = wgs.x - LOW_RANK; // the grid has one dimension
+  if (wid.x >= products) {
+    low_rank_rows(wid.x - products, t);
+    return;
+  }
+#endif
 #if SECOND
   let first = (p.rows + RT - 1u) / RT * SLICES; // workgroup of the second matrix
   if (wid.x >= first) {

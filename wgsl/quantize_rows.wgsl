@@ -3,6 +3,9 @@
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
 // BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
 // POST_THREADS: the norm after the previous block is added to x (lib/post_norm.wgsl).
+// ADDED: what adapters add to x comes from the product before (lib/low_rank_rows.wgsl). If x is a residual stream, its sum is
+// stored in x_next: other workgroups of this dispatch still read x. GATED: x stacks gate and up rows, and
+// activation(gate) * up is rounded.
 // Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
@@ -11,6 +14,11 @@
 #param SG
 #param POST_THREADS
 #param BESIDE
+#param ADDED
+#param GATED
+#if GATED
+#param ACTIVATION // see activation.wgsl
+#endif
 
 struct Params {
   eps: f32,
@@ -21,6 +29,12 @@ struct Params {
 @bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
 #if NORM
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32)
+#endif
+#if ADDED
+@bind var<storage, read> added: array<vec4f>; // (n, as x)
+#if not GATED
+@bind var<storage, read_write> x_next: array<vec4f>; // (n, as x)
+#endif
 #endif
 #include "lib/rounded_rows.wgsl"
 @bind var<storage, read_write> xq: array<u32>; // four signed bytes
@@ -41,6 +55,30 @@ const LANES = 4u; // threads of a group
 const LANES = 1u;
 #endif
 const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
+#if GATED
+#include "lib/activation.wgsl"
+const UP = COLS / 4u; // vectors of the gate
+#endif
+
+// Vector `at` of a row as the kernel's buffers have it.
+fn stacked_at(at: u32) -> vec4f {
+#if ADDED
+  return x[at] + added[at];
+#else
+  return x[at];
+#endif
+}
+
+// Vector i of the row of x that begins at x0.
+fn input_at(x0: u32, i: u32) -> vec4f {
+#if GATED
+  let gate = stacked_at(x0 + i);
+  let up = stacked_at(x0 + UP + i);
+  return vec4f(gated(gate.x, up.x), gated(gate.y, up.y), gated(gate.z, up.z), gated(gate.w, up.w));
+#else
+  return stacked_at(x0 + i);
+#endif
+}
 #if BESIDE
 const W_GROUPS = GROUPS;
 #include "lib/low_rank_input.wgsl"
@@ -85,7 +123,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       x_next[x0 + first + j] = v[j];
     }
 #else
-    v[j] = x[x0 + first + j];
+    v[j] = input_at(x0, first + j);
+#if ADDED and not GATED
+    if (in_range) {
+      x_next[x0 + first + j] = v[j];
+    }
+#endif
 #endif
 #if NORM
     weights[j] = norm[first + j];
@@ -101,7 +144,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if POST_THREADS
       let value = post_added(post_fetch(x0 + from_ + j), scale_of_post);
 #else
-      let value = x[x0 + from_ + j];
+      let value = input_at(x0, from_ + j);
 #endif
       squares += select(0.0, dot(value, value), counts);
     }

@@ -1,11 +1,12 @@
 // Rotation (RoPE) of queries and keys; appends keys and values to the cache: matvec.wgsl's "qkv" epilogue for a batch. y
-// stacks the q, k and v rows of each token; queries stay in place. LOW_RANK: what adapters add is added first. Grid (quads of
-// rows / THREADS, tokens).
+// stacks the q, k and v rows of each token; queries stay in place. What adapters add is added first: LOW_RANK computes it,
+// ADDED has it. Grid (quads of rows / THREADS, tokens).
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
 #param THREADS
 #param LOW_RANK
+#param ADDED
 
 struct Params {
   q_rows: u32,
@@ -19,6 +20,9 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
+#if ADDED
+@bind var<storage, read> added: array<f32>; // (n, y_stride)
+#endif
 #include "lib/rope.wgsl"
 #if LOW_RANK
 #include "lib/low_rank.wgsl"
@@ -42,6 +46,9 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
   let a = y0 + rows.x;
   let b = y0 + rows.y;
   var v = vec4f(y[a], y[a + 1u], y[b], y[b + 1u]);
+#if ADDED
+  v += vec4f(added[a], added[a + 1u], added[b], added[b + 1u]);
+#endif
 #if LOW_RANK
   v += low_rank_at(vec4u(rows.x, rows.x + 1u, rows.y, rows.y + 1u));
 #endif

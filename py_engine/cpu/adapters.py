@@ -29,24 +29,32 @@ def low_rank_input(c: Call, x: Array) -> None:
     c["h"][: len(x), : c.params["A_ROWS"]] = rows_times(x, c["lora_a"]) * scale
 
 
-def low_rank(c: Call, y: Array) -> None:
-    """Add what adapters add to the rows of a product, as lib/low_rank.wgsl."""
-    last, rank = c.params["LAST"], c.params["COLS"]
+def low_rank_rows(c: Call) -> None:
+    """What adapters add to a product, beside it: lib/low_rank_rows.wgsl."""
+    if c.params.get("LOW_RANK"):
+        c["added"][: c.n] = 0
+        low_rank(c, c["added"], "_L", "w_qs_L")
+
+
+def low_rank(c: Call, y: Array, end: str = "", matrix: str = "w") -> None:
+    """Add what adapters add to the rows of a product, as lib/low_rank.wgsl. `end`: of the names of what it has."""
+    last, rank = c.params[f"LAST{end}"], c.params[f"COLS{end}"]
     tokens = [c.n - 1] if last else range(c.n)
-    width = c["h"].shape[-1]
-    h = c["h"].reshape(-1, width)
-    entries = c["entries"].reshape(-1)[: 6 * c.params["ENTRIES"]].reshape(-1, 6)
+    width = c[f"h{end}"].shape[-1]
+    h = c[f"h{end}"].reshape(-1, width)
+    entries = c[f"entries{end}"].reshape(-1)[: 6 * c.params[f"ENTRIES{end}"]].reshape(-1, 6)
     for y0, rows, b0, h0, adapter, factor in entries:
-        scales = _scales(c, int(adapter))[list(tokens)] * np.array(factor, np.uint32).view(np.float32)
+        scales = _scales(c, int(adapter), end)[list(tokens)] * np.array(factor, np.uint32).view(np.float32)
+        there = y[: len(scales), y0 : y0 + rows]  # y may have fewer rows than the matrix (proof/reduction.py)
         for m, scale in enumerate(scales):
             if scale:
                 x = h[m, h0 : h0 + rank] * scale
-                y[m, y0 : y0 + rows] += c["w"][b0 : b0 + rows] @ x
+                there[m] += c[matrix][b0 : b0 + there.shape[1]] @ x
 
 
-def _scales(c: Call, adapter: int) -> Array:
+def _scales(c: Call, adapter: int, end: str) -> Array:
     """Each token's scale of an adapter, 0 before its first position: (n,)."""
-    found = c["scales"][c.sequences]
+    found = c[f"scales{end}"][c.sequences]
     return np.where(c.positions >= found[:, 2 * adapter + 1], found[:, 2 * adapter], np.float32(0))
 
 

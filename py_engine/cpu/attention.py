@@ -61,6 +61,8 @@ def rope_store(c: Call, rows: Array, after: tuple[Array, Array] | None = None) -
 
 def rope_append(c: Call) -> None:
     y = rows = c["y"][: c.n]
+    if c.params.get("ADDED"):
+        rows = y + c["added"][: c.n]
     if c.params.get("LOW_RANK"):
         rows = y.copy()
         low_rank(c, rows)
@@ -299,8 +301,11 @@ def attention_combine(c: Call) -> None:
 
 
 def merged(c: Call) -> Array:
-    """The attention of one token, (1, heads * head_dim), of at most MERGED splits."""
-    return _joined(c, c["parts"][0, :, : c.params["MERGED"]], (int(c.positions[0]), int(c.sequences[0])))[None]
+    """The attention of each token, (n, heads * head_dim), of at most MERGED splits."""
+    places = enumerate(zip(c.positions, c.sequences, strict=True))
+    return np.stack(
+        [_joined(c, c["parts"][m, :, : c.params["MERGED"]], (int(pos), int(seq))) for m, (pos, seq) in places]
+    )
 
 
 def _joined(c: Call, parts: Array, place: tuple[int, int]) -> Array:

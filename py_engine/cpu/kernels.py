@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input
+from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input, low_rank_rows
 from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
     attention,
@@ -160,7 +160,19 @@ def _input(c: Call, first: int = 0) -> Array:
     if c.params.get("POST_THREADS"):
         x = x + normed(c["post"][first : c.n, : c.params["COLS"]], c["post_norm"][0], c.consts["eps"])
         c["x_next"][first : c.n, : c.params["COLS"]] = x
+    if c.params.get("ADDED"):
+        x = _with_added(c)
     return x
+
+
+def _with_added(c: Call) -> Array:
+    """x and what adapters add to it: the sum, which is stored, or a gated product of stacked rows."""
+    rows: Array = c["x"][: c.n] + c["added"][: c.n]
+    cols = c.params["COLS"]
+    if not c.params["GATED"]:
+        c["x_next"][: c.n] = rows
+        return rows[:, :cols]
+    return gated(c.params["ACTIVATION"], rows[:, :cols], rows[:, cols : 2 * cols], c.params.get("LIMIT", 0))
 
 
 def matvec(c: Call) -> None:
@@ -170,6 +182,7 @@ def matvec(c: Call) -> None:
 
 
 def matvec_small_batch(c: Call) -> None:
+    low_rank_rows(c)
     if c.params["DOT8"] and c.params["ROUNDS"]:
         _products(c, _input(c), c["y"][: c.n], round_to_bytes)
     elif c.params["DOT8"]:

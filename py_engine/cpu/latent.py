@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from py_engine.cpu.attention import pairs, rotate
+from py_engine.cpu.attention import merged, pairs, rotate
 from py_engine.cpu.call import Call
 from py_engine.cpu.numerics import normed
 
@@ -51,9 +51,10 @@ def head_products_transposed(c: Call) -> None:
 def _head_products(c: Call, *, transposed: bool) -> None:
     rows, cols, k = c.params["ROWS"], c.params["COLS"], c.consts
     inputs, outputs = (rows, cols) if transposed else (cols, rows)
+    whole = merged(c) if c.params.get("MERGED") else c["x"]
     for head in range(c.params["HEADS"]):
         first = k["w_first"] + head * k["w_head"]
         w = c["w"][first : first + rows]
         at, to = k["x_first"] + head * k["x_head"], k["y_first"] + head * k["y_head"]
-        x = c["x"][: c.n, at : at + inputs].astype(np.float32)
+        x = whole[: c.n, at : at + inputs].astype(np.float32)
         c["y"][: c.n, to : to + outputs] = x @ (w if transposed else w.T)

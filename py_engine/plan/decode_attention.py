@@ -19,6 +19,7 @@ from py_engine.plan.products import Epilogue
 
 WHOLE_SCALES = 4 * GROUP  # dimensions of a head's key whose scales are whole vectors of the cache
 MERGED_SPLITS = 4  # that lib/merged_splits.wgsl joins, in attention_combine.wgsl or in the product after it
+MERGED_LATENTS = 16  # the same of latents: their splits are shorter, and fewer workgroups join them
 
 
 def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> bool:
@@ -96,11 +97,12 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
         above = up_to
     store = splits.staged and ops.batch == 1
     lanes = tiles.combine_lanes(ops.device, head_dim)
+    merged = MERGED_LATENTS if head_dim > tiles.MAX_HEAD_DIM else MERGED_SPLITS
     cache_groups = 2 * n_head_kv * head_dim // GROUP
     quantizers = -(-cache_groups // (lanes * head_dim // 4)) if store else 0  # workgroups that fill the cache
     ops.add(
         "attention_combine",
-        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None), "MERGED": MERGED_SPLITS}
+        {"HEAD_DIM": head_dim, "LANES": lanes, "SINKS": int(sinks is not None), "MERGED": merged}
         | call.options.window_params
         | splits.params
         | {"FRESH": int(store)}

@@ -117,7 +117,7 @@ def products(
         raise WispError("Heads must be multiples of 4 wide.", "unsupported_architecture")
     groups = -(-matrices.cols // 32)
     params = {"QUANT": matrices.weight.layout.fragment, "ROWS": matrices.rows, "COLS": matrices.cols, "WG": WG}
-    params |= {"HEADS": heads}
+    params |= {"HEADS": heads} | (ops.state_params if not transposed else {})
     consts = {
         **{"x_stride": x.buffer.shape[1], "x_first": x.first, "x_head": x.step},
         **{"y_stride": y.buffer.shape[1], "y_first": y.first, "y_head": y.step},

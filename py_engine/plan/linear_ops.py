@@ -137,14 +137,14 @@ class LinearOps(OpList):
             projection = Projection(projection.stack, projection.bias)
         return x, projection
 
-    def _stack(self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None) -> Buffer:
+    def _stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """One product per matrix of the stack, each with the norm."""
-        return self._held_stack(name, x, projection, gate)[0]
+        return self._held_stack(name, x, projection)[0]
 
     def _held_stack(
         self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: bool = False
     ) -> tuple[Buffer, Epilogue | None]:
-        """_stack(), and with `hold` what is still to be added to it (low_rank.append)."""
+        """_stack(), and what is left to do (low_rank.append)."""
         y = self.rows(name, projection.rows)
         return y, low_rank.append(self, self._products(x, projection, y), gate, hold=hold)
 

@@ -2,8 +2,9 @@
 
 With y = W x come two steps for all adapters at once: h = A x, the A of all adapters stacked by rows, and after it
 y += scale * B h for those whose scale is not 0 for the token's sequence (add_low_rank.wgsl). In small batches the first
-step is part of the dispatch that multiplies, or rounds, the same x. Lists without adapters have neither
-(adapted_lists.py). Control vectors are one addition each after a layer.
+step is part of the dispatch that multiplies, or rounds, the same x; where it rounds, the second one is part of the
+product's (low_rank_rows.py). Lists without adapters have neither (adapted_lists.py). Control vectors are one addition
+each after a layer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import groupby
 
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import mixed, products, quants
+from py_engine.plan import low_rank_rows, mixed, products, quants
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
 from py_engine.plan.op_list import OpList
@@ -50,6 +51,9 @@ class Gate:
     activation: str
 
 
+ACTIVATE = Epilogue("activate")
+
+
 def adapted(ops: OpList, weight: Weight) -> bool:
     """Whether adapters change products with a weight."""
     return any(ops.adapters.of(tensor) for tensor, _, _ in weight.sources)
@@ -58,7 +62,8 @@ def adapted(ops: OpList, weight: Weight) -> bool:
 def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: bool = False) -> Epilogue | None:
     """Append products of the same x and y, and what adapters add to them. `gate`: only where there are adapters.
 
-    `hold`: return what a kernel with lib/low_rank.wgsl needs to add the last part itself; None if there is none.
+    Return what is left to do: with `hold`, what a kernel with lib/low_rank.wgsl needs to add the last part itself; with
+    `gate`, ACTIVATE if y has both products; else None.
     """
     if not any(adapted(ops, p.weight) for p in stack):
         if not mixed.append(ops, stack):
@@ -71,6 +76,8 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
     name, last = "+".join(p.weight.name for p in stack), _only_last(ops, stack[0].x)
     groups = list(_dispatches(entries, ops.device.max_binding))
     parts = [_part(ops, h, group, f"{name}.lora_b.{i}", last=last) for i, group in enumerate(groups)]
+    if len(parts) == 1 and low_rank_rows.append(ops, stack[0].y, parts[0].epilogue):
+        return ACTIVATE if gate else None
     for part in parts[:-1]:
         _add(ops, stack[0].y, part)
     if hold:
@@ -90,8 +97,9 @@ def _multiply(ops: OpList, stack: Sequence[Product], projections: Sequence[Produ
     if products.fits_beside(ops, stack[0], first.weight):
         stack = [products.with_beside(ops, stack[0], first.weight, first.y), *stack[1:]]
         projections = others
-    for product in stack:
-        products.append(ops, product)
+    if not mixed.append(ops, stack):
+        for product in stack:
+            products.append(ops, product)
     precise, ops.precise = ops.precise, True  # an error in h is one in all of B h; the product is small
     for product in projections:
         products.append(ops, product)

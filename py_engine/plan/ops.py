@@ -106,9 +106,9 @@ class Ops(LinearOps):
         q = None if qk_norm else self._fused_qkv(x, projection, cache, heads, rope)
         if q is None:
             hold = self.small_batch and qk_norm is None
-            rows, added = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
-            if added:
-                attention.rope_append(self, rows, attention.qkv_epilogue(heads, cache, rope), added)
+            rows, left = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
+            if left:
+                attention.rope_append(self, rows, attention.qkv_epilogue(heads, cache, rope), left)
                 q = rows
             else:
                 q = self.split_qkv(rows, cache, heads, rope, qk_norm, projection.eps)
@@ -176,8 +176,8 @@ class Ops(LinearOps):
             products.append(self, *self._products(*self._normed(x, projection), y, _activating("gated", activation)))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
-            self._stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
-            return y
+            rows, left = self._held_stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
+            return self.activate(rows, y, cols, activation, gated=True) if left else y
         return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
 
     def gating(self, x: Buffer, weight: Weight, activation: str, up: Buffer, first: int) -> Buffer | None:

@@ -1,37 +1,45 @@
-"""The next product adds a block's norm to the residual stream itself, which saves a dispatch for each block.
+"""The next product adds to the residual stream itself what a block returns, which saves a dispatch for each block.
 
-Gemma and others normalise what a block returns before they add it (norm.wgsl with ADD). Where the next op rounds the
-normed stream to bytes, it computes the sum as well, with the same bits, and stores it in a second buffer: the
-workgroups of the same dispatch still read the first one. The two buffers change places with each such product, and an
-even number of them leaves the stream where other lists look for it.
+Gemma and others normalise what a block returns before they add it (norm.wgsl with ADD). Others add what adapters add to
+a block's product (low_rank_rows.py). Where the next op rounds the normed stream to bytes, it computes the sum as well,
+with the same bits, and stores it in a second buffer: the workgroups of the same dispatch still read the first one. The
+two buffers change places with each such product, and an even number of them leaves the stream where other lists look
+for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from py_engine.plan import mixed
+from py_engine.plan import low_rank_rows, mixed
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, Op
 from py_engine.plan.quants import GROUP
 
-BINDINGS = 3  # of lib/post_norm.wgsl
+BINDINGS = 3  # of lib/post_norm.wgsl; one more than of quantize_rows.wgsl with ADDED
 ROUNDING = ("matvec", "matvec_small_batch", "quantize_rows")
 
 
 def merge(ops: OpList) -> None:
-    """Let the ops of one token, or of a small batch, add the norms before theirs, where they can."""
+    """Let the ops of one token, or of a small batch, add what the ops before theirs add, where they can."""
     if ops.device.software:
         return
     pairs = enumerate(zip(ops.ops, ops.ops[1:], strict=False))
-    found = [i for i, (norm, op) in pairs if _adds(norm, op) and _fits(ops.device, norm, op)]
+    found = [i for i, (add, op) in pairs if _may_add(add, op) and _fits(ops.device, add, op)]
     assert len({ops.ops[i].bindings["y"].name for i in found}) <= 1, "a list has one residual stream"
     _merge(ops, found[: len(found) // 2 * 2])
 
 
-def _adds(norm: Op, op: Op) -> bool:
+def _may_add(add: Op, op: Op) -> bool:
     """Whether an op normalises and rounds the sum that the op before it stores."""
+    if low_rank_rows.adds(add):
+        rounds = op.kernel == "quantize_rows" and op.params["NORM"] and not op.params.get("POST_THREADS")
+        return bool(rounds) and op.bindings["x"] == add.bindings["y"] and int(op.params["COLS"]) % GROUP == 0
+    return _may_norm(add, op)
+
+
+def _may_norm(norm: Op, op: Op) -> bool:
     if norm.kernel != "norm" or not norm.params["ADD"] or norm.params["X16"] or norm.grid[1] != 1:
         return False
     if op.kernel not in ROUNDING or not op.params["NORM"] or op.params.get("BESIDE") or op.params.get("LAST"):
@@ -41,18 +49,20 @@ def _adds(norm: Op, op: Op) -> bool:
     return bool(rounds) and same and int(op.params["COLS"]) % GROUP == 0
 
 
-def _fits(device: Device, norm: Op, op: Op) -> bool:
-    """Whether the op's workgroups are whole ones of norm.wgsl, and the device has the memory and bindings for it."""
+def _fits(device: Device, add: Op, op: Op) -> bool:
+    """Whether the device has the memory and bindings, and a norm's workgroups are whole parts of the op's."""
+    if add.kernel != "norm":
+        return mixed.storage_buffers(op) + BINDINGS - 1 <= device.max_storage_buffers
     product = "TK" in op.params
     threads = int(op.params["TK"]) * int(op.params["TR"]) if product else int(op.params["WG"])
     used = 4 * (threads + int(op.params.get("TOKENS", 0))) + (mixed.workgroup_bytes(device, op) if product else 0)
     bound = mixed.storage_buffers(op) + BINDINGS
-    whole = threads % int(norm.params["WG"]) == 0
+    whole = threads % int(add.params["WG"]) == 0
     return whole and used <= device.max_workgroup_storage and bound <= device.max_storage_buffers
 
 
 def _merge(ops: OpList, found: list[int]) -> None:
-    """Merge the norms at these indices, all of one stream, with the ops that follow them."""
+    """Merge the ops at these indices, which add to one stream, with the ops that follow them."""
     if not found:
         return
     stream = ops.ops[found[0]].bindings["y"]
@@ -65,9 +75,14 @@ def _merge(ops: OpList, found: list[int]) -> None:
         bindings = {name: now if bound == stream else bound for name, bound in op.bindings.items()}
         params = op.params
         if i - 1 in found:
-            norm = ops.ops[i - 1]
-            bindings |= {"post": norm.bindings["x"], "post_norm": norm.bindings["norm"], "x_next": other}
-            params = params | {"POST_THREADS": norm.params["WG"]}
+            add = ops.ops[i - 1]
+            if add.kernel == "norm":
+                bindings |= {"post": add.bindings["x"], "post_norm": add.bindings["norm"]}
+                params = params | {"POST_THREADS": add.params["WG"]}
+            else:
+                bindings |= {"added": add.bindings["x"]}
+                params = params | {"ADDED": 1}
+            bindings["x_next"] = other
             now, other = other, now
         merged.append(replace(op, params=params, bindings=bindings))
     ops.ops[:] = merged

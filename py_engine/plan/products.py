@@ -169,7 +169,7 @@ def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weig
     lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
     threads = _rounding_threads(ops.device.subgroup, groups * lanes, threads) if p.norm else QUANTIZE_THREADS
     params: dict[str, int | str] = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
-    params |= strided(p.x, cols)
+    params |= strided(p.x, cols) | {"GATED": 0}
     same = [op for op in ops.ops[-2:-1] if _includes(op.bindings, bindings) and _includes(op.params, params)]
     if same and ops.ops[-1].bindings["y"] is p.y and not p.beside:
         return quantized

@@ -142,4 +142,4 @@ def _far(op: Op) -> int:
 
 def _merged(op: Op) -> int:
     """A position at which as many splits of attention are joined as lib/merged_splits.wgsl can."""
-    return MERGED_SPLITS * int(op.params["TS"]) - 3 if "SPLIT" in op.params else 20
+    return int(op.params.get("MERGED", 0) or MERGED_SPLITS) * int(op.params["TS"]) - 3 if "SPLIT" in op.params else 20

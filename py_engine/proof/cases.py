@@ -19,6 +19,7 @@ from py_engine.cpu.executor import DTYPES, Cpu
 from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP
 from py_engine.plan.kernels import Device, Shader
+from py_engine.plan.low_rank import SCALES
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SMALL_BATCH
@@ -203,11 +204,7 @@ class _Maker:
             return found
         if name == "rope_freqs":  # of each token
             return self.random.words((n + 1, *b.shape[1:]))
-        if name == "scales" and op.kernel in (
-            "add_low_rank",
-            "add_direction",
-            "rope_append",
-        ):  # some of them from a position on
+        if b.name == SCALES:  # some of them from a position on
             return self.random.normal(b.shape)
         if name == "relative":  # of every distance
             return self.random.normal(b.shape)
@@ -243,7 +240,7 @@ class _Maker:
             values = self.random.normal(shape, b.dtype)
         if name == "parts":  # denominators
             values[..., int(op.params["HEAD_DIM"]) + 1] = 1 + np.abs(values[..., int(op.params["HEAD_DIM"]) + 1])
-        return values * values.dtype.type(SMALL) if "eps" in op.consts and name == "x" else values
+        return values * values.dtype.type(SMALL) if "eps" in op.consts and name in ("x", "added") else values
 
     def _taps(self, shape: tuple[int, ...], rows: int) -> Array:
         """Taps of random rows, some without weight."""

@@ -102,11 +102,13 @@ def _product(op: Op) -> Reduced:
             widths["y"] = (pad(row0 + rows + second + 1),)
             consts |= {"up_first": 0} if "up_first" in consts else {}
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]} | ({"rows_2": second} if second else {})
-    workgroups = int(op.params.get("BESIDE", 0)) + _slices(op, "") * -(-rows // each)
+    workgroups = (
+        int(op.params.get("BESIDE", 0)) + int(op.params.get("LOW_RANK", 0)) + _slices(op, "") * -(-rows // each)
+    )
     if second:
         workgroups += _slices(op, "_2") * -(-second // (int(op.params["TR_2"]) * int(op.params["R_2"])))
     grid = workgroups, op.grid[1] if "TN" in op.params else 1, 1
-    widths["bias"] = (row0 + rows + second,)
+    widths |= {"bias": (row0 + rows + second,), "added": widths["y"]}
     return Reduced(replace(op, consts=consts, grid=grid), widths, {"w": rows, "w_qs": rows, "w_2": second})
 
 

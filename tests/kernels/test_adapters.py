@@ -8,6 +8,7 @@ from gguf.quants import quantize
 
 from py_engine.files.gguf_header import TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import low_rank_rows, post_norms
 from py_engine.plan.adapters import Direction, Pair
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Weight
@@ -98,14 +99,61 @@ def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: 
 )
 def test_first_matrices_beside_a_product(bench: Bench, type: Q, dot8: bool, rank: int, cols: int) -> None:
     """A x in the dispatch that reads x: for each token of a small batch what it gets alone, bit by bit."""
-    bench = Bench(bench.page, replace(bench.device, dot8=dot8))
+    bench = Bench(bench.page, replace(bench.device, dot8=dot8, software=False))
     batch, kernels = _beside(bench, type, rank, cols, np.arange(len(PLACES)))
-    assert kernels == [*["quantize_rows"] * dot8, "matvec_small_batch", "add_low_rank"] * 2
+    adds = "add_scaled" if _beside_products(bench, rank) else "add_low_rank"
+    assert kernels == [*["quantize_rows"] * dot8, "matvec_small_batch", adds] * 2
     for m in (0, 3):
         alone, kernels = _beside(bench, type, rank, cols, np.array([m]))
         assert kernels == ["matvec", "add_low_rank"] * 2
         for got, want in zip(batch, alone, strict=True):
             assert (got[m].view(np.uint32) == want[0].view(np.uint32)).all(), m
+
+
+def _beside_products(bench: Bench, rank: int) -> bool:
+    """Whether products of bytes have the memory and buffers to compute beside them what adapters add."""
+    return bench.device.dot8 and rank < 255 and bench.device.max_storage_buffers >= 12
+
+
+@in_pairs(("type, cols", [(Q.Q4_0, 1056), (Q.Q4_K, 1280)]), adapters=["lavapipe"])  # which binds enough buffers
+def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int) -> None:
+    """What adapters add is computed beside each product, and added by the op that reads both."""
+    bench = Bench(bench.page, replace(bench.device, dot8=True, software=False))
+    n, heads = len(PLACES), (4, 2, 16)
+    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH, n=n, pos=12, places=PLACES))
+    x, cache = ops.rows("x", cols), bench.cache(2 * 16, "f32")
+    bench.fill(x)[n:] = np.nan
+    for name, rows, width in (("q", 64, cols), ("k", 32, cols), ("v", 32, cols), ("gate", 2048, cols),
+                              ("up", 2048, cols), ("down", cols, 2048), ("out", 33, cols)):  # fmt: skip
+        matrix(bench, type, name, rows, width, tame=True)
+        bench.raw[name] = bench.raw[name].reshape(rows, -1)
+        pair(bench, 0, name, rows, width, 5, (Q.F16, Q.F16))
+        if name in ("v", "up", "down", "out"):
+            pair(bench, 1, name, rows, width, 5, (Q.F16, Q.F16))
+    qkv = Weight("q+k+v", type, 128, cols, (("q", 0, 64), ("k", 0, 32), ("v", 0, 32)))
+    gate_up = Weight("gate+up", type, 4096, cols, (("gate", 0, 2048), ("up", 0, 2048)))
+    down, out = (replace(bench.plan.weights[name]) for name in ("down", "out"))
+    bench.plan.weights = {"q+k+v": qkv, "gate+up": gate_up, "down": down, "out": out}
+    freqs = ops.buffer("freqs", (8,), "u32", "state")
+    bench.data["freqs"] = np.frombuffer(table(frequencies(16, 10000.0)), np.uint32)
+    norm = bench.vector("norm", cols)
+    q = ops.qkv(x, Projection([qkv], None, norm, EPS), cache, heads, Rope(16, True, freqs))
+    for _ in range(2):  # the stream's two buffers change places twice
+        hidden = ops.gated(x, Projection([gate_up], bench.vector("bias", 4096), norm, EPS), "silu")
+        ops.linear(hidden, down, None, x)
+    logits = ops.head(x, Projection([out], None, norm, EPS))
+    low_rank_rows.merge(ops)
+    post_norms.merge(ops)
+    gather_sources(bench)
+    product = ["quantize_rows", "matvec_small_batch"]
+    assert [op.kernel for op in ops.ops] == [*product, "rope_append", *product * 5, "add_scaled"]
+    assert [op.params["GATED"] for op in ops.ops if op.params.get("ADDED") and "GATED" in op.params] == [1, 0, 1, 0]
+    gpu, host = bench.run(ops)
+    for b, rows in ((q, 64), (x, cols), (logits, 33)):
+        check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-3)  # a level of a rounded x may differ
+    for b in (cache.k, cache.v):
+        written = np.isfinite(host[b.name]).all(axis=1)
+        check(bench, gpu[b.name][written], host[b.name][written], 1e-3)
 
 
 def _beside(bench: Bench, type: Q, rank: int, cols: int, tokens: np.ndarray) -> tuple[list[np.ndarray], list[str]]:

@@ -1,16 +1,18 @@
 """Latent attention: rotated keys and latents into the cache, products of heads, and attention over wide rows."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import latent, matmul_tiles
+from py_engine.plan import latent, matmul_tiles, merged_splits
 from py_engine.plan.cache import page_group
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.quantised import matrix
@@ -94,6 +96,49 @@ def test_attention_over_wide_rows(bench: Bench, heads: tuple[int, int, int], n: 
         assert any(int(op.params.get("SHARE", 1)) > 1 for op in ops.ops)
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
+
+
+@in_pairs(
+    ("heads, type, rows", [((16, 1, 576), Q.Q4_0, 33), ((3, 1, 44), Q.F16, 12)]),
+    ("places", [((0, 0),), ((63, 0),), ((255, 3),), ((70, 0), (3, 2), (255, 3), (128, 1))]),
+)
+def test_values_matrices_join_the_splits(
+    bench: Bench, heads: tuple[int, int, int], type: Q, rows: int, places: tuple[tuple[int, int], ...]
+) -> None:
+    """Of a short context, with the bits of the dispatch that joins those of any context."""
+    n_head, _, dim = heads
+    rope, rank, several = dim % 32 or 64, dim // 32 * 32 - (0 if dim % 32 else 64), len(places) > 1
+    bench = Bench(bench.page, replace(bench.device, software=False))
+    at = Setup(batch=MAX_SMALL_BATCH if several else 1, n=len(places), n_ctx=512, places=places if several else ())
+    ops = bench.begin(at if several else replace(at, pos=places[0][0], seq=places[0][1]))
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = latent.make_latent_cache(
+        ops.plan, 0, LatentShape(n_head, rank, 8, rope, rows), "f16", page_group(ops.plan, 0)
+    )
+    bench.fill(cache.k)
+    rows = rows // 4 * 4
+    weight = (
+        bench.weight("w", type, n_head * rows, rank, 0.3)
+        if type is Q.F16
+        else matrix(bench, type, "w", n_head * rows, rank, tame=True)
+    )
+    attn, y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5)), ops.rows("y", n_head * rows)
+    latent.products(ops, n_head, Columns(attn, rope, dim), HeadMatrices(weight, rows, rank), Columns(y, 0, rows))
+    merged_splits.merge(ops.ops, bench.device)
+    got = []
+    limit = next(op.contexts.up_to for op in ops.ops if "MERGED" in op.params and op.kernel == "head_products")
+    assert limit > max(pos for pos, _ in places)
+    for context, joins in ((inf, True), (limit, False)):
+        chosen = [op for op in ops.ops if op.contexts.include(context)]
+        assert ("attention_combine" in [op.kernel for op in chosen]) == joins
+        whole, ops.ops[:] = list(ops.ops), chosen
+        gpu, host = bench.run(ops)
+        ops.ops[:] = whole
+        check(bench, gpu[y.name][: len(places), : n_head * rows], host[y.name][: len(places), : n_head * rows])
+        assert np.isnan(gpu[y.name][len(places) :]).all()
+        got.append(gpu[y.name][: len(places)].view(np.uint32))
+    assert (got[0] == got[1]).all()
 
 
 @in_turn(

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench import shapes
+from bench.adapters import write_adapters
 from py_engine import planner
 from py_engine.cpu import sampling
 from py_engine.cpu.sampling import filtered, settings_of
 from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import LatentShape, make_latent_cache
-from py_engine.plan.lists import SMALL_BATCH
+from py_engine.plan.lists import SMALL_BATCH, adapted
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampler_ops import BLOCK
@@ -101,6 +103,25 @@ def test_every_kernel_of_adapters_has_a_case(device: Device) -> None:
     names = {s.label for s in shaders_of(plan, device, plan.lists) if s.kernel in ("add_low_rank", "add_direction")}
     assert names
     assert names <= {shader.label for case in made for shader in case.shaders}
+    assert all(comparison.fault(case, numpys(case)) is None for case in made)
+
+
+@pytest.mark.slow
+def test_what_adapters_add_beside_products_has_cases(tmp_path: Path) -> None:
+    """Two adapters of all matrices, of one type and rank."""
+    model = "llama/llama.Q4_K_M"
+    paths = write_adapters(GOLDEN / f"{model}.gguf", tmp_path, 2, 5)
+    adapters = cpu_models.load(GOLDEN / f"{model}.gguf", 64, adapters=paths).plan.adapters
+    plan = planner.make_plan(header(model), GPU, planner.PlanOptions(64, 16, "f16", adapters=adapters))
+    ops = plan.lists[adapted(SMALL_BATCH)]
+    assert {op.kernel for op in ops if op.params.get("LOW_RANK")} == {"matvec_small_batch"}
+    assert {op.kernel for op in ops if op.params.get("ADDED")} == {"rope_append", "quantize_rows"}
+    assert {op.params["GATED"] for op in ops if op.kernel == "quantize_rows" and op.params.get("ADDED")} == {0, 1}
+    assert not [op for op in ops if op.kernel == "add_low_rank"]
+    made = list(cases(plan, GPU, [adapted(SMALL_BATCH)], lambda shader: False))
+    assert {s.label for s in shaders_of(plan, GPU, [adapted(SMALL_BATCH)])} <= {
+        s.label for c in made for s in c.shaders
+    }
     assert all(comparison.fault(case, numpys(case)) is None for case in made)
 
 

@@ -134,6 +134,27 @@ fn low_rank_load(m0: u32, t: u32) {
   }
 }
 
+// What is added to a row of the product of token m0: the bits of low_rank_at().
+fn low_rank_row(row: u32) -> f32 {
+  var sum = 0.0;
+  for (var e = 0u; e < ENTRIES; e++) {
+    let entry = entry_at(e);
+    let at = row - entry.y; // wraps around below the entry's first row
+    if (used[e] == 0u || at >= entry.rows) {
+      continue;
+    }
+    for (var g = 0u; g < W_GROUPS; g++) {
+      let w = w_group(entry.b + at, g);
+      var found = 0.0;
+#for i in 8 if COLS > 28 else (COLS + 3) // 4
+      found += dot(w[${i}], scaled[e * SIZE + g * 8u + ${i}u]);
+#endfor
+      sum += found;
+    }
+  }
+  return sum;
+}
+
 // What is added to four rows of the product of token m0.
 fn low_rank_at(rows: vec4u) -> vec4f {
   var sums = vec4f(0);

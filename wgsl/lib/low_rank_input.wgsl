@@ -1,6 +1,6 @@
 // h = A x beside a product with the same x, or its norm: the first step of what adapters add (py_engine/plan/low_rank.py).
 // The first workgroups of a dispatch compute it, each a few rows of A for one token. A_LANES threads share a row in every
-// kernel, so a token's h has the same bits in a small batch as alone. The kernel has x, norm, eps, W_GROUPS and WG.
+// kernel, so a token's h has the same bits in a small batch as alone. The kernel has input_at(), norm, eps, W_GROUPS and WG.
 #param QUANT_A // fragment of wgsl/quants that reads A: one of floats
 #param A_ROWS
 #param A_LANES
@@ -29,7 +29,7 @@ fn low_rank_input(block: u32, x0: u32, m: u32, t: u32) {
     var sum = vec4f(0);
     for (var i = 0u; i < 8u; i++) {
       let at = strided_at_A(g, i);
-      var v = x[x0 + at];
+      var v = input_at(x0, at);
       if (COLS % 32u != 0u) { // the padding's contents are undefined
         v = select(vec4f(0), v, 4u * at + vec4u(0, 1, 2, 3) < vec4u(COLS));
       }

@@ -9,6 +9,7 @@
 #if EPILOGUE in ("activate", "gated", "gate")
 #param ACTIVATION // see activation.wgsl
 #endif
+#param LOW_RANK
 #param FACTOR // of W x and its bias with "add", if it is not 0
 #if EPILOGUE == "qkv"
 #param HEAD_DIM
@@ -23,6 +24,9 @@ struct Params {
 #endif
   row0: u32, // index in y of W's first row
   y_stride: u32, // floats between tokens of y
+#if LOW_RANK
+  h_stride: u32, // see lib/low_rank.wgsl
+#endif
 #if NORM
   eps: f32,
 #endif

@@ -1,0 +1,108 @@
+"""What adapters add to the products of a small batch, computed beside them (lib/low_rank_rows.wgsl).
+
+Where x is rounded in a dispatch of its own, h = A x is known before the product. Then further workgroups of the product
+compute B h, and another op adds the two: add_scaled.wgsl, or, after merge(), the op that reads their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from py_engine.plan import mixed, tiles
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, Op, Weight
+from py_engine.plan.products import Epilogue
+from py_engine.plan.quants import GROUP, groups
+from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
+
+ADDED = ".added."  # in the names of buffers of what adapters add
+
+
+def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
+    """Let the product into y before compute what adapters add to it, and append the sum. False: it cannot."""
+    matrix = part.bindings["w"]
+    assert isinstance(matrix, Weight)
+    index = next((i for i in range(max(-3, -len(ops.ops)), -1) if _knows(ops.ops[i:], y, part.bindings["h"])), None)
+    if index is None or ops.device.software or list(matrix.layout.planes) != ["w_qs"]:
+        return False
+    op = ops.ops[index + 1]
+    threads = int(op.params["TK"]) * int(op.params["TR"])
+    workgroups = ops.batch * -(-y.shape[-1] // threads)
+    used = 4 * int(part.params["ENTRIES"]) * (1 + GROUP * groups(int(part.params["COLS"])))
+    used += mixed.workgroup_bytes(ops.device, op)
+    bound = mixed.storage_buffers(op) + len(part.bindings) + 1
+    x, *further = op.grid
+    assert isinstance(x, int)
+    fits = x + workgroups <= tiles.MAX_WORKGROUPS and further == [1, 1]
+    fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
+    if not fits:
+        return False
+    added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (MAX_SMALL_BATCH, y.shape[-1]))
+    own = {**part.params, "TM": 1, "PRELOAD": 0, "THREADS": threads}
+    params = {f"{name}_L": value for name, value in own.items()}
+    bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}
+    ops.ops[index + 1] = replace(
+        op,
+        params=op.params | params | {"LOW_RANK": workgroups},
+        consts={**op.consts, **part.consts},
+        bindings=op.bindings | bindings | {"added": added},
+        grid=(x + workgroups, 1, 1),
+    )
+    ops.add(
+        "add_scaled",
+        {"VECS": y.shape[-1] // 4, "GATED": 0},
+        {"scale": 1.0},
+        {"state": ops.state, "x": added, "y": y},
+        -(-y.shape[-1] // (4 * THREADS)),
+        ops.batch,
+    )
+    return True
+
+
+def _knows(ops: Sequence[Op], y: Buffer, h: Buffer | Weight) -> bool:
+    """Whether the first op computes h with a rounded x, and the next one multiplies that into y."""
+    rounding, product = ops[:2]
+    known = rounding.kernel == "quantize_rows" and rounding.bindings.get("h") is h
+    return known and product.kernel == "matvec_small_batch" and product.bindings["y"] is y
+
+
+def adds(op: Op) -> bool:
+    """Whether an op only adds what a product before it has computed for adapters."""
+    return op.kernel == "add_scaled" and ADDED in op.bindings["x"].name
+
+
+def merge(ops: OpList) -> None:
+    """Let the rotation of queries and keys, or the rounding of a gated product, add what adapters add itself.
+
+    Residual streams are left to post_norms.py.
+    """
+    for i in range(len(ops.ops) - 2, 0, -1):
+        if not adds(ops.ops[i]):
+            continue
+        y, added = ops.ops[i].bindings["y"], ops.ops[i].bindings["x"]
+        reader, *later = ops.ops[i + 1 :]
+        if reader.kernel == "rope_append" and reader.bindings["y"] is y:
+            ops.ops[i : i + 2] = [_adding(reader, added)]
+        elif reader.kernel == "activate" and later and _rounds(reader, later):
+            assert isinstance(y, Buffer)
+            known = ("ACTIVATION", "LIMIT")
+            params = {name: value for name, value in reader.params.items() if name in known}
+            taken = params | {"GATED": 1, "X_STRIDE": y.shape[1] // 4}
+            gated = replace(later[0], params=later[0].params | taken, bindings=later[0].bindings | {"x": y})
+            ops.ops[i : i + 3] = [_adding(gated, added)]
+
+
+def _adding(op: Op, added: Buffer | Weight) -> Op:
+    return replace(op, params=op.params | {"ADDED": 1}, bindings=op.bindings | {"added": added})
+
+
+def _rounds(activate: Op, later: Sequence[Op]) -> bool:
+    """Whether the op after an activation rounds its result, which no other op reads."""
+    y, rounding = activate.bindings["y"], later[0]
+    if rounding.kernel != "quantize_rows" or rounding.bindings["x"] is not y or rounding.params["NORM"]:
+        return False
+    gated = activate.params["GATED"] and not activate.params.get("WEIGHTED") and activate.grid[2] == 1
+    whole = int(rounding.params["COLS"]) % GROUP == 0 and rounding.params["COLS"] == activate.params["COLS"]
+    following = next((op for op in later[1:] if y in op.bindings.values()), None)
+    return bool(gated and whole and (following is None or following.bindings.get("y") == y))
