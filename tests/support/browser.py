@@ -50,7 +50,8 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
         if adapter != "lavapipe-optimized":
             env["GALLIVM_PERF"] = "nopt"
         if adapter == "lavapipe":
-            env["LP_NATIVE_VECTOR_WIDTH"] = "128"
+            # Mesa's cache does not tell widths apart: code for the other one ends the GPU process.
+            env |= {"LP_NATIVE_VECTOR_WIDTH": "128", "MESA_SHADER_CACHE_DIR": f"{shader_cache()}-narrow"}
         flags += REAL_GPU
     if adapter == "swiftshader":
         flags.append(ZERO_IN_A_LOOP)
