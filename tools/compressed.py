@@ -16,7 +16,7 @@ from tools.paths import ROOT, cache_dir
 SUFFIXES = {".bin", ".css", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".webmanifest", ".whl", ".zip"}
 ENCODINGS = ("br", "gz")
 BEST = 11  # Brotli's quality for a release; takes minutes the first time
-QUICK = 9
+QUICK = 5  # a quarter of the time of 9, for files that are 3 % larger
 WORTH = 0.97  # of a file's size: files that are compressed already stay as they are
 
 

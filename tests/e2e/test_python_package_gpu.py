@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.bare_pyodide import PYTHON_EXAMPLES, Python, Site
+from tests.support.bare_pyodide import PLAMO, PYTHON_EXAMPLES, Python, Site
 from tests.support.tolerances import assert_close
 from tools.goldens import GOLDEN
 
 LLAMA = GOLDEN / "llama" / "llama.F16.gguf"
-PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
 
 
 @pytest.fixture(scope="module")

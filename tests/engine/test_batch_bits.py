@@ -11,17 +11,19 @@ from playwright.sync_api import Page
 
 from tests.support.engine_driver import run
 
+# In subgroups of 8: narrower ones do not round a small batch's x in the dispatch that adds to it.
+WIDE = "lavapipe-wide"
 BYTES, HARDWARE = {"dot8": True}, {"dot8": True, "software": False}
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("swiftshader", "gemma/gemma3.F16", "q8_0", {}),  # windows, norms of queries and keys and after a block
     ("lavapipe", "llama/llama.Q5_K", "f32", BYTES | {"f16": False, "subgroup": 0}),
-    ("lavapipe", "gemma/gemma3.Q8_0", "f16", BYTES),
-    ("lavapipe", "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # norms and RoPE in attention; two matrices at once
-    ("lavapipe", "llama/mixtral.Q4_K_M", "f16", BYTES),  # experts
+    (WIDE, "gemma/gemma3.Q8_0", "f16", BYTES),
+    (WIDE, "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # norms and RoPE in attention; two matrices at once
+    (WIDE, "llama/mixtral.Q4_K_M", "f16", BYTES),  # experts
     ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
     ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
     ("lavapipe", "qwen35/qwen35.F16", "f16", {}),  # states
-    ("lavapipe", "gemma/gemma3n.F16", "f16", HARDWARE),  # several residual streams, sparse gates, shared caches
+    (WIDE, "gemma/gemma3n.F16", "f16", HARDWARE),  # several residual streams, sparse gates, shared caches
 ]
 
 
@@ -39,20 +41,20 @@ def test_logits(
 
 @pytest.mark.lavapipe
 @pytest.mark.parametrize(
-    ("case", "model", "variant"),
+    ("adapter", "case", "model", "variant"),
     [
-        ("lora-llama.Q4_K_M", "llama/llama.Q4_K_M", HARDWARE),
-        ("lora-gemma3.Q8_0", "gemma/gemma3.Q8_0", {"f16": False, "subgroup": 0}),
+        (WIDE, "lora-llama.Q4_K_M", "llama/llama.Q4_K_M", HARDWARE),
+        ("lavapipe", "lora-gemma3.Q8_0", "gemma/gemma3.Q8_0", {"f16": False, "subgroup": 0}),
     ],
 )
 def test_logits_beside_adapters(
-    engine_pages: Callable[[str | None], Page], case: str, model: str, variant: dict[str, Any]
+    engine_pages: Callable[[str | None], Page], adapter: str, case: str, model: str, variant: dict[str, Any]
 ) -> None:
     """A sequence without adapters runs other lists alone than beside one that has some."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 17}
     urls = [f"/repo/tests/golden/{model}.gguf"]
     urls += [f"/repo/tests/golden/lora/{case}.{part}.gguf" for part in "abc"]
-    out = run(engine_pages("lavapipe"), urls, "batch_bits.logits", **options, variant=variant, tune=False)
+    out = run(engine_pages(adapter), urls, "batch_bits.logits", **options, variant=variant, tune=False)
     assert out == {"rows": 30, "different": 0, "worst": 0}
 
 

@@ -27,6 +27,7 @@ MODELS = [name for name in FILES if name not in (*EMBEDDING, *DIFFUSION, *ANSWER
 WAYS = {  # name -> (adapter, backend, KV cache, precision)
     "swiftshader": ("swiftshader", "webgpu", "f32", "f32"),
     "lavapipe": ("lavapipe", "webgpu", "f16", "f16"),
+    "lavapipe-wide": ("lavapipe-wide", "webgpu", "f16", "f16"),
     "cpu": ("cpu", "cpu", "f32", "f32"),
 }
 
@@ -34,6 +35,8 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 # SwiftShader compiles the kernels of every load again (Mesa's cache is lavapipe's), and numpy computes the same inside
 # and outside a browser. tests/kernels runs every kernel and every type on SwiftShader, too.
 SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
+# In subgroups of 8, kernels whose threads add by shuffles: products, scans, residual streams and experts.
+WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv/rwkv7.F16", "mamba/mamba2.F16"}
 # On lavapipe, as many models as have every op of all (golden_ops.py), and llama with one type of each kind; Q4_K_M has
 # Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
@@ -50,9 +53,11 @@ EVERY_OP = {
 def runs(model: str, way: str) -> bool:
     """Whether a golden runs in one of WAYS."""
     name, _, kind = model.removeprefix("llama/").partition(".")
+    if way == "lavapipe-wide":
+        return model in WIDE
     if way == "lavapipe":
         every = "WISP_ALL_GOLDENS" in os.environ and model != SENSITIVE
-        return every or model in EVERY_OP or (name == "llama" and kind in KINDS)
+        return every or (model not in WIDE and (model in EVERY_OP or (name == "llama" and kind in KINDS)))
     return model.removeprefix("llama/") in SOME[way]
 
 
@@ -212,20 +217,20 @@ def test_packed_embeddings(engine_pages: Callable[[str | None], Page], model: st
 
 @pytest.mark.lavapipe
 @pytest.mark.parametrize(
-    ("model", "variant"),
+    ("adapter", "model", "variant"),
     [
-        ("llama.Q4_0", {"dot8": True}),
-        ("llama.Q8_0", {"subgroup": 0, "dot8": True, "software": False}),
-        ("llama.Q4_K_M", {"software": False}),
-        ("llama.Q4_K_M", {"software": False, "dot8": True}),  # two matrices in one dispatch
-        ("llama.Q4_0", {"f16": False, "software": False}),
-        ("llama.Q8_0", {"f16": False, "subgroup": 0}),
-        ("llama.Q4_K_M", {"f16": False, "subgroup": 0, "dot8": True}),
+        ("lavapipe", "llama.Q4_0", {"dot8": True}),
+        ("lavapipe", "llama.Q8_0", {"subgroup": 0, "dot8": True, "software": False}),
+        ("lavapipe", "llama.Q4_K_M", {"software": False}),
+        ("lavapipe-wide", "llama.Q4_K_M", {"software": False, "dot8": True}),  # two matrices in one dispatch
+        ("lavapipe", "llama.Q4_0", {"f16": False, "software": False}),
+        ("lavapipe", "llama.Q8_0", {"f16": False, "subgroup": 0}),
+        ("lavapipe", "llama.Q4_K_M", {"f16": False, "subgroup": 0, "dot8": True}),
     ],
     ids=str,
 )
 def test_every_variant_gives_llama_cpps_logits_and_ids(
-    engine_pages: Callable[[str | None], Page], model: str, variant: dict[str, bool | int]
+    engine_pages: Callable[[str | None], Page], adapter: str, model: str, variant: dict[str, bool | int]
 ) -> None:
     """Variants that this GPU would not choose, every two together: activations in bytes, no f16, no subgroups, tiles of
     hardware GPUs. No software GPU has subgroup matrices; tests/kernels/test_matrices.py emulates them in plain WGSL.
@@ -233,7 +238,7 @@ def test_every_variant_gives_llama_cpps_logits_and_ids(
     golden = np.load(GOLDEN / "llama" / f"{model}.npz")
     about = json.loads((GOLDEN / "llama" / f"{model}.json").read_text())
     out = run(
-        engine_pages("lavapipe"),
+        engine_pages(adapter),
         f"/repo/tests/golden/llama/{model}.gguf",
         "engines.evaluate_and_generate",
         {"prompt": golden["prompt"].tolist(), "count": len(golden["greedy"])},

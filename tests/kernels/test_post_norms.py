@@ -51,7 +51,7 @@ def appended(bench: Bench, cols: int, stack: list[tuple[Q, int]], gated: bool, p
 def test_the_product_adds_the_norm(
     cols: int, stack: list[tuple[Q, int]], gated: bool, rounding: str, places: Any, kernel_pages: Pages
 ) -> None:
-    bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
+    bench = bench_of("lavapipe-wide: f16 subgroups", kernel_pages)
     bench = Bench(bench.page, replace(bench.device, software=False, dot8=True, max_storage_buffers=16))
     got = []
     for merged in (False, True):

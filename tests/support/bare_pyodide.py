@@ -13,11 +13,13 @@ from playwright.sync_api import Browser, Page
 
 from tests.support.browser import new_profile
 from tools import pyodide, wheel
+from tools.goldens import GOLDEN
 from tools.paths import ROOT, STATIC, site_packages
 
 PYTHON_DOCS = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 PYTHON_EXAMPLES = re.findall(r"```python\n(.*?)```", PYTHON_DOCS, re.DOTALL)
 MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
+PLAMO = GOLDEN / "plamo" / "plamo.F16.gguf"
 # Pure wheels of packages that Pyodide has on its CDN. name -> (version in their file's name, requirements)
 CARRIED = {"jinja2": ("3.1.6", ("MarkupSafe",)), "markupsafe": ("3.0.4", ())}
 TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm"}  # which Python's table may lack

@@ -7,7 +7,7 @@ from py_engine.files.gguf_header import parse
 from py_engine.plan.kernels import Device
 from py_engine.planner import PlanOptions, make_plan
 
-LAVAPIPE = Device(f16=True, subgroup=8, software=True)
+LAVAPIPE = Device(f16=True, subgroup=4, software=True)
 OPTIONS = PlanOptions(256, 16, "f16")
 
 Op = tuple[str, frozenset[tuple[str, int | float | str]]]

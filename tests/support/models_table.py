@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 NUMPY, F32, F16 = "numpy", "WebGPU f32", "WebGPU f16"
 COLUMNS = (NUMPY, F32, F16)
-WAYS = {"swiftshader": F32, "lavapipe": F16, "cpu": NUMPY}
+WAYS = {"swiftshader": F32, "lavapipe": F16, "lavapipe-wide": F16, "cpu": NUMPY}
 Results = dict[tuple[str, str, str], list[tuple[str, bool]]]  # (table, row, column) -> (test, whether it passed)
 
 

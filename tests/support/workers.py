@@ -68,12 +68,17 @@ def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
     These are a file's tests. Kernels' tests share the pipelines of a test function, in one variant where it names one.
-    Engines share nothing, nor do checkers. Tests of the build share dist/, which they write. Those of `dev` write a
-    copy, and run late, because they start a browser (conftest.py).
+    Engines share nothing, nor do checkers. Files of the Python package share a Python, models in wide subgroups a
+    browser. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because they
+    start a browser (conftest.py).
     """
     file, _, name = nodeid.partition("::")
+    if "lavapipe-wide" in name:
+        return "lavapipe-wide"
     if file.startswith("tests/build/") and file != "tests/build/test_dev.py":
         return "tests/build"
+    if file.startswith("tests/e2e/python_package/"):
+        return "tests/e2e/python_package"
     if file.startswith("tests/kernels/"):
         function, _, parameters = name.partition("[")
         first = parameters.partition("-")[0]
