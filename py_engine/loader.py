@@ -95,8 +95,6 @@ class Loader:
         except BaseException as error:
             if compiling:
                 compiling.cancel()
-            if self.prover is not None:
-                self.prover.close()
             cause = await self._cause(runners, error)
             for runner in runners.values():
                 runner.close()
@@ -137,12 +135,10 @@ class Loader:
             from py_engine.proof.prover import Prover
 
             self.prover = Prover(gpu, self.proven, self.load_package)
-            gpu.prove, gpu.unproven = self.prover.prove, self.prover.unproven
+            gpu.prover = self.prover
         try:
             await gpu.upload_start()
         except BaseException as error:
-            if self.prover is not None:
-                self.prover.close()
             cause = await gpu.cause(error)
             gpu.close()
             raise cause from None
@@ -156,16 +152,12 @@ class Loader:
 
     async def _compile(self, gpu: GpuRunner) -> None:
         started = time.perf_counter()
-        await gpu.compile(lambda done, total: self.report("compile", done, total), self._prepare_proof)
+        await gpu.compile(lambda done, total: self.report("compile", done, total))
         compiled = time.perf_counter()
         if gpu.on_gpu:
             await warm_up(gpu)
         self.timings["compile_ms"] = 1000 * (compiled - started)
         self.timings["warm_up_ms"] = 1000 * (time.perf_counter() - compiled)
-
-    def _prepare_proof(self) -> None:
-        if self.prover is not None:
-            self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
 
     async def _weights(self, runners: dict[str, Runner]) -> None:
         started = time.perf_counter()
