@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.kernels import Shader
+from py_engine.proof.modules import LoadPackage, import_modules
 from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of, upload_shaders
 from py_engine.tasks import begin
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from py_engine.proof.proven import Proven
 
 Result = TypeVar("Result")
-LoadPackage = Callable[[str], Awaitable[Any]]
 SEEDS = 1, 2  # a sampler must be wrong with both: a single token may hang on a rounding
 
 
@@ -109,10 +109,8 @@ class Prover:
         started = time.perf_counter()
         run = await self._uploaded(names, SEEDS[0])
         try:
-            from py_engine.proof import comparison  # noqa: F401, so that prove() need not wait for it
-
             for case in run.cases:
-                case.sizes  # noqa: B018, nor for this
+                case.sizes  # noqa: B018, so that prove() need not wait for it
                 await asyncio.sleep(0)
         except BaseException:
             run.free()
@@ -151,8 +149,7 @@ class Prover:
 
     async def _uploaded(self, names: list[str], seed: int) -> DeviceRun:
         """A run of the cases of kernels that are not known."""
-        if self._load_package is not None:
-            await self._load_package("numpy")
+        await import_modules(self._load_package)
         from py_engine.proof.cases import cases
         from py_engine.proof.device_run import DeviceRun
         from py_engine.proof.upload_cases import upload_cases
