@@ -84,6 +84,7 @@ class Loader:
                 runners["webgpu"] = gpu
                 compiling = asyncio.ensure_future(self._compile(gpu))
                 compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
+                await gpu.gpu.upload_start()
                 if self.prove_first:
                     await compiling
             else:
@@ -136,12 +137,6 @@ class Loader:
 
             self.prover = Prover(gpu, self.proven, self.load_package)
             gpu.prover = self.prover
-        try:
-            await gpu.upload_start()
-        except BaseException as error:
-            cause = await gpu.cause(error)
-            gpu.close()
-            raise cause from None
         return GpuRunner(gpu)
 
     async def _cause(self, runners: dict[str, Runner], error: BaseException) -> BaseException:

@@ -18,7 +18,8 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.executor import DTYPES, dequantize
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
-from py_engine.plan.plan import Weight
+from py_engine.plan.plan import Plan, Weight
+from py_engine.proof.batches import Batch
 from py_engine.proof.numbers import Numbers
 
 DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
@@ -109,10 +110,11 @@ Values: TypeAlias = Array | RepeatedRows | RepeatedExperts  # of a matrix, for n
 
 
 class RandomData:
-    """Random arrays of one seed. Equal requests for matrices and for rows of x share their memory."""
+    """Random arrays of one plan and seed. Equal requests for matrices, rows of x and states share their memory."""
 
-    def __init__(self, seed: int) -> None:
-        self.numbers = Numbers(seed)
+    def __init__(self, plan: Plan, seed: int) -> None:
+        self.plan, self.numbers = plan, Numbers(seed)
+        self._states: dict[Batch, tuple[Array, int]] = {}
         self._pools = {"f32": self.numbers.standard_normal(POOL).astype(np.float32)}
         self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
         self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}
@@ -136,6 +138,18 @@ class RandomData:
         factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
         values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
         found: Array = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+        return found
+
+    def state(self, batch: Batch) -> tuple[Array, int]:
+        """As Batch.state()."""
+        if batch not in self._states:
+            self._states[batch] = batch.state(self.plan, self.numbers)
+        return self._states[batch]
+
+    def histories(self, shape: tuple[int, ...], end: int, used: int) -> Array:
+        """Tokens below `end` of sequences (sequences, positions). Positions from `used` on are not to be read."""
+        found = poison(shape, "u32")
+        found[:, :used] = self.numbers.integers(0, end, found[:, :used].shape)
         return found
 
     def words(self, shape: tuple[int, ...]) -> Array:
