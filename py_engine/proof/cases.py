@@ -239,7 +239,7 @@ class _Maker:
         if name == "x" and op.kernel in PRODUCTS:
             values = self.random.tokens(rows, width[0], b.dtype)
             if op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split"):
-                values *= values.dtype.type(FOR_HALVES)
+                values = values * values.dtype.type(FOR_HALVES)
         else:
             values = self.random.normal(shape, b.dtype)
         if name == "parts":  # denominators

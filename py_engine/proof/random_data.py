@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -106,6 +107,12 @@ class RepeatedExperts:
         return found
 
 
+@cache
+def _pool(seed: int) -> Array:
+    """Normally distributed numbers: most of a short proof would be to make them."""
+    return Numbers(seed).standard_normal(POOL).astype(np.float32)
+
+
 Values: TypeAlias = Array | RepeatedRows | RepeatedExperts  # of a matrix, for numpy
 
 
@@ -115,7 +122,8 @@ class RandomData:
     def __init__(self, plan: Plan, seed: int) -> None:
         self.plan, self.numbers = plan, Numbers(seed)
         self._states: dict[Batch, tuple[Array, int]] = {}
-        self._pools = {"f32": self.numbers.standard_normal(POOL).astype(np.float32)}
+        self._pools = {"f32": _pool(seed)}
+        self._tokens: dict[tuple[int, int, str], Array] = {}
         self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
         self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}
 
@@ -133,12 +141,14 @@ class RandomData:
         return found.reshape(shape)
 
     def tokens(self, n: int, cols: int, dtype: str = "f32") -> Array:
-        """Rows of x: DISTINCT_TOKENS random ones, repeated with other factors."""
-        at = np.arange(n)
-        factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
-        values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
-        found: Array = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
-        return found
+        """Rows of x, not to be changed: DISTINCT_TOKENS random ones, repeated with other factors."""
+        key = n, cols, dtype
+        if key not in self._tokens:
+            at = np.arange(n)
+            factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
+            values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
+            self._tokens[key] = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+        return self._tokens[key]
 
     def state(self, batch: Batch) -> tuple[Array, int]:
         """As Batch.state()."""
