@@ -98,6 +98,8 @@ class DeviceRun:
         if not self.cases:
             return []
         try:
+            for shader in {s.label: s for case in self.cases for s in case.shaders}.values():
+                await self._pipelines.get(shader)  # those of uploads may still be compiled
             self._open_scopes()
             try:
                 self._submit()
