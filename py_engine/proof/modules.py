@@ -8,13 +8,20 @@ from importlib import import_module
 from typing import Any
 
 LoadPackage = Callable[[str], Awaitable[Any]]
+TURNS = 8  # of the event loop: a download takes some from the end of a part to the request of the next one
 MODULES = ("numpy", "gguf.quants", "py_engine.proof.cases", "py_engine.proof.device_run", "py_engine.proof.comparison")
 
 
 async def import_modules(load_package: LoadPackage | None) -> None:
-    """Import them one by one; what is due in between runs then."""
+    """Import them one by one; downloads and uploads go on in between."""
     if load_package is not None:
         await load_package("numpy")
     for name in MODULES:
         import_module(name)
+        await let_others_run()
+
+
+async def let_others_run() -> None:
+    """Let what the load waits for take several steps, each of which may make another one due."""
+    for _ in range(TURNS):
         await asyncio.sleep(0)

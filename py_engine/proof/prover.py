@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.kernels import Shader
-from py_engine.proof.modules import LoadPackage, import_modules
+from py_engine.proof.modules import LoadPackage, import_modules, let_others_run
 from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of, upload_shaders
 from py_engine.tasks import begin
 
@@ -159,7 +159,7 @@ class Prover:
         of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
         for case in chain(of_upload, cases(plan, device, names, knows, seed)):
             made.append(case)
-            await asyncio.sleep(0)  # downloads go on
+            await let_others_run()
         run = DeviceRun(self._gpu.device, self._gpu.pipelines, made)
         try:
             await run.upload()
