@@ -22,6 +22,6 @@ async def import_modules(load_package: LoadPackage | None) -> None:
 
 
 async def let_others_run() -> None:
-    """Let what the load waits for take several steps, each of which may make another one due."""
+    """Yield to downloads and uploads. Each of their steps may make the next one due."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
