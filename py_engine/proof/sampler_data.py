@@ -175,12 +175,13 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
     for row, sampling in zip(logits, given, strict=False):
         top = np.ceil(row[:vocab].max()) + 1
         if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
-            row[list(CROWD)] = top - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+            most = max(top, np.log(np.exp(row[:vocab]).sum()))  # then all others have a seventh of the probability
+            row[list(CROWD)] = most - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
         if sampling in (FIRST, LATE):
             row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
         if sampling.typical_p < 1:
             row[:] *= np.float32(FLAT)
-        if sampling.min_p or sampling.top_n_sigma > 0:  # the likeliest is in the last partition: a join may leave that out
+        if sampling.min_p or sampling.top_n_sigma > 0:  # the last partition has the likeliest: a join may lack it
             best, late = int(row[:vocab].argmax()), vocab - 2
             row[best], row[late] = row[late], row[best]
 
