@@ -181,7 +181,7 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
             row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
         if sampling.typical_p < 1:
             row[:] *= np.float32(FLAT)
-        if sampling.min_p or sampling.top_n_sigma > 0:  # the last partition has the likeliest: a join may lack it
+        if sampling.min_p:  # the last partition has the likeliest: a join may lack it
             best, late = int(row[:vocab].argmax()), vocab - 2
             row[best], row[late] = row[late], row[best]
 
