@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
 from py_engine.proof.variants import WrongKernels, check, shaders_of, upload_shaders, variants
 from py_engine.runners import Runner
+from py_engine.tasks import begin
 from py_engine.tuning.cached_choices import as_stats
 
 if TYPE_CHECKING:
@@ -132,16 +132,17 @@ async def proven_kernels(
 ) -> Proven | None:
     """The kernels that are known to be right or wrong on the device; None if the load is not to prove any.
 
-    If nothing is known, numpy begins to load: the proof will need it, and planning and measuring leave time for that.
+    If nothing is known, the proof's modules begin to load: the waits for the device leave time for that.
     """
     if device is None or not (options.prove if options.prove is not None else not device.software):
         return None
+    from py_engine.proof.modules import import_modules
     from py_engine.proof.proven import Proven
 
     proven = await Proven.of(adapter)
-    if proven.is_empty and load_package is not None:
-        loading = asyncio.ensure_future(load_package("numpy"))
-        loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # the proof awaits it again
+    if proven.is_empty:
+        loading = begin(import_modules(load_package))
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # the proof imports them again
     return proven
 
 

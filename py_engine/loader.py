@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,10 @@ from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.placement import Placements
 from py_engine.plan.plan import Plan
+from py_engine.proof.modules import import_modules
+from py_engine.proof.variants import shaders_of
 from py_engine.runners import Runner, warm_up
+from py_engine.tasks import begin
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -73,6 +77,7 @@ class Loader:
     prover: Prover | None = None
     timings: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    _expanding: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def run(self) -> tuple[str, Runner]:
         """Load the model: ("webgpu" or "cpu", its runner). Raises WispError, with nothing left allocated."""
@@ -84,6 +89,7 @@ class Loader:
                 runners["webgpu"] = gpu
                 compiling = asyncio.ensure_future(self._compile(gpu))
                 compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
+                await gpu.gpu.upload_start()
                 if self.prove_first:
                     await compiling
             else:
@@ -93,10 +99,9 @@ class Loader:
                 await compiling
             ((name, runner),) = runners.items()
         except BaseException as error:
-            if compiling:
-                compiling.cancel()
-            if self.prover is not None:
-                self.prover.close()
+            for task in (compiling, self._expanding):
+                if task:
+                    task.cancel()
             cause = await self._cause(runners, error)
             for runner in runners.values():
                 runner.close()
@@ -131,22 +136,28 @@ class Loader:
         if any(quants.needs_numpy(w.type) for w in self.plan.weights.values()):
             await self._package("numpy")
         started = time.perf_counter()
-        gpu = await Gpu.open(self.adapter, device, self.plan)
+        opening = begin(Gpu.open(self.adapter, device, self.plan))
+        self._expanding = begin(self._expand_kernels(device))
+        gpu = await opening
         self.timings["open_gpu_ms"] = 1000 * (time.perf_counter() - started)
         if self.proven is not None:
             from py_engine.proof.prover import Prover
 
             self.prover = Prover(gpu, self.proven, self.load_package)
-            gpu.prove, gpu.unproven = self.prover.prove, self.prover.unproven
-        try:
-            await gpu.upload_start()
-        except BaseException as error:
-            if self.prover is not None:
-                self.prover.close()
-            cause = await gpu.cause(error)
-            gpu.close()
-            raise cause from None
+            gpu.prover = self.prover
         return GpuRunner(gpu)
+
+    async def _expand_kernels(self, device: Device) -> None:
+        """Make the texts of kernels while the device is opened, and import what the proof of unknown ones needs."""
+        await asyncio.sleep(0)
+        unknown = False
+        for name in [name for name in self.plan.lists if name not in self.plan.lazy]:
+            shaders = shaders_of(self.plan, device, [name])
+            unknown |= self.proven is not None and not all(self.proven.knows(shader) for shader in shaders)
+            await asyncio.sleep(0)
+        if unknown:
+            with suppress(Exception):  # the proof imports them again
+                await import_modules(self.load_package)
 
     async def _cause(self, runners: dict[str, Runner], error: BaseException) -> BaseException:
         """WispError device_lost if the loss of the device has ended the load, else `error`."""
@@ -156,16 +167,12 @@ class Loader:
 
     async def _compile(self, gpu: GpuRunner) -> None:
         started = time.perf_counter()
-        await gpu.compile(lambda done, total: self.report("compile", done, total), self._prepare_proof)
+        await gpu.compile(lambda done, total: self.report("compile", done, total))
         compiled = time.perf_counter()
         if gpu.on_gpu:
             await warm_up(gpu)
         self.timings["compile_ms"] = 1000 * (compiled - started)
         self.timings["warm_up_ms"] = 1000 * (time.perf_counter() - compiled)
-
-    def _prepare_proof(self) -> None:
-        if self.prover is not None:
-            self.prover.prepare(name for name in self.plan.lists if name not in self.plan.lazy)
 
     async def _weights(self, runners: dict[str, Runner]) -> None:
         started = time.perf_counter()

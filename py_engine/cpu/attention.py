@@ -212,7 +212,10 @@ def _cached(c: Call, name: str, positions: Array, seq: int) -> Array:
     """A sequence's rows at these positions, float32. Pages before a window may hold anything."""
     rows = c.rows_of(positions, seq)
     if c.params["KV"] != "q8_0":
-        return c[name][rows].astype(np.float32)
+        cache = c[name]
+        if len(cache) < len(rows):  # pages that appear several times, as in a proof: numpy converts f16 slowly
+            cache = cache.astype(np.float32)
+        return cache[rows].astype(np.float32, copy=False)
     cols, page = c.consts["n_head_kv"] * c.params["HEAD_DIM"], c.params["PAGE"]
     values, scales = cache_views(c[name], page, cols)
     at = rows // page, rows % page

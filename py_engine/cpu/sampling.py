@@ -98,7 +98,8 @@ def shaped(logits: Array, history: Array, s: np.void, rules: Array, words: int) 
     bias = np.zeros(vocab, np.float32)
     bias[pairs[:, 0]] = np.ascontiguousarray(pairs[:, 1]).view(np.float32)
     x = logits + bias
-    seen = _tokens_of(np.unique(history[end - min(end, int(s["repeat_last_n"])) :]), vocab)
+    recent = _tokens_of(history[end - min(end, int(s["repeat_last_n"])) :], vocab)
+    seen = np.flatnonzero(np.bincount(recent))  # np.unique would fetch numpy.ma, and all of numpy with it
     x[seen] *= np.where(x[seen] > 0, 1 / s["repeat_penalty"], s["repeat_penalty"])
     counts = np.bincount(_tokens_of(history[int(s["answer"]) :], vocab), minlength=vocab)[:vocab].astype(np.float32)
     x -= counts * s["frequency_penalty"] + np.where(counts > 0, s["presence_penalty"], np.float32(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from math import inf
@@ -18,6 +18,7 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.adapter import request_device
 from py_engine.gpu.memory import UNIFORM, Memory, obj
 from py_engine.gpu.pipelines import PipelineCache
+from py_engine.gpu.proofs import Prover
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
@@ -50,14 +51,13 @@ class Gpu(Memory):
         self._reported = asyncio.Event()  # the loss
         self.closed = False
         self.pipelines = PipelineCache(device)
-        self.recorded: set[str] = set()  # lists that replay.js can run
+        self.recorded: set[str] = set()  # lists that may run
+        self._added: set[str] = set()  # lists that replay.js has; some are still to be proven
         self.compiling: Counter[str] = Counter()  # lists of the calls of compile() in progress
         self._recording = asyncio.Lock()  # concurrent requests may compile the same lists
         self.replay: Any = None
         self.uploading: Upload | None = None
-        # Called with lists before they are recorded.
-        self.prove: Callable[[Iterable[str]], Awaitable[None]] | None = None
-        self.unproven: Callable[[Iterable[str]], bool] = lambda names: False  # whether `prove` has to run any kernel
+        self.prover: Prover | None = None  # proves the kernels of lists before these may run
 
     @classmethod
     async def open(cls, adapter: Any, variant: Device, plan: Plan) -> Gpu:
@@ -137,13 +137,8 @@ class Gpu(Memory):
         ]
         return self.device.createBindGroup(obj(layout=self.pipelines.layout(shader), entries=entries))
 
-    async def compile(
-        self, on_progress: Any = None, names: Iterable[str] | None = None, requested: Callable[[], None] = lambda: None
-    ) -> None:
-        """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy.
-
-        `requested`: called once the device has all of them to compile.
-        """
+    async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
+        """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""
         if names is None:
             names = [name for name in self.plan.lists if name not in self.plan.lazy]
         names = list(names)
@@ -152,11 +147,11 @@ class Gpu(Memory):
             return
         self.compiling.update(names)
         try:
-            await self._compile(ops, on_progress, requested)
+            await self._compile(ops, on_progress)
         finally:
             self.compiling.subtract(names)
 
-    async def _compile(self, ops: dict[str, list[Op]], on_progress: Any, requested: Callable[[], None]) -> None:
+    async def _compile(self, ops: dict[str, list[Op]], on_progress: Any) -> None:
         pipelines: dict[str, asyncio.Task[None]] = {}
         done = total = 0
 
@@ -173,14 +168,25 @@ class Gpu(Memory):
                 pipelines[shader.label] = asyncio.ensure_future(one(shader))
                 await asyncio.sleep(0)  # the device compiles it while the next one's text is made
         total = len(pipelines)
-        requested()
-        await asyncio.gather(*pipelines.values())
-        if self.prove is not None:  # a caller's processor may compute anything
-            await self.prove([name for name in ops if not name.startswith("process.")])
+        proof = self.prover.begin(name for name in ops if not name.startswith("process.")) if self.prover else None
+        try:
+            await asyncio.gather(*pipelines.values())
+            if proof is not None:
+                proof.run()
+            await self._add(ops)  # meanwhile
+            if proof is not None:
+                await proof.end()
+        finally:
+            if proof is not None:
+                proof.close()
+        self.recorded |= set(ops) & self._added
+
+    async def _add(self, lists: dict[str, list[Op]]) -> None:
+        """Give replay.js those of the lists that it lacks."""
         async with self._recording:
             if self.closed:
                 return
-            rest = {name: ops_of_list for name, ops_of_list in ops.items() if name not in self.recorded}
+            rest = {name: ops for name, ops in lists.items() if name not in self._added}
             try:
                 await self.guarded(lambda: self._record(rest))
             except BaseException:
@@ -188,7 +194,7 @@ class Gpu(Memory):
                     if self.replay is not None:
                         self.replay.lists.delete(name)
                 raise
-            self.recorded |= set(rest)
+            self._added |= set(rest)
 
     def forget(self, names: Iterable[str]) -> None:
         """Drop lists that nothing runs, and the pipelines of their own kernels."""
@@ -197,6 +203,7 @@ class Gpu(Memory):
                 self.pipelines.forget(self._shader(op))
             self.plan.lazy.discard(name)
             self.recorded.discard(name)
+            self._added.discard(name)
             if self.replay is not None:
                 self.replay.lists.delete(name)
 
@@ -223,7 +230,7 @@ class Gpu(Memory):
         """Replace the bind groups of recorded dispatches that bind one of these buffers: most do not."""
         places = [
             (name, i, op)
-            for name in self.recorded
+            for name in self._added
             for i, op in enumerate(self.plan.lists[name])
             if any(isinstance(b, Buffer) and b.name in moved for b in op.bindings.values())
         ]

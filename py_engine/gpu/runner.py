@@ -63,13 +63,16 @@ class GpuRunner:
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
-        self._preparation = Preparation(lambda lists: gpu.compile(names=lists), gpu.unproven)
+        self._preparation = Preparation(lambda lists: gpu.compile(names=lists), self._unproven)
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._held: HeldSequence | None = None
         self._encoding = Encoding(gpu, self._times)
+
+    def _unproven(self, lists: set[str]) -> bool:
+        return self.gpu.prover is not None and self.gpu.prover.unproven(lists)
 
     @property
     def lost(self) -> str | None:
@@ -357,12 +360,9 @@ class GpuRunner:
         counts = self.gpu.replay.counts
         return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
-    async def compile(self, on_progress: Callable[[int, int], None], requested: Callable[[], None]) -> None:
-        """Compile the kernels of all lists that are not lazy. Must end before anything runs.
-
-        `requested`: called once the device has all of them to compile.
-        """
-        await self.gpu.compile(on_progress, requested=requested)
+    async def compile(self, on_progress: Callable[[int, int], None]) -> None:
+        """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
+        await self.gpu.compile(on_progress)
 
     def lists_for(self, names: Sequence[str], seq: int, n: int) -> list[str]:
         """The lists that run in place of these for n tokens of a sequence: with adapters if it has any."""

@@ -180,15 +180,15 @@ def has_param(file: str, param: str) -> bool:
 
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
-    given = tuple(
-        (name, type(value), value) for name, value in params.items()
-    )  # 1 and 1.0 are equal but expand differently
-    return _expanded(kernel, given, int(device.f16), device.subgroup)
+    types = tuple(map(type, params.values()))  # 1 and 1.0 are equal but expand differently
+    return _expanded(kernel, tuple(params.items()), types, int(device.f16), device.subgroup)
 
 
 @lru_cache(1024)  # the layers of a model share their shaders
-def _expanded(kernel: str, given: tuple[tuple[str, type, int | float | str], ...], f16: int, subgroup: int) -> Shader:
-    params = {name: value for name, _, value in given}
+def _expanded(
+    kernel: str, given: tuple[tuple[str, int | float | str], ...], types: tuple[type, ...], f16: int, subgroup: int
+) -> Shader:
+    params = dict(given)
     values = {"F16": f16, "SG": subgroup, **DEFAULTS, **shared.KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []

@@ -129,7 +129,7 @@ class _Maker:
     """Makes the cases of one plan and seed."""
 
     def __init__(self, plan: Plan, device: Device, seed: int) -> None:
-        self.plan, self.device, self.random = plan, device, RandomData(seed)
+        self.plan, self.device, self.random = plan, device, RandomData(plan, seed)
 
     def shader(self, op: Op) -> Shader:
         return kernels.expand(op.kernel, op.params, self.device)
@@ -156,7 +156,7 @@ class _Maker:
             parts.append(reduced(op, heads * group))
         case = Case([], [self.shader(op) for op in chain], batch)
         weights: dict[str, Values] = {}
-        case.data["state"], self._pages = batch.state(self.plan, self.random.numbers)
+        case.data["state"], self._pages = self.random.state(batch)
         ops = [self._filled(case, part, capacity, weights) for part in parts]
         case.ops = ops[len(prelude) :]
         self._finish(case, ops[: len(prelude)], weights)
@@ -212,7 +212,8 @@ class _Maker:
             return self.random.normal((part.rows[name], *b.shape[1:]), b.dtype)
         if name == "tokens":
             row0, end = int(op.consts.get("row0", 0)), int(op.consts.get("row0", 0) + op.consts.get("rows", 0))
-            tokens = self.random.numbers.integers(0, end + 2, (SEQUENCES, b.shape[1])).astype(np.uint32)
+            used = max(position for position, _ in case.batch.places) + 1
+            tokens = self.random.histories((SEQUENCES, b.shape[1]), end + 2, used)
             case.batch.write_edges(tokens, row0, end)
             case.batch.write_media(tokens)
             return tokens
@@ -235,7 +236,7 @@ class _Maker:
         if name == "x" and op.kernel in PRODUCTS:
             values = self.random.tokens(rows, width[0], b.dtype)
             if op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split"):
-                values *= values.dtype.type(FOR_HALVES)
+                values = values * values.dtype.type(FOR_HALVES)
         else:
             values = self.random.normal(shape, b.dtype)
         if name == "parts":  # denominators

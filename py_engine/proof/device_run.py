@@ -52,6 +52,11 @@ class _Arena:
         return to_js(whole.data)
 
 
+def _size(values: Array) -> int:
+    """The bytes of an array's buffer."""
+    return max(16, -(-values.nbytes // 4) * 4)
+
+
 def _sparse_planes(case: Case) -> list[SparseBytes]:
     return [v for found in case.planes.values() for v in found.values() if isinstance(v, SparseBytes)]
 
@@ -98,6 +103,8 @@ class DeviceRun:
         if not self.cases:
             return []
         try:
+            for shader in {s.label: s for case in self.cases for s in case.shaders}.values():
+                await self._pipelines.get(shader)  # those of uploads may still be compiled
             self._open_scopes()
             try:
                 self._submit()
@@ -140,9 +147,7 @@ class DeviceRun:
                     self._params.add(self._struct(op, shader))
         self._constant = self._buffer(self._constants.bytes(), STORAGE)
         self._uniform = self._buffer(self._params.bytes(), UNIFORM)
-        self._written = [
-            {name: self._empty(-(-case.data[name].nbytes // 4) * 4) for name in case.written()} for case in self.cases
-        ]
+        self._written = [{name: self._empty(_size(case.data[name])) for name in case.written()} for case in self.cases]
         self._fill()
         self._dispatches = [
             self._dispatch(case, op, shader, own)
@@ -150,24 +155,26 @@ class DeviceRun:
             for op, shader in zip(case.ops, case.shaders, strict=True)
         ]
         size, self._places = 0, list[dict[str, int]]()  # offsets in _staging of every case's written buffers
-        for own in self._written:
+        for case, own in zip(self.cases, self._written, strict=True):
             self._places.append({})
-            for name, buffer in own.items():
+            for name in own:
                 self._places[-1][name] = size
-                size += -(-int(buffer.size) // 16) * 16
+                size += -(-_size(case.data[name]) // 16) * 16
         self._staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
         self._made.append(self._staging)
 
     def _fill(self) -> None:
         """Copy what written buffers hold before the case, and the parts of experts' matrices."""
         encoder = self._device.createCommandEncoder()
+        copy = encoder.copyBufferToBuffer  # looked up once: each look-up crosses into JavaScript
         for case, own in zip(self.cases, self._written, strict=True):
             for name, buffer in own.items():
-                encoder.copyBufferToBuffer(self._constant, self._constants.add(case.data[name]), buffer, 0, buffer.size)
+                before = case.data[name]
+                copy(self._constant, self._constants.add(before), buffer, 0, _size(before))
         for values in {id(v): v for case in self.cases for v in _sparse_planes(case)}.values():
             buffer = self._sparse[id(values)] = self._empty(values.nbytes)
             for at, part in values.parts:
-                encoder.copyBufferToBuffer(self._constant, self._constants.add(part), buffer, at, len(part))
+                copy(self._constant, self._constants.add(part), buffer, at, len(part))
         self._device.queue.submit(to_js([encoder.finish()]))
 
     def _dispatch(self, case: Case, op: Op, shader: Shader, own: dict[str, Any]) -> _Dispatch:
@@ -193,14 +200,16 @@ class DeviceRun:
     def _submit(self) -> None:
         encoder = self._device.createCommandEncoder()
         compute = encoder.beginComputePass()
+        set_pipeline, bind, run = compute.setPipeline, compute.setBindGroup, compute.dispatchWorkgroups
         for dispatch in self._dispatches:
-            compute.setPipeline(self._pipelines[dispatch.shader])
-            compute.setBindGroup(0, dispatch.group)
-            compute.dispatchWorkgroups(*dispatch.grid)
+            set_pipeline(self._pipelines[dispatch.shader])
+            bind(0, dispatch.group)
+            run(*dispatch.grid)
         compute.end()
-        for own, place in zip(self._written, self._places, strict=True):
+        copy = encoder.copyBufferToBuffer
+        for case, own, place in zip(self.cases, self._written, self._places, strict=True):
             for name, buffer in own.items():
-                encoder.copyBufferToBuffer(buffer, 0, self._staging, place[name], buffer.size)
+                copy(buffer, 0, self._staging, place[name], _size(case.data[name]))
         self._device.queue.submit(to_js([encoder.finish()]))
 
     def _struct(self, op: Op, shader: Shader) -> bytes:

@@ -1,29 +1,62 @@
 """Proves a plan's kernels on the device that will run them, before the first token.
 
-A kernel that is known is not run again. The cases of all others go to the device in one submit. Those of the lists that
-a load needs are made and uploaded while the pipelines are compiled: numpy takes as long to start and to compute as the
-device.
+A kernel that is known is not run again. The cases of all others go to the device in one submit. They are made and
+uploaded while the pipelines are compiled: numpy takes as long to start and to compute as the device.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Coroutine, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.kernels import Shader
+from py_engine.proof.modules import LoadPackage, import_modules, let_others_run
 from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of, upload_shaders
+from py_engine.tasks import begin
 
 if TYPE_CHECKING:
     from py_engine.gpu.gpu import Gpu
     from py_engine.proof.device_run import DeviceRun
     from py_engine.proof.proven import Proven
 
-LoadPackage = Callable[[str], Awaitable[Any]]
+Result = TypeVar("Result")
 SEEDS = 1, 2  # a sampler must be wrong with both: a single token may hang on a rounding
+
+
+class ListsProof:
+    """The proof of lists' kernels. Its cases are made while these are compiled."""
+
+    def __init__(self, prover: Prover, names: list[str]) -> None:
+        self._prover, self._names = prover, names
+        self._cases = _task(prover.prepared(names)) if prover.unproven(names) else None
+        self._proving: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        """Run the kernels, which are compiled now."""
+        self._proving = _task(self._prover.prove(self._names, self._cases))
+
+    async def end(self) -> None:
+        """Wait for the results of run(). WispError as Prover.prove()."""
+        assert self._proving is not None
+        await self._proving
+
+    def close(self) -> None:
+        """Stop what is not finished, and free the device's memory for the cases."""
+        if self._proving is not None:
+            self._proving.cancel()
+        cases = self._cases
+        if cases is not None and not cases.cancel() and not cases.cancelled() and not cases.exception():
+            cases.result().free()
+
+
+def _task(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    task = begin(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
+    return task
 
 
 class Prover:
@@ -32,42 +65,31 @@ class Prover:
     def __init__(self, gpu: Gpu, proven: Proven, load_package: LoadPackage | None) -> None:
         self._gpu, self._proven, self._load_package = gpu, proven, load_package
         self._in_use = False
-        self._prepared: tuple[list[str], asyncio.Task[DeviceRun]] | None = None  # lists, and their cases
         self.stats: dict[str, Any] = {"checked": 0, "known": 0, "skipped": [], "ms": 0.0, "prepare_ms": 0.0}
 
     def model_in_use(self) -> None:
         """The model is loaded: a wrong kernel from now on is treated like a lost GPU, so that the model loads again."""
         self._in_use = True
 
-    def prepare(self, names: Iterable[str]) -> None:
-        """Begin to make the cases of lists that are compiled meanwhile. prove() waits for them, close() ends it."""
-        names = sorted(names)
-        if self.unproven(names):
-            task = asyncio.ensure_future(self._prepare(names))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
-            self._prepared = names, task
+    def begin(self, names: Iterable[str]) -> ListsProof:
+        """Begin to prove the kernels of lists that are compiled meanwhile."""
+        return ListsProof(self, sorted(names))
 
     def unproven(self, names: Iterable[str]) -> bool:
         """Whether a kernel of lists has not been run on this device."""
         return any(not self._proven.knows(shader) for shader in self._shaders(sorted(names)))
 
-    def close(self) -> None:
-        """Stop preparing."""
-        if self._prepared is not None:
-            _, task = self._prepared
-            self._prepared = None
-            if not task.cancel() and not task.cancelled() and not task.exception():
-                task.result().free()
+    async def prove(self, names: list[str], cases: asyncio.Task[DeviceRun] | None) -> None:
+        """Prove the kernels of lists, which are compiled. WrongKernels, or device_lost once the model is in use.
 
-    async def prove(self, names: Iterable[str]) -> None:
-        """Prove the kernels of lists, which are compiled. WrongKernels, or device_lost once the model is in use."""
-        names = sorted(names)
+        `cases`: of prepared(names); None if all kernels are known.
+        """
         shaders = self._shaders(names)
         unknown = [s for s in shaders if not self._proven.knows(s)]
         self.stats["known"] += len(shaders) - len(unknown)
-        if unknown:
+        if unknown and cases is not None:
             started = time.perf_counter()
-            await self._find_out(names, unknown)
+            await self._find_out(names, unknown, cases)
             self.stats["ms"] = round(self.stats["ms"] + 1000 * (time.perf_counter() - started), 1)
         try:
             check(shaders, self._proven)
@@ -82,29 +104,28 @@ class Prover:
         of_lists = shaders_of(self._gpu.plan, self._gpu.variant, names)
         return of_lists if self._in_use else of_lists + upload_shaders(self._gpu.plan, self._gpu.variant)
 
-    async def _prepare(self, names: list[str]) -> DeviceRun:
+    async def prepared(self, names: list[str]) -> DeviceRun:
+        """The cases of lists, on the device, and all that prove() needs beside pipelines."""
         started = time.perf_counter()
         run = await self._uploaded(names, SEEDS[0])
         try:
-            from py_engine.proof import comparison  # noqa: F401, so that prove() need not wait for it
-
             for case in run.cases:
-                case.sizes  # noqa: B018, nor for this
+                case.sizes  # noqa: B018, so that prove() need not wait for it
                 await asyncio.sleep(0)
         except BaseException:
             run.free()
             raise
-        self.stats["prepare_ms"] = round(1000 * (time.perf_counter() - started), 1)
+        self.stats["prepare_ms"] = round(self.stats["prepare_ms"] + 1000 * (time.perf_counter() - started), 1)
         return run
 
-    async def _find_out(self, names: list[str], unknown: list[Shader]) -> None:
+    async def _find_out(self, names: list[str], unknown: list[Shader], cases: asyncio.Task[DeviceRun]) -> None:
         try:
-            right, wrong = await self._run(names, SEEDS[0])
+            right, wrong = await self._run(await cases)
         except WispError:  # too little memory, or a lost device, which the load itself reports
             self.stats["skipped"] = sorted({*self.stats["skipped"], *(s.label for s in unknown)})
             return
         if samplers := {label for label in wrong if label.startswith(SAMPLER_KERNELS)}:
-            _, again = await self._run(names, SEEDS[1])
+            _, again = await self._run(await self._uploaded(names, SEEDS[1]))
             for label in samplers - set(again):
                 del wrong[label]
                 right.add(label)
@@ -113,9 +134,8 @@ class Prover:
         self.stats["checked"] += len(found)
         self.stats["skipped"] += sorted({s.label for s in unknown} - set(found) - set(self.stats["skipped"]))
 
-    async def _run(self, names: list[str], seed: int) -> tuple[set[str], dict[str, str]]:
-        """Run the cases of kernels that are not known: labels of right ones, and of wrong ones with what is wrong."""
-        run = await self._prepared_or_new(names, seed)
+    async def _run(self, run: DeviceRun) -> tuple[set[str], dict[str, str]]:
+        """Run cases: labels of right kernels, and of wrong ones with what is wrong."""
         from py_engine.proof.comparison import fault
 
         right: set[str] = set()
@@ -127,19 +147,9 @@ class Prover:
                 right |= {shader.label for shader in case.shaders}
         return right - set(wrong), wrong
 
-    async def _prepared_or_new(self, names: list[str], seed: int) -> DeviceRun:
-        """The prepared run, if it is of these lists, or a new one."""
-        if self._prepared is None or self._prepared[0] != names or seed != SEEDS[0]:
-            self.close()
-            return await self._uploaded(names, seed)
-        _, task = self._prepared
-        self._prepared = None  # also if it failed: else it would be awaited again
-        return await task
-
     async def _uploaded(self, names: list[str], seed: int) -> DeviceRun:
         """A run of the cases of kernels that are not known."""
-        if self._load_package is not None:
-            await self._load_package("numpy")
+        await import_modules(self._load_package)
         from py_engine.proof.cases import cases
         from py_engine.proof.device_run import DeviceRun
         from py_engine.proof.upload_cases import upload_cases
@@ -149,7 +159,7 @@ class Prover:
         of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
         for case in chain(of_upload, cases(plan, device, names, knows, seed)):
             made.append(case)
-            await asyncio.sleep(0)  # downloads go on
+            await let_others_run()
         run = DeviceRun(self._gpu.device, self._gpu.pipelines, made)
         try:
             await run.upload()

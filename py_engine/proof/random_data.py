@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -18,7 +19,8 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.executor import DTYPES, dequantize
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
-from py_engine.plan.plan import Weight
+from py_engine.plan.plan import Plan, Weight
+from py_engine.proof.batches import Batch
 from py_engine.proof.numbers import Numbers
 
 DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
@@ -105,15 +107,23 @@ class RepeatedExperts:
         return found
 
 
+@cache
+def _pool(seed: int) -> Array:
+    """Normally distributed numbers: most of a short proof would be to make them."""
+    return Numbers(seed).standard_normal(POOL).astype(np.float32)
+
+
 Values: TypeAlias = Array | RepeatedRows | RepeatedExperts  # of a matrix, for numpy
 
 
 class RandomData:
-    """Random arrays of one seed. Equal requests for matrices and for rows of x share their memory."""
+    """Random arrays of one plan and seed. Equal requests for matrices, rows of x and states share their memory."""
 
-    def __init__(self, seed: int) -> None:
-        self.numbers = Numbers(seed)
-        self._pools = {"f32": self.numbers.standard_normal(POOL).astype(np.float32)}
+    def __init__(self, plan: Plan, seed: int) -> None:
+        self.plan, self.numbers = plan, Numbers(seed)
+        self._states: dict[Batch, tuple[Array, int]] = {}
+        self._pools = {"f32": _pool(seed)}
+        self._tokens: dict[tuple[int, int, str], Array] = {}
         self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
         self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}
 
@@ -131,11 +141,25 @@ class RandomData:
         return found.reshape(shape)
 
     def tokens(self, n: int, cols: int, dtype: str = "f32") -> Array:
-        """Rows of x: DISTINCT_TOKENS random ones, repeated with other factors."""
-        at = np.arange(n)
-        factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
-        values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
-        found: Array = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+        """Rows of x, not to be changed: DISTINCT_TOKENS random ones, repeated with other factors."""
+        key = n, cols, dtype
+        if key not in self._tokens:
+            at = np.arange(n)
+            factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
+            values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
+            self._tokens[key] = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+        return self._tokens[key]
+
+    def state(self, batch: Batch) -> tuple[Array, int]:
+        """As Batch.state()."""
+        if batch not in self._states:
+            self._states[batch] = batch.state(self.plan, self.numbers)
+        return self._states[batch]
+
+    def histories(self, shape: tuple[int, ...], end: int, used: int) -> Array:
+        """Tokens below `end` of sequences (sequences, positions). Positions from `used` on are not to be read."""
+        found = poison(shape, "u32")
+        found[:, :used] = self.numbers.integers(0, end, found[:, :used].shape)
         return found
 
     def words(self, shape: tuple[int, ...]) -> Array:

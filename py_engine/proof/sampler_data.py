@@ -23,6 +23,7 @@ BEYOND = 50.0  # what follows a row of logits, which no kernel may take
 FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucket then move its bounds
 CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
 CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
+HISTORY = 128  # positions with tokens: more than any of PLACES
 ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
 PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
@@ -93,7 +94,7 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
     shaped = any(op.kernel == "sample_shape" for op in ops)
     masked = any(op.params.get("MASKED") for op in ops)
     rules = Rules(plan.n_vocab)
-    data: dict[str, Array] = {"state": batch.state(plan, numbers)[0]}
+    data: dict[str, Array] = {"state": random.state(batch)[0]}
     buffers = {b.name: (name, b) for op in ops for name, b in op.bindings.items() if isinstance(b, Buffer)}
     partitions, blocks = -(-vocab // PARTITION), -(-vocab // BLOCK)
     widths: dict[str, tuple[int, ...]] = dict.fromkeys(("best", "drawn"), (partitions, 2))
@@ -110,9 +111,11 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "logits" | "shaped":
                 data[name] = poison((b.shape[0], pad(vocab)), "f32")
             case "tokens":
-                history = numbers.integers(0, ALPHABET, (SEQUENCES, b.shape[1])).astype(np.uint32)
+                data[name] = random.histories((SEQUENCES, b.shape[1]), ALPHABET, HISTORY)
                 step = max(1, vocab // ALPHABET)
-                data[name] = history * np.uint32(step) + np.uint32(step // 2)  # not 0: wrong factors would not show
+                history = data[name][:, :HISTORY]
+                history *= np.uint32(step)
+                history += np.uint32(step // 2)  # not 0: wrong factors would not show
             case "sampling":
                 data[name] = np.zeros((MAX_SEQUENCES, len(FIELDS)), np.uint32)
             case "rules":
@@ -172,11 +175,15 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
     for row, sampling in zip(logits, given, strict=False):
         top = np.ceil(row[:vocab].max()) + 1
         if sampling.top_p < 1 and not sampling.top_k and vocab > max(CROWD):
-            row[list(CROWD)] = top - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
+            most = max(top, np.log(np.exp(row[:vocab]).sum()))  # then all others have a seventh of the probability
+            row[list(CROWD)] = most - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
         if sampling in (FIRST, LATE):
             row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
         if sampling.typical_p < 1:
             row[:] *= np.float32(FLAT)
+        if sampling.min_p:  # the last partition has the likeliest: a join may lack it
+            best, late = int(row[:vocab].argmax()), vocab - 2
+            row[best], row[late] = row[late], row[best]
 
 
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:

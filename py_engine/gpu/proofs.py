@@ -1,0 +1,29 @@
+"""What a GPU needs of the proof of its kernels (py_engine/proof/), which it must not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Proof(Protocol):
+    """The proof of lists' kernels. It begins while they are compiled."""
+
+    def run(self) -> None:
+        """Run the kernels, which are compiled now."""
+
+    async def end(self) -> None:
+        """Wait for the results of run(). WispError if a kernel is wrong."""
+
+    def close(self) -> None:
+        """Stop what is not finished, and free the device's memory for it."""
+
+
+class Prover(Protocol):
+    """Proves the kernels of lists before these run."""
+
+    def begin(self, names: Iterable[str]) -> Proof:
+        """Begin to prove the kernels of lists that are compiled meanwhile."""
+
+    def unproven(self, names: Iterable[str]) -> bool:
+        """Whether a kernel of lists has not been run on this device."""

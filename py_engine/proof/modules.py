@@ -1,0 +1,27 @@
+"""The modules that only a proof needs: numpy, and what uses it. They take longer to import than the proof to run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+LoadPackage = Callable[[str], Awaitable[Any]]
+TURNS = 8  # of the event loop: a download takes some from the end of a part to the request of the next one
+MODULES = ("numpy", "gguf.quants", "py_engine.proof.cases", "py_engine.proof.device_run", "py_engine.proof.comparison")
+
+
+async def import_modules(load_package: LoadPackage | None) -> None:
+    """Import them one by one; downloads and uploads go on in between."""
+    if load_package is not None:
+        await load_package("numpy")
+    for name in MODULES:
+        import_module(name)
+        await let_others_run()
+
+
+async def let_others_run() -> None:
+    """Yield to downloads and uploads. Each of their steps may make the next one due."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
