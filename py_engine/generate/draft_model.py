@@ -15,8 +15,8 @@ from py_engine.runners import Row, Runner
 
 TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
 WAITS = 2.0  # for the host, whose time a trial may lose as well
-MOST = 9.5  # decode steps that the account has at most
-REGAIN = 0.01  # decode steps that it gains with each plain step while drafts are off
+MOST = 9.5  # decode steps that the account has at most, besides WAITS
+REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
@@ -31,8 +31,8 @@ class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
     A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
-    MOST, so that a passage with bad drafts does not end them at once. Once they have ended, REGAIN limits what all
-    later trials lose to a hundredth of the time.
+    MOST and WAITS, so that a passage with bad drafts, or the begin of the next answer, does not end them at once. Once
+    they have ended, REGAIN is the share of the time that all later trials may lose.
     Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
     read, and when drafts end.
     """
@@ -59,8 +59,10 @@ class DraftAccount:
             return 0
 
         def gain(k: int) -> float:
-            tokens = sum(self.accepted**i for i in range(k + 1))
-            return tokens / self.estimate(k, plain_ms, drafting_ms)
+            tokens, steps = sum(self.accepted**i for i in range(k + 1)), self.estimate(k, plain_ms, drafting_ms)
+            if k != self._latest:  # a time of long ago may have had a delay
+                steps = min(steps, self._extrapolated(k, plain_ms, drafting_ms))
+            return tokens / steps
 
         return max(range(1, min(most, self.most) + 1), key=gain)
 
@@ -68,6 +70,10 @@ class DraftAccount:
         """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
         if plain_ms and (ms := drafting_ms(k)):
             return min(ms / plain_ms, VERIFYING + 1 + k)  # a longer time was a delay: the draft model is no slower
+        return self._extrapolated(k, plain_ms, drafting_ms)
+
+    def _extrapolated(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
+        """Decode steps that a step with a draft of k tokens takes, estimated from the latest length."""
         each, known = self._cost, self._latest
         if plain_ms and known and (ms := drafting_ms(known)):
             each = max(ms / plain_ms - VERIFYING, 0.0) / known  # small models take longer than their bytes tell
@@ -111,7 +117,7 @@ class DraftAccount:
         gained = weight * (tokens - took)
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
-        self.balance = min(MOST, self.balance + gained - paid)
+        self.balance = min(MOST + WAITS * self.wait, self.balance + gained - paid)
         if self.balance <= -self._limit:
             self.on = False
             self.balance -= self._debt + max(SWITCH, self.wait)

@@ -103,7 +103,7 @@ def test_visits_transfer_what_the_tool_says(counting: CountingServer, context: B
     assert sent == visit.files | module
     asked = [path for path, status, _ in counting.answers if status == HTTPStatus.NOT_MODIFIED]
     assert sorted(asked) == [*delivery.ASKED_AGAIN]
-    assert visit.bytes < 1.15 * delivery.LIMIT  # quick compression makes an eighth more; a release checks its own
+    assert visit.bytes < 1.2 * delivery.LIMIT  # quick compression makes a sixth more; a release checks its own
 
     counting.answers.clear()
     page.reload()
