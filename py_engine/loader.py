@@ -24,7 +24,7 @@ from py_engine.plan.plan import Plan
 from py_engine.proof.modules import import_modules
 from py_engine.proof.variants import shaders_of
 from py_engine.runners import Runner, warm_up
-from py_engine.tasks import begin
+from py_engine.tasks import begin, quietly
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
@@ -87,8 +87,7 @@ class Loader:
             if self.device is not None:
                 gpu = await self._open_gpu(self.device)
                 runners["webgpu"] = gpu
-                compiling = asyncio.ensure_future(self._compile(gpu))
-                compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
+                compiling = quietly(asyncio.ensure_future(self._compile(gpu)))
                 await gpu.gpu.upload_start()
                 if self.prove_first:
                     await compiling
@@ -137,7 +136,7 @@ class Loader:
             await self._package("numpy")
         started = time.perf_counter()
         opening = begin(Gpu.open(self.adapter, device, self.plan))
-        self._expanding = begin(self._expand_kernels(device))
+        self._expanding = quietly(begin(self._expand_kernels(device)))
         gpu = await opening
         self.timings["open_gpu_ms"] = 1000 * (time.perf_counter() - started)
         if self.proven is not None:

@@ -10,6 +10,12 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
+def quietly(task: asyncio.Task[Result]) -> asyncio.Task[Result]:
+    """A task whose error may remain unread, as an abort leaves it."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 def begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     """A task that has run to its first wait when this returns. Before Python 3.12, the event loop begins it."""
     if sys.version_info >= (3, 12):

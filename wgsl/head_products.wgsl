@@ -1,7 +1,7 @@
 // y[m, h] = W[h] x[m, h]: every head's own matrix times its own part of a row. Grid (rows of a head / (WG / TK), heads,
 // tiles of TM tokens). A workgroup has WG / TK rows; TK threads share a row's products with the tile's tokens.
-// MERGED: x is joined of the splits of attention (lib/merged_splits.wgsl), of one token each; x_first and x_head are as in y
-// of attention_combine.wgsl.
+// MERGED: x is not bound; the workgroup joins one token's splits of attention itself (lib/merged_splits.wgsl). TM is 1. x_first
+// and x_head count columns of y of attention_combine.wgsl.
 #param QUANT // fragment of wgsl/quants that reads W
 #param HEADS
 #param ROWS // of a head's matrix

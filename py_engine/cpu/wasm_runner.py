@@ -32,6 +32,7 @@ from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
+from py_engine.tasks import quietly
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
 LOOKAHEAD_MS = 16.0  # how far to sample ahead under a constraint, which may reject tokens
@@ -172,8 +173,7 @@ class WasmRunner:
 
     def _submit(self, kind: Kind, steps: int, regions: Sequence[Region], parse: Callable[[bytes], list[Batch]]) -> None:
         begun = (self._drafted or time.perf_counter()) if kind[1] else 0.0
-        result = asyncio.ensure_future(self._device.read(regions))
-        result.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
+        result = quietly(asyncio.ensure_future(self._device.read(regions)))
         if self._unread:  # their time is in the result's, too
             steps = steps + self._unread if kind == PROMPT else 0
         self._in_flight.append(CpuSubmit(kind, steps, result, parse, begun))
@@ -207,6 +207,7 @@ class WasmRunner:
 
     def start_drafts(self, rows: Sequence[Row]) -> None:
         self._check()
+        self._drafted = 0.0  # the time since then may be another model's
         self._inputs.states(rows, len(rows))
         for row in rows:
             self._inputs.start_draft(row.seq)
@@ -384,9 +385,7 @@ class WasmRunner:
         self._check()
         self._inputs.states([Row(0, 0)], rows)
         self._run(lists)
-        found = asyncio.ensure_future(self._floats(name, rows, width))
-        found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
-        return found
+        return quietly(asyncio.ensure_future(self._floats(name, rows, width)))
 
     def counts(self) -> Counts:
         return Counts()

@@ -20,8 +20,8 @@ REGAIN = 0.015  # decode steps that it gains with each plain step while drafts a
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
-FRESH = 200  # steps with drafts after which plain ones are timed again; at least 100 waits
 DECAY = 0.95  # of that fraction, per verified token
+FRESH = 200  # steps with drafts, or the time of 100 waits if that is longer, after which plain steps are timed again
 PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
 MOST_STEPS = MAX_STEPS // 4  # of a submit
 AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
@@ -31,8 +31,8 @@ class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
     A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
-    MOST and WAITS, so that a passage with bad drafts, or the begin of the next answer, does not end them at once. Once
-    they have ended, REGAIN is the share of the time that all later trials may lose.
+    MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end them at once.
+    Once they have ended, REGAIN is the share of the time that all later trials may lose.
     Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
     read, and when drafts end.
     """
@@ -44,7 +44,7 @@ class DraftAccount:
         self.balance = 0.0
         self.wait = 0.0  # decode steps that the device waits for the host after its last result
         self.accepted = ACCEPTED  # estimated fraction of the draft's tokens, each given those before it
-        self._since = 0  # steps with drafts since a plain one
+        self._since = 0.0  # steps with drafts since a plain one
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
 
@@ -113,19 +113,19 @@ class DraftAccount:
         keep = DECAY ** (accepted + rejected)
         if accepted + rejected:
             self.accepted = keep * self.accepted + (1 - keep) * accepted / (accepted + rejected)
-        self._latest, self._since = k, self._since + steps
+        self._latest, self._since = k, self._since + weight * steps
         gained = weight * (tokens - took)
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
         self.balance = min(MOST + WAITS * self.wait, self.balance + gained - paid)
-        if self.balance <= -self._limit:
+        if self.on and self.balance <= -self._limit:
             self.on = False
             self.balance -= self._debt + max(SWITCH, self.wait)
             self._debt = 0.0
 
     def plain(self, tokens: float) -> None:
         """Record steps without drafts by the model, by their tokens of each sequence."""
-        self._since = 0
+        self._since = 0.0
         if not self.on:
             self.balance = min(0.0, self.balance + REGAIN * tokens)
 
@@ -178,7 +178,7 @@ class Drafter:
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Compute what it lacks of a sequence's tokens `ids`. Only the newest token may be unknown.
+        """Compute what it lacks of a sequence's tokens `ids`. The newest two may be unknown: each step computes them.
 
         False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
         """

@@ -32,6 +32,7 @@ from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Rounding, Row
+from py_engine.tasks import quietly
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
@@ -221,7 +222,9 @@ class GpuRunner:
         result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
         self._in_flight.popleft()
         queued, ms = bool(result.queued), float(result.ms)
-        if submit.n_model_draft and not queued:  # drafts are on trial, one submit at a time
+        # Nothing was queued before it, so its time includes the browser's report. Drafts on trial are never queued:
+        # without this they would never be timed.
+        if submit.n_model_draft and not queued:
             queued, ms = True, max(ms - WAIT_MS, ms / 2)
         self._times.add(submit.kind, ms / submit.steps, queued, falls=submit.n_model_draft > 0)
         return submit.batches(result, self.plan.n_vocab)
@@ -348,9 +351,7 @@ class GpuRunner:
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()
-        found = asyncio.ensure_future(self._awaited(self.gpu.pooled(name, rows, width, lists)))
-        found.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abort leaves it unread
-        return found
+        return quietly(asyncio.ensure_future(self._awaited(self.gpu.pooled(name, rows, width, lists))))
 
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
         await self.prepare([stage.list for stage in encoder.stages])

@@ -64,7 +64,8 @@ def _knows(ops: Sequence[Op], y: Buffer, h: Buffer | Weight) -> bool:
     """Whether the first op computes h with a rounded x, and the next one multiplies that into y."""
     rounding, product = ops[:2]
     known = rounding.kernel == "quantize_rows" and rounding.bindings.get("h") is h
-    return known and product.kernel == "matvec_small_batch" and product.bindings["y"] is y
+    later = any(op.bindings["y"] is h for op in ops[1:] if "y" in op.bindings)  # A of another type: the rest of h
+    return known and not later and product.kernel == "matvec_small_batch" and product.bindings["y"] is y
 
 
 def adds(op: Op) -> bool:
@@ -84,7 +85,7 @@ def merge(ops: OpList) -> None:
         reader, *later = ops.ops[i + 1 :]
         if reader.kernel == "rope_append" and reader.bindings["y"] is y:
             ops.ops[i : i + 2] = [_adding(reader, added)]
-        elif reader.kernel == "activate" and later and _rounds(reader, later):
+        elif reader.kernel == "activate" and reader.bindings["x"] is y and later and _rounds(reader, later):
             assert isinstance(y, Buffer)
             known = ("ACTIVATION", "LIMIT")
             params = {name: value for name, value in reader.params.items() if name in known}

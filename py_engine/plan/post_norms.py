@@ -35,7 +35,9 @@ def _may_add(add: Op, op: Op) -> bool:
     """Whether an op normalises and rounds the sum that the op before it stores."""
     if low_rank_rows.adds(add):
         rounds = op.kernel == "quantize_rows" and op.params["NORM"] and not op.params.get("POST_THREADS")
-        return bool(rounds) and op.bindings["x"] == add.bindings["y"] and int(op.params["COLS"]) % GROUP == 0
+        # a row with more columns than are normalised is no residual stream: x_next would lack the others
+        whole = not op.params.get("X_STRIDE") and int(op.params["COLS"]) % GROUP == 0
+        return bool(rounds) and whole and op.bindings["x"] == add.bindings["y"]
     return _may_norm(add, op)
 
 

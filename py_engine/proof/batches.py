@@ -102,11 +102,14 @@ class Batch:
             tokens[seq, position] |= FIRST_MEDIA_ID
 
 
-def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
-    """The batches for an op of a list for `capacity` tokens; at most `most` of them."""
+def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int = MERGED_SPLITS) -> Iterator[Batch]:
+    """The batches for an op of a list for `capacity` tokens; at most `most` of them.
+
+    `merged_splits`: of attention, that lib/merged_splits.wgsl joins.
+    """
     n, end = min(capacity, most), plan.n_ctx
     slots = "windows" in op.bindings or "matrices" in op.bindings
-    far, merged, part = min(_far(op), end - 1), _merged(op), str(op.params.get("PART") or "")
+    far, merged, part = min(_far(op), end - 1), _merged(op, merged_splits), str(op.params.get("PART") or "")
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
         chosen = {FAR: far, MERGED: merged}
@@ -125,9 +128,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int) -> Iterator[Batch]:
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
     media = bool(op.params.get("MEDIA")) or op.kernel == "add_media"
     yield Batch(tuple(places), False, tuple(lengths), media, slots, part)
-    if (
-        op.kernel == "attention_decode" and merged < far
-    ):  # attention_combine.wgsl joins up to MERGED_SPLITS in another way
+    if op.kernel == "attention_decode" and merged < far:  # attention_combine.wgsl joins so many in another way
         yield Batch(((merged, 1),), False, (), media, slots, part)
 
 
@@ -140,6 +141,6 @@ def _far(op: Op) -> int:
     return START
 
 
-def _merged(op: Op) -> int:
-    """A position at which as many splits of attention are joined as lib/merged_splits.wgsl can."""
-    return int(op.params.get("MERGED", 0) or MERGED_SPLITS) * int(op.params["TS"]) - 3 if "SPLIT" in op.params else 20
+def _merged(op: Op, splits: int) -> int:
+    """A position at which so many splits of attention are joined."""
+    return splits * int(op.params["TS"]) - 3 if "SPLIT" in op.params else 20

@@ -18,6 +18,7 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.executor import DTYPES, Cpu
 from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP
+from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.op_list import pad
@@ -142,7 +143,8 @@ class _Maker:
                 yield case
             return
         capacity = _capacity(chain[0])
-        for batch in batches_of(chain[0], self.plan, capacity, tokens_of(chain[0])):
+        merged = next((int(op.params["MERGED"]) for op in chain if op.params.get("MERGED")), MERGED_SPLITS)
+        for batch in batches_of(chain[0], self.plan, capacity, tokens_of(chain[0]), merged):
             yield self._case(before, chain, capacity, batch)
 
     def _case(self, before: list[Op], chain: list[Op], capacity: int, batch: Batch) -> Case:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 LoadPackage = Callable[[str], Awaitable[Any]]
-TURNS = 8  # of the event loop: a download takes some from the end of a part to the request of the next one
+YIELDS = 8  # to the event loop between two cases: a download needs several of its turns for each part
 MODULES = ("numpy", "gguf.quants", "py_engine.proof.cases", "py_engine.proof.device_run", "py_engine.proof.comparison")
 
 
@@ -23,5 +23,5 @@ async def import_modules(load_package: LoadPackage | None) -> None:
 
 async def let_others_run() -> None:
     """Yield to downloads and uploads. Each of their steps may make the next one due."""
-    for _ in range(TURNS):
+    for _ in range(YIELDS):
         await asyncio.sleep(0)
