@@ -9,15 +9,21 @@ from typing import Any
 
 LoadPackage = Callable[[str], Awaitable[Any]]
 YIELDS = 8  # to the event loop between two cases: a download needs several of its turns for each part
-MODULES = ("numpy", "gguf.quants", "py_engine.proof.cases", "py_engine.proof.device_run", "py_engine.proof.comparison")
+MODULES = ("cases", "device_run", "comparison")  # of this package
 
 
 async def import_modules(load_package: LoadPackage | None) -> None:
     """Import them one by one; downloads and uploads go on in between."""
     if load_package is not None:
         await load_package("numpy")
+    import_module("numpy")
+    await let_others_run()
+    # a statement, because the Python package has this module under another name
+    from gguf import quants  # noqa: F401
+
+    await let_others_run()
     for name in MODULES:
-        import_module(name)
+        import_module(f"{__package__}.{name}")
         await let_others_run()
 
 
