@@ -11,11 +11,14 @@ from dataclasses import replace
 
 from py_engine.plan import mixed, tiles
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import Buffer, Op, Weight
+from py_engine.plan.plan import MATRICES, Buffer, Op, Weight
 from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
 
+# Values of a product's matrix at most: on an H100 the further workgroups, and their memory, slow larger products down
+# by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
+MOST_VALUES = 1 << 25
 ADDED = ".added."  # in the names of buffers of what adapters add
 
 
@@ -27,6 +30,9 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     if index is None or ops.device.software or list(matrix.layout.planes) != ["w_qs"]:
         return False
     op = ops.ops[index + 1]
+    matrices = [op.bindings[name] for name in MATRICES if name in op.bindings]
+    if sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES:
+        return False
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = ops.batch * -(-y.shape[-1] // threads)
     used = 4 * int(part.params["ENTRIES"]) * (1 + GROUP * groups(int(part.params["COLS"])))
