@@ -28,19 +28,7 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 #if MERGED
-// as in attention_combine.wgsl
-#param HEAD_DIM
-#param TS
-#param SPLIT
-#param WINDOW
-#param CHUNKED
-#param SINKS
-@bind var<storage, read> parts: array<vec4f>; // (n, HEADS, SPLIT, HEAD_VECS + 1)
-#if SINKS
-@bind var<storage, read> sinks: array<f32>; // (HEADS)
-#endif
-#include "lib/attention_split.wgsl"
-#include "lib/merged_splits.wgsl" with VECS=HEAD_VECS
+#include "lib/splits_input.wgsl" with VECS=HEAD_VECS
 #else
 #if X16
 @bind var<storage, read> x: array<f16>;

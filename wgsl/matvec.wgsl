@@ -20,19 +20,7 @@
 #param BESIDE // workgroups that compute A x beside W x; 0: none
 #include "lib/matvec_inputs.wgsl"
 #if MERGED
-// as in attention_combine.wgsl
-#param HEAD_DIM
-#param TS
-#param SPLIT
-#param WINDOW
-#param CHUNKED
-#param SINKS
-@bind var<storage, read> parts: array<vec4f>; // (heads, SPLIT, VECS + 1)
-#if SINKS
-@bind var<storage, read> sinks: array<f32>; // (heads)
-#endif
-#include "lib/attention_split.wgsl"
-#include "lib/merged_splits.wgsl"
+#include "lib/splits_input.wgsl"
 
 // Vector i of x, which is the attention of all heads.
 fn x_at(i: u32) -> vec4f {

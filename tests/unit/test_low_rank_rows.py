@@ -4,20 +4,11 @@ from py_engine.files.gguf_header import TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import low_rank_rows, post_norms
 from py_engine.plan.adapters import Adapters, Pair
-from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Plan, Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH
+from tests.support.devices import GPU
 
-GPU = Device(
-    f16=True,
-    subgroup=32,
-    max_workgroup_storage=48 << 10,
-    max_threads=1024,
-    max_storage_buffers=16,
-    dot8=True,
-    matrix=16,
-)
 RANK, EPS = 4, 1e-5
 
 

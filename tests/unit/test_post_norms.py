@@ -10,16 +10,7 @@ from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.mixed import storage_buffers
 from py_engine.plan.plan import Op, Plan
 from tests.support import cpu_models
-
-GPU = Device(
-    f16=True,
-    subgroup=32,
-    max_workgroup_storage=48 << 10,
-    max_threads=1024,
-    max_storage_buffers=16,
-    dot8=True,
-    matrix=16,
-)
+from tests.support.devices import GPU
 
 
 def plan_of(model: str, device: Device = GPU) -> Plan:

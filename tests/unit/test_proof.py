@@ -25,10 +25,8 @@ from py_engine.proof.upload_cases import upload_cases
 from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
 from tests.support import cpu_models
 from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header, with_vocab
+from tests.support.devices import GPU
 
-GPU = Device(
-    f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True, matrix=16
-)
 SOFTWARE = Device(subgroup=4, software=True)
 WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embedding
 MODELS = [*ONE_OF_EACH, "gemma/gemma3n.F16", "llama/mixtral.Q4_K_M", "llama/llama.Q4_K_M", "llama/llama.IQ1_M"]
