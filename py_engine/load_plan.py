@@ -16,6 +16,7 @@ from py_engine.files.draft_header import DRAFT, check_draft
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.tensor_types import TensorType as Q
+from py_engine.gpu import repack
 from py_engine.loader import Loader, LoadPackage, OnProgress, cpu_limit_error
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
@@ -24,7 +25,7 @@ from py_engine.plan import budget
 from py_engine.plan.adapters import read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
-from py_engine.proof.variants import WrongKernels, check, shaders_of, upload_shaders, variants
+from py_engine.proof.variants import WrongKernels, check, shaders_of, variants
 from py_engine.runners import Runner
 from py_engine.tasks import begin
 from py_engine.tuning.cached_choices import as_stats
@@ -231,7 +232,7 @@ async def run_loader(
 
 
 def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
-    return [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]
+    return [*shaders_of(plan, device, plan.lists), *repack.shaders(plan, device)]
 
 
 def _context(header: Header, asked: int | None, clamp: bool) -> int:

@@ -28,6 +28,7 @@ from py_engine.tasks import begin, quietly
 
 if TYPE_CHECKING:
     from py_engine.files.source import Source
+    from py_engine.gpu.gpu import Gpu
     from py_engine.gpu.runner import GpuRunner
     from py_engine.proof.proven import Proven
     from py_engine.proof.prover import Prover
@@ -87,8 +88,9 @@ class Loader:
             if self.device is not None:
                 gpu = await self._open_gpu(self.device)
                 runners["webgpu"] = gpu
+                starting = begin(gpu.gpu.upload_start())
                 compiling = quietly(asyncio.ensure_future(self._compile(gpu)))
-                await gpu.gpu.upload_start()
+                await starting
                 if self.prove_first:
                     await compiling
             else:
@@ -136,7 +138,7 @@ class Loader:
             await self._package("numpy")
         started = time.perf_counter()
         opening = begin(Gpu.open(self.adapter, device, self.plan))
-        self._expanding = quietly(begin(self._expand_kernels(device)))
+        self._expanding = quietly(begin(self._expand_kernels(device, opening)))
         gpu = await opening
         self.timings["open_gpu_ms"] = 1000 * (time.perf_counter() - started)
         if self.proven is not None:
@@ -146,11 +148,16 @@ class Loader:
             gpu.prover = self.prover
         return GpuRunner(gpu)
 
-    async def _expand_kernels(self, device: Device) -> None:
-        """Make the texts of kernels while the device is opened, and import what the proof of unknown ones needs."""
+    async def _expand_kernels(self, device: Device, opening: asyncio.Task[Gpu]) -> None:
+        """Make the texts of kernels while the device is opened, and import what the proof of unknown ones needs.
+
+        Those that are still to be made then are made one by one for the compiler, beside the upload.
+        """
         await asyncio.sleep(0)
         unknown = False
         for name in [name for name in self.plan.lists if name not in self.plan.lazy]:
+            if opening.done():
+                break
             shaders = shaders_of(self.plan, device, [name])
             unknown |= self.proven is not None and not all(self.proven.knows(shader) for shader in shaders)
             await asyncio.sleep(0)

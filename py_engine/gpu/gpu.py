@@ -15,6 +15,7 @@ import js
 from pyodide.ffi import JsException, JsProxy, create_once_callable, to_js
 
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gpu import repack
 from py_engine.gpu.adapter import request_device
 from py_engine.gpu.memory import UNIFORM, Memory, obj
 from py_engine.gpu.pipelines import PipelineCache
@@ -28,6 +29,7 @@ from py_engine.plan.pages import TABLES, records_at, shift_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, planes_of
 from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row
+from py_engine.tasks import begin, quietly
 
 REPORT_S = 1.0  # the longest time between a lost device's failure to answer and the report of its loss
 MAP_READ, MAP_READ_MODE = 0x1, 0x1  # GPUBufferUsage.MAP_READ, GPUMapMode.READ
@@ -121,11 +123,14 @@ class Gpu(Memory):
                 raise device_lost(error.message) from None
 
     async def upload_start(self) -> Upload:
-        """Begin the upload of the weights."""
+        """Begin the upload of the weights, which waits for its pipelines: the device gets these before others."""
+        shaders = [repack.checksum_shader(self.variant), *repack.shaders(self.plan, self.variant)]
+        for shader in shaders:
+            quietly(begin(self.pipelines.get(shader)))
         uploading: list[Upload] = []
         await self.guarded(lambda: uploading.append(Upload(self, self.pipelines)))
         (self.uploading,) = uploading
-        await self.uploading.start()
+        await self.uploading.start(shaders)
         return self.uploading
 
     # -- recording ----------------------------------------------------------------------------------------------------

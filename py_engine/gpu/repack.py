@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.placement import Placement
-from py_engine.plan.plan import Weight
+from py_engine.plan.plan import Plan, Weight
 from py_engine.plan.shared import THREADS
 
 CHECKSUM_WORDS = 16  # words of a thread of checksum.wgsl, unless that takes too many workgroups
@@ -35,6 +35,12 @@ def shader_for(weight: Weight, variant: Device) -> Shader | None:
         elem = layout.block_bytes // quants.GROUP
         return kernels.expand("repack_pad", {"ELEM": elem, "COLS": weight.cols}, variant)
     return None
+
+
+def shaders(plan: Plan, variant: Device) -> list[Shader]:
+    """The distinct kernels that write the planes of a plan's weights."""
+    found = (shader_for(weight, variant) for weight in plan.weights.values())
+    return list({shader.label: shader for shader in found if shader is not None}.values())
 
 
 def checksum_shader(variant: Device) -> Shader:

@@ -19,6 +19,7 @@ from py_engine.gpu.memory import Memory, obj
 from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.repack import Repack
 from py_engine.plan import quants
+from py_engine.plan.kernels import Shader
 from py_engine.plan.placement import Placement
 
 if TYPE_CHECKING:
@@ -65,21 +66,17 @@ class Upload:
                 indices[id(buffer)] = int(self._js.addBuffer(buffer))
             self._planes[name] = indices[id(buffer)], offset, size
 
-    async def start(self) -> None:
-        """Compile the repack pipelines and write the grids that planes begin with."""
+    async def start(self, shaders: Sequence[Shader]) -> None:
+        """Write the grids that planes begin with, and compile the pipelines of uploads: repack.shaders()."""
         gpu = self._gpu
-        checksum = repack.checksum_shader(gpu.variant)
-        shaders = {checksum.label: checksum}
         for weight in gpu.plan.weights.values():
-            if shader := repack.shader_for(weight, gpu.variant):
-                shaders[shader.label] = shader
             for _, part in weight.split(gpu.variant.max_binding):
                 for name, plane in part.layout.planes.items():
                     if plane.table:
                         gpu.write(f"{part.name}.{name}", quants.grid(part.type))
-        pipelines = await asyncio.gather(*(self._cache.get(shader) for shader in shaders.values()))
-        for label, pipeline in zip(shaders, pipelines, strict=True):
-            self._pipelines[label] = int(self._js.addPipeline(pipeline))
+        pipelines = await asyncio.gather(*(self._cache.get(shader) for shader in shaders))
+        for shader, pipeline in zip(shaders, pipelines, strict=True):
+            self._pipelines[shader.label] = int(self._js.addPipeline(pipeline))
 
     async def write(self, data: Any, placements: Sequence[Placement]) -> None:
         """Upload the weights of one record, a JavaScript ArrayBuffer of at most MAX_RECORD bytes.

@@ -13,9 +13,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.gpu import repack
 from py_engine.plan.kernels import Shader
 from py_engine.proof.modules import LoadPackage, import_modules, let_others_run
-from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of, upload_shaders
+from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of
 from py_engine.tasks import begin
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Prover:
     def _shaders(self, names: list[str]) -> list[Shader]:
         """The kernels of lists; those of uploads, too, with the first lists."""
         of_lists = shaders_of(self._gpu.plan, self._gpu.variant, names)
-        return of_lists if self._in_use else of_lists + upload_shaders(self._gpu.plan, self._gpu.variant)
+        return of_lists if self._in_use else of_lists + repack.shaders(self._gpu.plan, self._gpu.variant)
 
     async def prepared(self, names: list[str]) -> DeviceRun:
         """The cases of lists, on the device, and all that prove() needs beside pipelines."""

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, Protocol
 
 from py_engine.errors import SERVER_ERROR, WispError
-from py_engine.gpu.repack import shader_for
 from py_engine.plan import kernels
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
@@ -48,12 +47,6 @@ def shaders_of(plan: Plan, device: Device, lists: Iterable[str]) -> list[Shader]
     """The distinct kernels of a plan's lists."""
     found = (kernels.expand(op.kernel, op.params, device) for name in lists for op in plan.lists[name])
     return list({shader.label: shader for shader in found}.values())
-
-
-def upload_shaders(plan: Plan, device: Device) -> list[Shader]:
-    """The distinct kernels that sort a file's bytes into the planes of the plan's weights."""
-    found = (shader_for(weight, device) for weight in plan.weights.values())
-    return list({shader.label: shader for shader in found if shader is not None}.values())
 
 
 def check(shaders: Iterable[Shader], faults: Faults) -> None:

@@ -88,6 +88,15 @@ def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | N
     assert out == ["device_lost"]
 
 
+@pytest.mark.lavapipe
+def test_the_device_gets_the_pipelines_of_uploads_first(engine_pages: Callable[[str | None], Page]) -> None:
+    """The weights wait for them, while the others are compiled."""
+    out = run(engine_pages("lavapipe"), MODEL, "engines.requested_pipelines", {"url": MODEL}, backend="webgpu")
+    assert out[:2] == ["checksum", "repack"]
+    assert not {"checksum", "repack", "repack_pad"} & set(out[2:])
+    assert len(out) > 10
+
+
 @pytest.mark.parametrize("backend", ["webgpu", "cpu"])
 def test_profile_compares_every_dispatch_with_the_device(
     engine_pages: Callable[[str | None], Page], backend: str

@@ -12,6 +12,7 @@ from bench.adapters import write_adapters
 from py_engine import planner
 from py_engine.cpu import sampling
 from py_engine.cpu.sampling import filtered, settings_of
+from py_engine.gpu import repack
 from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import LatentShape, make_latent_cache
@@ -22,7 +23,7 @@ from py_engine.plan.sampler_ops import BLOCK
 from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
-from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, upload_shaders, variants
+from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, variants
 from tests.support import cpu_models
 from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header, with_vocab
 from tests.support.devices import GPU
@@ -75,7 +76,7 @@ def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Devic
     plan = planner.make_plan(header(model), device, options)
     made = [*cases(plan, device, plan.lists, lambda shader: False), *upload_cases(plan, device, lambda shader: False)]
     found = {shader.label for case in made for shader in case.shaders}
-    assert found == {s.label for s in [*shaders_of(plan, device, plan.lists), *upload_shaders(plan, device)]}
+    assert found == {s.label for s in [*shaders_of(plan, device, plan.lists), *repack.shaders(plan, device)]}
     for case in made:
         assert comparison.fault(case, numpys(case)) is None
         for name, (op, binding) in case.written().items():

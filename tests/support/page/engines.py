@@ -16,10 +16,13 @@ from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.shards import open_source
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.gpu import gpu
+from py_engine.gpu.pipelines import PipelineCache
 from py_engine.options import DraftOptions, LoadOptions
 from py_engine.plan import budget
+from py_engine.plan.kernels import Shader
 from py_engine.plan.lists import DECODE_STEP
 from py_engine.plan.sampling import Sampling
+from tests.support.page.patches import patched
 
 GREEDY = Sampling(temperature=0)
 Logits = dict[str, Any]  # {"logits": float32 in base64, "shape": [n_tokens, n_vocab]}
@@ -326,6 +329,22 @@ async def lose_device_in_load(engine: Engine, url: str, stage: str) -> list[str]
         gpu.request_device = request_device
         source.close()
     return ["none"]
+
+
+async def requested_pipelines(engine: Engine, url: str) -> list[str]:
+    """The kernels of a load's pipelines, in the order in which the device was asked for them."""
+    found: list[str] = []
+
+    class Noted(PipelineCache):
+        async def _compile(self, shader: Shader) -> Any:
+            found.append(shader.kernel)
+            return await super()._compile(shader)
+
+    source, header = await open_model(url)
+    with patched(gpu, PipelineCache=Noted):
+        await (await Engine.load(source, header, LoadOptions(64, "webgpu", tune=False))).unload()
+    source.close()
+    return found
 
 
 async def profile(engine: Engine) -> dict[str, Any]:
