@@ -112,6 +112,7 @@ class ModelMessages:
             form = formats.requested(body)
             if form is None:
                 return {"accepted": True, "complete": True}
+            grammar.expect(model, form, frozenset())
             rules = grammar.rules_of(form)
             matcher = await (await grammar.compiled(model, rules, frozenset(), self._platform.load_grammar)).matcher()
             try:

@@ -37,7 +37,7 @@ const alive = new Promise((resolve) => {
 export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
   #pages = new Map();
-  /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to read */
+  /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to do */
   #asked = new Set();
   #serve;
   #addDownloadWorker;
@@ -85,9 +85,16 @@ export class Ports {
     const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
     if (!page) return null;
     const [work, control] = [new MessageChannel(), new MessageChannel()];
-    const failed = new Promise((resolve) => (control.port1.onmessage = resolve));
+    /** @type {{ page: MessagePort, failed: (error: unknown) => void }} */
+    const asked = { page, failed: () => {} };
+    const failed = new Promise((resolve) => (asked.failed = control.port1.onmessage = resolve));
+    this.#asked.add(asked);
     page.postMessage({ kind: "trial", url, port: work.port2, control: control.port2 }, [work.port2, control.port2]);
-    return { port: work.port1, end: () => control.port1.postMessage("end"), failed };
+    const end = () => {
+      this.#asked.delete(asked);
+      control.port1.postMessage("end");
+    };
+    return { port: work.port1, end, failed };
   }
 
   /**

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.answers import media, prompts
 from app.answers.dialects import dialect_of
-from app.answers.grammar import Compiled, Load, compiled, rules_of
+from app.answers.grammar import Compiled, Load, compiled, expect, rules_of
 from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded
 from app.answers.media import Fetch
@@ -56,6 +56,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
         engine.check_continues("continue_final_message")
     identity = exchange.journal.identity
     dialect = dialect_of(model.template, request.tools)
+    shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
+    expect(model, request.format, shown)
     rules = dialect.rules(request.format)
     run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
@@ -63,7 +65,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     asked_at = datetime.fromtimestamp(identity.created)
     prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
-    run.shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
+    run.shown = shown
     if rules is not None:
         asked = prompt.text.removesuffix(request.continued)
         run.compiled, run.begun = await compiled(model, rules(asked), run.shown, load), request.continued
@@ -86,6 +88,7 @@ async def complete(
 ) -> Result:
     """Answer a completion request, as chat() does. `pieces`: the prompt, in place of the request's."""
     model.engine_or_error()
+    expect(model, request.format, frozenset())
     rules = rules_of(request.format) if request.format is not None else None
     answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
     run = Run(model, request, answer, exchange, rules is not None)

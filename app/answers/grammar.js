@@ -3,7 +3,7 @@
  * module is inside the script. It is also the script of workers that try a grammar (grammar_trial.js).
  */
 import "@mlc-ai/web-xgrammar";
-import { isQuick } from "./grammar_trial.js";
+import { Trials } from "./grammar_trial.js";
 
 const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
   /** @type {typeof import("@mlc-ai/web-xgrammar")} */ (/** @type {any} */ (globalThis).xgrammar);
@@ -20,7 +20,7 @@ export async function open(bytes, ends, size, stops) {
   const tokens = /** @type {any[]} */ ([]); // as bytes: a token may be part of a character
   let start = 0;
   for (const end of ends) {
-    tokens.push(bytes.slice(start, end));
+    tokens.push(bytes.subarray(start, end));
     start = end;
   }
   const info = await TokenizerInfo.createTokenizerInfo(tokens, "raw", false, size, stops);
@@ -31,19 +31,15 @@ export async function open(bytes, ends, size, stops) {
 class Compiler {
   #info;
   #compiler;
-  #vocabulary;
+  #stops;
 
   /** @param {{ dispose(): void }} info @param {{ compileGrammar(grammar: any): Promise<CompiledGrammar>, dispose(): void }} compiler
-   * @param {Omit<import("./grammar_trial.js").Job, "text">} vocabulary */
+   * @param {import("./grammar_trial.js").Vocabulary} vocabulary */
   constructor(info, compiler, vocabulary) {
     this.#info = info;
     this.#compiler = compiler;
-    this.#vocabulary = vocabulary;
-  }
-
-  /** Whether a grammar compiles, and has its first masks, in little time. Meanwhile others may use this worker. @param {string} text */
-  isQuick(text) {
-    return isQuick(import.meta.url, { ...this.#vocabulary, text });
+    this.#stops = vocabulary.stops;
+    this.trials = new Trials(import.meta.url, vocabulary);
   }
 
   /** @param {string} text in XGrammar's EBNF */
@@ -51,13 +47,14 @@ class Compiler {
     const grammar = await Grammar.fromEBNF(text);
     try {
       const compiled = await this.#compiler.compileGrammar(grammar);
-      return new Compiled(compiled, this.#vocabulary.stops);
+      return new Compiled(compiled, this.#stops);
     } finally {
       grammar.dispose();
     }
   }
 
   close() {
+    this.trials.drop();
     this.#compiler.dispose();
     this.#info.dispose();
   }
@@ -189,10 +186,11 @@ class Matcher {
 const TOKENS = 20; // of a text that a trial writes
 const SEED = 12345; // so that a grammar is always tried with the same texts
 
-/** Compiles a grammar and writes a text of it. @param {import("./grammar_trial.js").Job} job @param {() => void} ready */
-async function tryGrammar({ bytes, ends, size, stops, text }, ready) {
-  const compiler = await open(bytes, ends, size, stops);
-  ready();
+/**
+ * Compiles a grammar and writes a text of it.
+ * @param {Compiler} compiler @param {import("./grammar_trial.js").Vocabulary} vocabulary @param {string} text
+ */
+async function tryGrammar(compiler, { size, stops }, text) {
   const matcher = await (await compiler.compile(text)).matcher();
   let random = SEED;
   for (let written = 0; written < TOKENS; written++) {
@@ -205,10 +203,20 @@ async function tryGrammar({ bytes, ends, size, stops, text }, ready) {
   }
 }
 
-if (globalThis.location?.href === import.meta.url)
-  self.onmessage = ({ data: { port } }) => {
-    port.onmessage = async (/** @type {MessageEvent} */ { data }) => {
-      const error = await tryGrammar(data, () => port.postMessage("ready")).then(() => null, String);
-      port.postMessage({ error });
-    };
+/** Opens the vocabulary of the first message, and tries the grammar of the second one. @param {MessagePort} port */
+function serve(port) {
+  const received = () => new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data)));
+  const run = async () => {
+    const vocabulary = await received();
+    const compiler = await open(vocabulary.bytes, vocabulary.ends, vocabulary.size, vocabulary.stops);
+    const text = received();
+    port.postMessage("ready");
+    await tryGrammar(compiler, vocabulary, await text);
   };
+  run().then(
+    () => port.postMessage({ error: null }),
+    (error) => port.postMessage({ error: String(error) }),
+  );
+}
+
+if (globalThis.location?.href === import.meta.url) self.onmessage = ({ data: { port } }) => serve(port);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,7 +28,7 @@ TOO_SLOW = (
     "classes. In a grammar, let each text fit in one way: avoid rules like a ::= a a, and repetitions of what may be "
     "empty."
 )
-_NOT_UTF8 = bytes([0xC0, 0xC1, *range(0xF5, 0x100)])  # bytes of no UTF-8 text; ebnf.py uses one as a filler
+_NOT_UTF8 = re.compile(rb"[\xc0\xc1\xf5-\xff]")  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
 
 def rules_of(form: Format) -> GrammarText:
@@ -42,6 +43,15 @@ async def compiled(model: Loaded, rules: GrammarText, shown: frozenset[int], loa
         model.grammars = Grammars(model)
     grammars: Grammars = model.grammars
     return await grammars.compiled(rules, shown, load)
+
+
+def expect(model: Loaded, form: Format | None, shown: frozenset[int]) -> None:
+    """Start the worker in which a form may be tried, so that it is ready when the form has been read.
+
+    The estimates leave few forms but grammars to a trial. The worker ends soon if nothing is tried.
+    """
+    if form is not None and form.kind == "grammar" and model.grammars is not None:
+        model.grammars.expect(shown)
 
 
 class Instance:
@@ -75,6 +85,8 @@ class Grammars:
         """The compiled grammar; each grammar is compiled once. WispError where that takes this device too long."""
         key = (rules, shown)
         unsure = rules.unsure and key not in self._cached
+        if not unsure and (compiler := self._open(shown)):
+            compiler.trials.drop()
         async with self._one_trial if unsure else nullcontext():
             if unsure and key not in self._cached:  # another request may have tried it meanwhile
                 await self._try(key, load)
@@ -86,7 +98,7 @@ class Grammars:
         rules, shown = key
         async with self._one_at_a_time:
             compiler = await self._opened(shown, load)
-        if not await compiler.isQuick(str(rules)):
+        if not await compiler.trials.isQuick(str(rules)):
             raise WispError(TOO_SLOW, "unsupported_parameter")
 
     async def _compiled(self, key: Key, load: Load) -> Compiled:
@@ -100,6 +112,15 @@ class Grammars:
                 self._cached.popitem(last=False)[1].close()
         self._cached.move_to_end(key)
         return self._cached[key]
+
+    def expect(self, shown: frozenset[int]) -> None:
+        """Start the worker of the next trial, if the vocabulary is open."""
+        if compiler := self._open(shown):
+            compiler.trials.prepare()
+
+    def _open(self, shown: frozenset[int]) -> Any:
+        """The compiler for a vocabulary, or None where it is not open."""
+        return self._compilers.get(shown) if self._instance == Instance.number else None
 
     async def _opened(self, shown: frozenset[int], load: Load) -> Any:
         """The compiler for a vocabulary, of the present instance."""
@@ -136,7 +157,7 @@ def vocabulary(tokenizer: Tokenizer, shown: frozenset[int]) -> tuple[bytes, arra
     for token in range(len(tokenizer)):
         if token in shown or not tokenizer.hidden(token):
             piece = tokenizer.piece(token)
-            if not any(byte in piece for byte in _NOT_UTF8):
+            if not _NOT_UTF8.search(piece):
                 out += piece
         ends.append(len(out))
     return bytes(out), ends

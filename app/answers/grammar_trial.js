@@ -1,15 +1,17 @@
 /**
- * Tries grammars in a worker of their own: nothing interrupts the mask engine, but a worker can be ended.
+ * Tries grammars in workers of their own: nothing interrupts the mask engine, but a worker can be ended.
  *
- * The engine's side. grammar.js is the worker's script: over a port it gets a Job, answers "ready" when the vocabulary is
- * open, and {error}, which may be null, when it is done.
+ * The engine's side. grammar.js is the workers' script: over a port it gets a Vocabulary, answers "ready" when that is
+ * open, gets a grammar's text, and answers {error}, which may be null, when it is done.
  */
 const START_MS = 5000; // for a worker to be ready; a computer may be busy
 const MOST_MS = 1300; // to compile a grammar, and to write some tokens
+const UNUSED_MS = 10_000; // until a worker ends that was started for a trial that did not come
 
 /**
- * @typedef {{ bytes: Uint8Array, ends: Uint32Array, size: number, stops: number[], text: string }} Job  of open() and compile()
- * @typedef {{ port: MessagePort, end: () => void, failed: Promise<unknown> }} Trial  a worker; `failed`: its script did not load
+ * @typedef {{ bytes: Uint8Array, ends: Uint32Array, size: number, stops: number[] }} Vocabulary  of open()
+ * @typedef {{ port: MessagePort, end: () => void, failed: Promise<unknown> }} Trial
+ *   a worker; `failed`: its script did not load, or the page that started it was closed
  */
 
 /** Starts a worker. @param {string} url of its module @returns {Trial} */
@@ -21,29 +23,92 @@ export function startTrial(url) {
   return { port, end: () => worker.terminate(), failed };
 }
 
-/**
- * Whether a grammar is quick on this device. What cannot be tried counts as quick.
- * @param {string} url of grammar.js @param {Job} job @returns {Promise<boolean>}
- */
-export async function isQuick(url, job) {
-  // A shared worker can start none: a page does (app/ports.js).
-  const start = globalThis.Worker ? startTrial : /** @type {any} */ (globalThis).wispStartTrial;
-  /** @type {Trial | null | undefined} */
-  const trial = start?.(url);
-  if (!trial) return true;
-  try {
-    return await new Promise((resolve) => {
-      let timer = setTimeout(resolve, START_MS, true);
-      trial.failed.then(() => resolve(true));
-      trial.port.onmessage = ({ data }) => {
-        clearTimeout(timer);
-        if (data === "ready") timer = setTimeout(resolve, MOST_MS, false);
-        else resolve(data.error === null);
-      };
-      trial.port.postMessage(job);
-    });
-  } finally {
-    trial.end();
-    trial.port.close();
+/** Trials with one vocabulary. Each has a new worker, which may be started while the grammar's text is still being made. */
+export class Trials {
+  #url;
+  #vocabulary;
+  /** @type {Candidate | null} the next trial's worker */
+  #next = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #unused;
+
+  /** @param {string} url of grammar.js @param {Vocabulary} vocabulary */
+  constructor(url, vocabulary) {
+    this.#url = url;
+    this.#vocabulary = vocabulary;
   }
+
+  /** Starts the next trial's worker. It ends if it is not used soon. */
+  prepare() {
+    if (!this.#next) {
+      // A shared worker can start none: a page does (app/ports.js).
+      const start = globalThis.Worker ? startTrial : /** @type {any} */ (globalThis).wispStartTrial;
+      /** @type {Trial | null | undefined} */
+      const trial = start?.(this.#url);
+      if (!trial) return;
+      const next = (this.#next = new Candidate(trial, this.#vocabulary));
+      trial.failed.then(() => this.#next === next && this.drop());
+    }
+    clearTimeout(this.#unused);
+    this.#unused = setTimeout(() => this.drop(), UNUSED_MS);
+  }
+
+  /** Ends the worker that was prepared: no trial needs it. */
+  drop() {
+    this.#taken()?.end();
+  }
+
+  /** The worker that was prepared, for its trial. */
+  #taken() {
+    clearTimeout(this.#unused);
+    const next = this.#next;
+    this.#next = null;
+    return next;
+  }
+
+  /** Whether a grammar is quick on this device. What cannot be tried counts as quick. @param {string} text */
+  async isQuick(text) {
+    this.prepare();
+    const candidate = this.#taken();
+    return candidate ? candidate.isQuick(text).finally(() => candidate.end()) : true;
+  }
+}
+
+/** The worker of one trial. */
+class Candidate {
+  #trial;
+  /** @type {Promise<boolean>} whether the worker has opened the vocabulary; false where it cannot start */
+  #ready;
+
+  /** @param {Trial} trial @param {Vocabulary} vocabulary */
+  constructor(trial, vocabulary) {
+    this.#trial = trial;
+    this.#ready = new Promise((resolve) => {
+      trial.failed.then(() => resolve(false));
+      trial.port.onmessage = ({ data }) => resolve(data === "ready");
+    });
+    trial.port.postMessage(vocabulary);
+  }
+
+  /** Whether a grammar compiles, and has its first masks, in MOST_MS. @param {string} text @returns {Promise<boolean>} */
+  async isQuick(text) {
+    if (!(await within(START_MS, this.#ready))) return true;
+    const { port } = this.#trial;
+    const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
+    port.postMessage(text);
+    return within(MOST_MS, done);
+  }
+
+  end() {
+    this.#trial.end();
+    this.#trial.port.close();
+  }
+}
+
+/** What a promise gives; false where that takes longer. @param {number} ms @param {Promise<any>} promise */
+function within(ms, promise) {
+  /** @type {ReturnType<typeof setTimeout>} */
+  let timer;
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, ms, false)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -8,7 +8,6 @@ same items are counted here, in texts of each rule that repeat one of its charac
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
@@ -31,6 +30,11 @@ class TooManyWays(Exception):
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
         self.rule = rule
+
+
+def _after(code: int, edges: list[tuple[int, int, int, int]]) -> list[Item]:
+    """The items after a character. `edges`: (lowest character, highest, state after it, begin) of items before it."""
+    return [(target, begun) for low, high, target, begun in edges if low <= code <= high]
 
 
 def is_quick(rules: Rules, lengths: Mapping[str, float]) -> bool:
@@ -168,11 +172,10 @@ class _Network:
             if not edges:
                 return
             spend(len(edges))
-            counts = Counter[int]()  # of the items that go on after these characters
-            for code in [often, *{high: 0 for _, high, *_ in edges}][: TEXTS + 1]:
-                counts[code] = sum(low <= code <= high for low, high, *_ in edges)
-            code = often if counts[often] else max(counts, key=lambda c: (counts[c], c))
-            items = [(target, begun) for low, high, target, begun in edges if low <= code <= high]
+            items = _after(often, edges)
+            if not items:
+                codes = list({high: 0 for _, high, *_ in edges})[:TEXTS]
+                items = _after(max(codes, key=lambda code: (len(_after(code, edges)), code)), edges)
 
     def _closure(self, items: list[Item], at: int, waiting: list[dict[str, list[Item]]]) -> tuple[set[Item], int]:
         """The items of a position that follow from `items`, and how often one was found."""

@@ -31,6 +31,19 @@ def spend(steps: int) -> None:
         raise TooComplex
 
 
+def left() -> int:
+    """The steps that the request, or the attempt, has left."""
+    return _left
+
+
+def need(steps: int) -> None:
+    """Raise TooComplex at once where fewer steps than these are left; then none are, as if they had been spent."""
+    global _left
+    if steps > _left:
+        _left = -1
+        raise TooComplex
+
+
 def attempt(steps: int, make: Callable[[], Made]) -> Made | None:
     """What `make` makes, or None where it needs more steps than these. The request pays for those that it used."""
     global _left

@@ -12,7 +12,7 @@ from math import inf
 
 from app.constrain.automaton import Dfa, Nfa
 from app.constrain.ebnf import Ranges, characters, either, literal
-from app.constrain.effort import TooComplex, spend
+from app.constrain.effort import TooComplex, left, need, spend
 
 # Characters of the shortest text of a rule. The mask engine holds all of a text that must come next.
 MAX_SHORTEST = 100_000
@@ -203,6 +203,7 @@ def automaton(rules: Rules, part: Part) -> Dfa:
     """The automaton of a part without recursion. It reads each text in one way only, which masks are fast with."""
     nfa = Nfa()
     first, last = nfa.add_state(), nfa.add_state()
+    need(_steps(rules, part, left()))  # else repetitions within each other take long until none is left
     todo: list[tuple[Part, int, int]] = [(part, first, last)]
     while todo:
         part, start, end = todo.pop()
@@ -222,6 +223,27 @@ def automaton(rules: Rules, part: Part) -> Dfa:
         else:
             todo += _repeated(nfa, part, start, end)
     return nfa.determinize(first, last)
+
+
+def _steps(rules: Rules, part: Part, most: int) -> int:
+    """The steps for the states of a part's automaton, those of repetitions counted at once; or more than `most`."""
+    steps, todo = 0, [(part, 1)]
+    while todo and steps <= most:
+        part, times = todo.pop()
+        states = 0
+        if isinstance(part, Name):
+            todo.append((rules[part.rule], times))
+        elif isinstance(part, Literal):
+            states = len(part.text)
+            steps += times * states  # each character is a part
+        elif isinstance(part, Repeat):
+            states = max(part.low, part.high or 0) + (part.high is None)
+            todo.append((part.part, times * states))
+        elif isinstance(part, Sequence | Either):
+            states = len(part.parts) if isinstance(part, Sequence) else 0
+            todo += [(one, times) for one in part.parts]
+        steps += times * (1 + 2 * states)
+    return steps
 
 
 def _chain(nfa: Nfa, parts: tuple[Part, ...], start: int, end: int) -> Iterator[tuple[Part, int, int]]:

@@ -7,9 +7,10 @@ import pytest
 
 from app.answers import grammar
 from app.answers.grammar import Grammars, Instance, rules_of
-from app.constrain import automaton, numbers
+from app.constrain import automaton, gbnf, gbnf_parts, numbers
 from app.constrain.cost import cost
 from app.constrain.ebnf import GrammarText
+from app.constrain.effort import TooComplex, begin, left
 from app.openai.formats import Format
 from py_engine.errors import WispError
 from tests.support import llama_grammars
@@ -227,6 +228,25 @@ def test_the_cost_of_repetitions_within_each_other_multiplies() -> None:
     assert cost('root ::= "\\"(" [\\](] "a" x{3}') < 20  # brackets in texts and classes do not count
 
 
+def test_the_steps_of_an_automaton_are_counted_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'root ::= (x{2,5} "ab"? | [a-z]{3,} y*){4} ("c" | x+)?\nx ::= "d" y | y{0,2}\ny ::= [^a]{7}'
+    rules, root = gbnf._Reader(text).read("root"), gbnf_parts.Name("root")
+    monkeypatch.setattr(automaton.Nfa, "determinize", lambda *_: None)
+    begin()
+    before = left()
+    gbnf_parts.automaton(rules, root)
+    spent = before - left()
+    assert spent == 4 + gbnf_parts._steps(rules, root, before)  # 4: the first state and the last
+    assert spent > 1000
+    made: list[int] = []
+    monkeypatch.setattr(automaton.Nfa, "add_state", lambda nfa: made.append(0))
+    with pytest.raises(TooComplex):
+        gbnf_parts.automaton(rules, gbnf_parts.Repeat(root, 0, 100_000, ""))
+    assert len(made) == 2
+    assert left() < 0  # as if the steps had been spent
+    begin()
+
+
 def test_numbers_of_an_enum_are_those_of_the_bounds() -> None:
     from decimal import Decimal
 
@@ -262,7 +282,10 @@ class Compiler:
     """The compiler of an instance; "abort" ends the instance, after which every call fails."""
 
     def __init__(self) -> None:
-        self.alive = True
+        self.alive, self.trials = True, self
+
+    def drop(self) -> None:
+        pass
 
     async def compile(self, rules: str) -> "Compiler":
         self.alive &= rules != "abort"

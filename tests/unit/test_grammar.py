@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.answers.grammar import Compiled, Grammars, Matcher, vocabulary
+from app.answers.grammar import Compiled, Grammars, Matcher, compiled, expect, vocabulary
 from app.constrain.ebnf import GrammarText
 from app.models.loaded import Loaded
+from app.openai.formats import Format
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
@@ -46,11 +47,31 @@ def test_tokens_are_their_bytes(name: str) -> None:
     assert pieces(found, frozenset([marker]))[marker] == found.piece(marker)
 
 
+class Trials:
+    """A stand-in for those of grammar_trial.js: whether a worker is prepared, and what was tried."""
+
+    def __init__(self) -> None:
+        self.prepared = False
+        self.tried: list[tuple[str, bool]] = []
+
+    def prepare(self) -> None:
+        self.prepared = True
+
+    def drop(self) -> None:
+        self.prepared = False
+
+    async def isQuick(self, text: str) -> bool:
+        self.tried.append((text, self.prepared))
+        self.prepared = False
+        return text != "slow"
+
+
 class Engine:
     """A stand-in for grammar.js's matcher, with the parts that these tests use."""
 
     def __init__(self, jump: str = "") -> None:
         self.jump, self.closed, self.slow = jump, 0, False
+        self.trials = Trials()
 
     def forced(self) -> str:
         return self.jump
@@ -147,7 +168,7 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
 async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() -> None:
     tried: list[str] = []
 
-    class Compiler(Engine):
+    class Quick(Trials):
         async def isQuick(self, text: str) -> bool:
             if text == "slow":  # one that passed does not wait
                 await grammars.compiled(quick, frozenset(), load)
@@ -155,6 +176,7 @@ async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() ->
             tried.append(text)
             return text != "slow"
 
+    class Compiler(Engine):
         async def compile(self, text: str) -> Engine:
             assert text != "slow"
             return Engine()
@@ -163,7 +185,9 @@ async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() ->
         raise AssertionError("the compiler is there")
 
     grammars = Grammars(Loaded("mini", None, tokenizer(MINI), None))  # type: ignore[arg-type]
-    grammars._compilers[frozenset()] = Compiler()
+    compiler = Compiler()
+    compiler.trials = Quick()
+    grammars._compilers[frozenset()] = compiler
     quick, slow = GrammarText("quick"), GrammarText("slow")
     for text in (quick, slow):
         text.unsure = True
@@ -175,3 +199,37 @@ async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() ->
                 await grammars.compiled(text, frozenset(), load)
             assert error.value.code == "unsupported_parameter"
     assert tried == ["quick", "slow", "slow"]
+
+
+async def test_the_worker_of_a_trial_starts_before_the_grammar_is_read() -> None:
+    class Compiler(Engine):
+        async def compile(self, text: str) -> Engine:
+            return Engine()
+
+    async def load(instance: int) -> Any:
+        raise AssertionError("the compiler is there")
+
+    model = Loaded("mini", None, tokenizer(MINI), None)  # type: ignore[arg-type]
+    form = Format("grammar", 'root ::= "a"')
+    expect(model, form, frozenset())  # nothing is open yet
+    model.grammars = Grammars(model)
+    expect(model, form, frozenset())
+    compiler = model.grammars._compilers[frozenset()] = Compiler()
+    trials = compiler.trials
+    for other in (None, Format("json_object"), Format("regex", "a")):
+        expect(model, other, frozenset())
+    expect(model, form, frozenset([1]))
+    prepared = [trials.prepared]
+    expect(model, form, frozenset())
+    prepared.append(trials.prepared)  # and now the grammar would be read
+    await compiled(model, GrammarText("sure"), frozenset(), load)
+    prepared.append(trials.prepared)
+    unsure = GrammarText("unsure")
+    unsure.unsure = True
+    expect(model, form, frozenset())
+    await compiled(model, unsure, frozenset(), load)
+    assert trials.tried == [("unsure", True)]
+    expect(model, form, frozenset())
+    await compiled(model, unsure, frozenset(), load)  # it is compiled: no trial
+    assert [*prepared, trials.prepared] == [False, True, False, False]
+    assert len(trials.tried) == 1

@@ -1,0 +1,131 @@
+"""The workers of trials (app/answers/grammar_trial.js): what a refusal waits for besides the trial itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import new_profile
+from tools.serve import Server
+
+# A page in which workers are played: each notes what it gets, and answers when the test says so.
+SET_UP = """async () => {
+  const { Trials } = await import("/repo/app/answers/grammar_trial.js");
+  globalThis.workers = [];
+  globalThis.Worker = undefined;
+  globalThis.wispStartTrial = (url) => {
+    const { port1, port2 } = new MessageChannel();
+    const worker = { url, got: [], ended: 0, say: (data) => port2.postMessage(data) };
+    const failed = new Promise((resolve) => (worker.fail = resolve));
+    port2.onmessage = ({ data }) => worker.got.push(data);
+    workers.push(worker);
+    return { port: port1, end: () => worker.ended++, failed };
+  };
+  globalThis.trials = new Trials("grammar.js", "vocabulary");
+  globalThis.until = async (true_) => {
+    while (!true_()) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  globalThis.soon = () => new Promise((resolve) => setTimeout(resolve, 50));
+  globalThis.seen = () => workers.map(({ got, ended }) => [...got, ended]);
+}"""
+
+
+@pytest.fixture
+def talk(chromium: Callable[[str | None], Browser], server: Server) -> Any:
+    """A page with `trials`."""
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    page.evaluate(SET_UP)
+    yield page
+    context.close()
+
+
+def run(page: Page, script: str) -> Any:
+    return page.evaluate(f"async () => {{ {script} }}")
+
+
+def test_a_prepared_worker_has_the_vocabulary_before_there_is_a_grammar(talk: Page) -> None:
+    assert run(
+        talk,
+        """trials.prepare(); trials.prepare();
+        await until(() => workers[0].got.length);
+        workers[0].say("ready");
+        await soon();
+        const before = seen(), found = trials.isQuick("root ::= a");
+        await until(() => workers[0].got.length == 2);
+        workers[0].say({ error: null });
+        return [before, await found, seen()];""",
+    ) == [[["vocabulary", 0]], True, [["vocabulary", "root ::= a", 1]]]
+
+
+def test_the_time_of_a_trial_begins_when_its_worker_is_ready(talk: Page) -> None:
+    assert run(
+        talk,
+        """const found = trials.isQuick("root ::= a");
+        let over = false;
+        found.then(() => (over = true));
+        await new Promise((resolve) => setTimeout(resolve, 2000)); // longer than a trial may take
+        const before = [over, ...seen()];
+        workers[0].say("ready");
+        return [before, await found, seen()];""",
+    ) == [[False, ["vocabulary", 0]], False, [["vocabulary", "root ::= a", 1]]]
+
+
+@pytest.mark.parametrize("answer", ["null", "'Aborted()'"])
+def test_each_trial_has_a_worker_of_its_own(talk: Page, answer: str) -> None:
+    found = run(
+        talk,
+        f"""for (const at of [0, 1]) {{
+            trials.prepare();
+            workers[at].say("ready");
+            const found = trials.isQuick("grammar");
+            await until(() => workers[at].got.length == 2);
+            workers[at].say({{ error: {answer} }});
+            if (await found !== ({answer} === null)) return "wrong";
+        }}
+        return seen();""",
+    )
+    assert found == 2 * [["vocabulary", "grammar", 1]]
+
+
+def test_a_worker_ends_that_no_trial_needs(talk: Page) -> None:
+    assert run(talk, "trials.prepare(); trials.drop(); trials.drop(); await soon(); return seen()") == [
+        ["vocabulary", 1]
+    ]
+    assert (
+        run(
+            talk,
+            """const later = globalThis.setTimeout;
+            globalThis.setTimeout = (call, ms) => later(call, ms / 1000); // nobody needs it for long
+            trials.prepare();
+            await until(() => workers[1].ended);
+            globalThis.setTimeout = later;
+            return workers[1].ended""",
+        )
+        == 1
+    )
+
+
+def test_a_worker_whose_page_is_closed_is_replaced(talk: Page) -> None:
+    assert run(
+        talk,
+        """trials.prepare();
+        workers[0].say("ready");
+        await soon();
+        workers[0].fail();
+        await soon();
+        const found = trials.isQuick("grammar");
+        workers[1].say("ready");
+        await until(() => workers[1].got.length == 2);
+        workers[1].say({ error: null });
+        return [await found, workers.map(({ ended }) => ended)];""",
+    ) == [True, [1, 1]]
+
+
+def test_what_cannot_be_tried_counts_as_quick(talk: Page) -> None:
+    """The script does not load, the vocabulary cannot be opened, or there is no page."""
+    for fails in ("workers[0].fail()", "workers[1].say({ error: 'out of memory' })", ""):
+        end = "" if fails else "globalThis.wispStartTrial = () => null;"
+        assert run(talk, f"{end} const found = trials.isQuick('grammar'); {fails}; return found")
