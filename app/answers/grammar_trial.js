@@ -6,7 +6,7 @@
  */
 const START_MS = 5000; // for a worker to be ready; a computer may be busy
 const MOST_MS = 1300; // to compile a grammar, and to write some tokens
-const UNUSED_MS = 10_000; // until a worker ends that was started for a trial that did not come
+const UNUSED_MS = 3000; // until a worker ends that was started for a trial that did not come
 
 /**
  * @typedef {{ bytes: Uint8Array, ends: Uint32Array, size: number, stops: number[] }} Vocabulary  of open()

@@ -87,3 +87,22 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(talk: Page, gram
 def test_a_grammar_that_only_looks_slow_is_taken(talk: Page, grammar: str) -> None:
     seen = talk.evaluate(TRY, grammar)
     assert seen["found"] == "quick", seen
+
+
+def test_a_worker_whose_page_was_closed_is_replaced(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    """The first page lends the worker of a trial that does not come, since the estimates refuse the form."""
+    context = new_profile(chromium(None))
+    first, second = context.new_page(), context.new_page()
+    for page in (first, second):
+        page.set_default_timeout(120_000)
+        page.goto(f"{server.url}manifest.webmanifest")
+    first.evaluate("async () => globalThis.engine = await (await import('/wisp.js')).Wisp.create()")
+    second.evaluate(SET_UP, True)
+    validate = "(grammar) => engine.validate({ grammar }, '', { model: vocabulary })"
+    judge = f"(grammar) => ({validate})(grammar).then(() => 'quick', (error) => error.code)"
+    with first.expect_event("worker", lambda worker: "/grammar-" in worker.url):
+        assert second.evaluate(judge, 'root ::= root root | "a"') == "unsupported_parameter"
+    first.close()
+    with second.expect_event("worker", lambda worker: "/grammar-" in worker.url):
+        assert second.evaluate(judge, QUICK["expressions"]) == "quick"
+    context.close()
