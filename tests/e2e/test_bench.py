@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
-from bench import chat_requests, drafts, report, side_by_side
+from bench import chat_requests, drafts, refusals, report, side_by_side
 from py_engine.files.gguf_header import parse
 from tests.support.browser import new_profile, watch
 from tests.support.gguf_bytes import MINI
@@ -108,6 +108,26 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
     assert [line.split()[0] for line in (strings, objects)] == ["strings", "objects"]
     assert all(speed > 0 for form in found_of_chats["forms"].values() for speed in form.values())
     assert chat.startswith("first token after 60 tokens")
+
+
+def test_refusals_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    forms = [{"regex": "[a-z]"}, {"grammar": 'root ::= root root | "a"'}, {"regex": "(((a{1000}){1000}){1000})"}]
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}notices.html")
+    model = f"{server.url}repo/static/models/wisp-mini-q4_0.gguf"
+    found = page.evaluate(refusals.MEASURE, {"model": model, "forms": forms, "runs": 2, "shared": True})["forms"]
+    context.close()
+    measured = [{"form": form, **one} for form, one in zip(forms, found, strict=True)]
+    assert [(one["answer"], len(one["times"])) for one in measured] == [
+        ("accepted", 1),
+        ("unsupported_parameter", 2),
+        ("unsupported_parameter", 2),
+    ]
+    head, *slowest, accepted = refusals.table(measured).splitlines()
+    assert head.startswith("2 of 3 forms refused")
+    assert len(slowest) == 2
+    assert accepted.startswith("accepted: median")
 
 
 def test_drafts_by_a_model_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
