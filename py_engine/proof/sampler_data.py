@@ -21,6 +21,7 @@ VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
 BEYOND = 50.0  # what follows a row of logits, which no kernel may take
 FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucket then move its bounds
+MEAN = 6.0  # of the logits that top_n_sigma filters: wrong sums then change their deviation
 CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
 CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
 HISTORY = 128  # positions with tokens: more than any of PLACES
@@ -179,6 +180,8 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
             row[list(CROWD)] = most - CROWD_STEP * np.arange(len(CROWD), dtype=np.float32)
         if sampling in (FIRST, LATE):
             row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
+        if sampling.top_n_sigma:
+            row[:vocab] += np.float32(MEAN)
         if sampling.typical_p < 1:
             row[:] *= np.float32(FLAT)
         if sampling.min_p:  # the last partition has the likeliest: a join may lack it
