@@ -20,6 +20,7 @@ from py_engine.plan.lists import SMALL_BATCH, adapted
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampler_ops import BLOCK
+from py_engine.plan.sampling import FIELDS
 from py_engine.proof import comparison
 from py_engine.proof.cases import Case, cases
 from py_engine.proof.upload_cases import upload_cases
@@ -153,6 +154,26 @@ def test_a_bound_among_logits_of_two_blocks_in_one_bucket_is_among_the_cases() -
         blocks = Counter(int(token) // BLOCK for token in crowd if token % BLOCK >= BLOCK // 2)
         found += passed < len(crowd) and len(blocks) > 1 and min(blocks.values()) > 1
     assert found
+
+
+def test_a_wrong_mean_of_the_logits_lets_other_tokens_pass() -> None:
+    """A kernel that finds another mean finds a larger deviation from it."""
+    plan = planner.make_plan(with_vocab(header("llama/llama.Q4_0")), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    changed = []
+    for case in cases(plan, SOFTWARE, ["sample"], lambda shader: False):
+        names = {name: b.name for op in case.ops for name, b in op.bindings.items()}
+        fields = case.data[names["sampling"]][case.batch.places[0][1]]
+        sigma = float(fields.view(np.float32)[list(FIELDS).index("top_n_sigma")])
+        if sigma <= 0:
+            continue
+        logits = case.data[names["logits"]][0, : int(case.ops[0].consts["vocab"])]
+        passed = [
+            int((logits >= logits.max() - sigma * np.sqrt(((logits - mean) ** 2).mean())).sum())
+            for mean in (logits.mean(), logits.mean() / 8)
+        ]
+        changed.append(passed[1] > 2 * passed[0])
+    assert len(changed) == 2
+    assert all(changed)
 
 
 def test_what_must_stay_untouched_is_compared() -> None:
