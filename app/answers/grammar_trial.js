@@ -68,9 +68,14 @@ export class Trials {
 
   /** Whether a grammar is quick on this device. What cannot be tried counts as quick. @param {string} text */
   async isQuick(text) {
-    this.prepare();
-    const candidate = this.#taken();
-    return candidate ? candidate.isQuick(text).finally(() => candidate.end()) : true;
+    /** @type {boolean | null} */
+    let found = null;
+    while (found === null) {
+      this.prepare();
+      const candidate = this.#taken();
+      found = candidate ? await candidate.isQuick(text).finally(() => candidate.end()) : true;
+    }
+    return found;
   }
 }
 
@@ -90,13 +95,16 @@ class Candidate {
     trial.port.postMessage(vocabulary);
   }
 
-  /** Whether a grammar compiles, and has its first masks, in MOST_MS. @param {string} text @returns {Promise<boolean>} */
+  /**
+   * Whether a grammar compiles, and has its first masks, in MOST_MS; null if the page that started the worker was closed.
+   * @param {string} text @returns {Promise<boolean | null>}
+   */
   async isQuick(text) {
     if (!(await within(START_MS, this.#ready))) return true;
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
     port.postMessage(text);
-    return within(MOST_MS, done);
+    return within(MOST_MS, Promise.race([done, this.#trial.failed.then(() => null)]));
   }
 
   end() {

@@ -124,6 +124,21 @@ def test_a_worker_whose_page_is_closed_is_replaced(talk: Page) -> None:
     ) == [True, [1, 1]]
 
 
+def test_a_trial_whose_page_is_closed_begins_again(talk: Page) -> None:
+    assert run(
+        talk,
+        """const found = trials.isQuick("grammar");
+        workers[0].say("ready");
+        await until(() => workers[0].got.length == 2);
+        workers[0].fail();
+        await until(() => workers.length == 2);
+        workers[1].say("ready");
+        await until(() => workers[1].got.length == 2);
+        workers[1].say({ error: null });
+        return [await found, workers.map(({ ended }) => ended)];""",
+    ) == [True, [1, 1]]
+
+
 def test_what_cannot_be_tried_counts_as_quick(talk: Page) -> None:
     """The script does not load, the vocabulary cannot be opened, or there is no page."""
     for fails in ("workers[0].fail()", "workers[1].say({ error: 'out of memory' })", ""):
