@@ -26,7 +26,7 @@ GOLDEN = "/repo/tests/golden"
 def test_texts(engine_pages: Callable[[str | None], Page], model: str, counts: list[int]) -> None:
     """Greedy, seeded and with penalties, while another request is aborted; most drafts are right."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 6}
-    arguments = {"counts": counts, "tokens": 112}
+    arguments = {"counts": counts, "tokens": 80}
     out = run(
         engine_pages("lavapipe"), f"{GOLDEN}/{model}.gguf", "shared_drafts.texts", arguments, **options,
         tune=False, prove=True,
