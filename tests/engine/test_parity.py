@@ -283,7 +283,7 @@ def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant
     chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"][::step]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(
-        engine_pages("lavapipe-wide"),
+        engine_pages("lavapipe-optimized"),
         f"/repo/static/models/wisp-mini-{quant}.gguf",
         "engines.differing_chats",
         {"chats": wanted},
