@@ -269,10 +269,15 @@ def add_embedding(ops: OpList, x: Buffer, h: Buffer, pair: Pair) -> None:
 
 
 def check_used(plan: Plan) -> None:
-    """Raise WispError unsupported_adapter if the plan does not apply all of an adapter."""
+    """Raise WispError unsupported_adapter if the plan does not apply all of an adapter.
+
+    What an adapter changes in matrices that the model has and does not use, such as keys of layers that share those of
+    another one, changes nothing.
+    """
     used = {tensor for weight in plan.weights.values() for tensor, _, _ in weight.sources}
-    wanted = [(pair.adapter, pair.a.name) for pairs in plan.adapters.pairs.values() for pair in pairs]
-    wanted += [(d.adapter, d.tensor) for found in plan.adapters.directions.values() for d in found]
+    adapters = plan.adapters
+    wanted = [(pair.adapter, pair.a.name) for name, pairs in adapters.pairs.items() if name in used for pair in pairs]
+    wanted += [(d.adapter, d.tensor) for found in adapters.directions.values() for d in found]
     for number, tensor in wanted:
         if tensor not in used:
             raise WispError(

@@ -34,10 +34,11 @@ def merge(ops: OpList) -> None:
 def _may_add(add: Op, op: Op) -> bool:
     """Whether an op normalises and rounds the sum that the op before it stores."""
     if low_rank_rows.adds(add):
-        rounds = op.kernel == "quantize_rows" and op.params["NORM"] and not op.params.get("POST_THREADS")
+        if op.kernel != "quantize_rows" or not op.params["NORM"] or op.params.get("POST_THREADS"):
+            return False
         # a row with more columns than are normalised is no residual stream: x_next would lack the others
         whole = not op.params.get("X_STRIDE") and int(op.params["COLS"]) % GROUP == 0
-        return bool(rounds) and whole and op.bindings["x"] == add.bindings["y"]
+        return whole and op.bindings["x"] == add.bindings["y"]
     return _may_norm(add, op)
 
 
