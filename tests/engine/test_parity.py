@@ -1,5 +1,5 @@
-"""Logits and greedy tokens in the browser: on lavapipe as many models as have every kernel, some llamas on SwiftShader
-and on the CPU (tests/unit/test_goldens.py runs every model with numpy).
+"""Logits and greedy tokens in the browser: every architecture on lavapipe, some llamas on SwiftShader and on the CPU
+(tests/unit/test_goldens.py runs every model with numpy).
 """
 
 import json
@@ -37,14 +37,13 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
 # In subgroups of 8, kernels whose threads add by shuffles: products, scans, residual streams and experts.
 WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv/rwkv7.F16", "mamba/mamba2.F16"}
-# On lavapipe, as many models as have every kernel of all with each of its switches (golden_ops.py), and llama with one
-# type of each kind; Q4_K_M has Q4_K and Q6_K. kernels/test_quants.py runs each type's kernels, tests/unit all models on
-# the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
-KINDS = {"F16", "Q8_0", "Q4_0", "Q4_K_M", "IQ2_XXS", "MXFP4"}
+# On lavapipe, as many models as have every op of all (golden_ops.py), and llama with one type of each kind; Q4_K_M has
+# Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
+KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
 # llama.cpp's own roundings move this model's logits four times as far as deepseek2.F16's, which has the same ops: f16's
 # roundings would move them by more than the tolerance.
 SENSITIVE = "latent/deepseek2-joined.F16"
-EVERY_SWITCH = {
+EVERY_OP = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
     for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models if model != SENSITIVE))
@@ -58,7 +57,7 @@ def runs(model: str, way: str) -> bool:
         return model in WIDE
     if way == "lavapipe":
         every = "WISP_ALL_GOLDENS" in os.environ and model != SENSITIVE
-        return every or (model not in WIDE and (model in EVERY_SWITCH or (name == "llama" and kind in KINDS)))
+        return every or (model not in WIDE and (model in EVERY_OP or (name == "llama" and kind in KINDS)))
     return model.removeprefix("llama/") in SOME[way]
 
 
@@ -151,7 +150,9 @@ def test_diffusion(engine_pages: Callable[[str | None], Page], model: str) -> No
             assert len(out["ids"][0]) == len(wanted[0].ids)
 
 
-@pytest.mark.parametrize(("model", "way"), [*((model, "lavapipe") for model in ANSWERS), (ANSWERS[0], "cpu")])
+@pytest.mark.parametrize(
+    ("model", "way"), [*((model, "lavapipe") for model in ANSWERS), (ANSWERS[-1], "swiftshader"), (ANSWERS[0], "cpu")]
+)
 def test_answers(engine_pages: Callable[[str | None], Page], model: str, way: str) -> None:
     """Logits of a decoder's answers to prompts that an encoder has read, and greedy ids, alone and side by side."""
     adapter, backend, kv_type, precision = WAYS[way]
@@ -277,9 +278,9 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
     """At most one of the embedded model's greedy answers differs, or one of twenty, and only at a near tie.
 
-    The 4-bit model answers every eighth chat, the 8-bit model every sixteenth; WISP_ALL_GOLDENS=1: all.
+    The 4-bit model answers every fourth chat, the 8-bit model every eighth; WISP_ALL_GOLDENS=1: all.
     """
-    step = 1 if "WISP_ALL_GOLDENS" in os.environ else 8 if quant == "q4_0" else 16
+    step = 1 if "WISP_ALL_GOLDENS" in os.environ else 4 if quant == "q4_0" else 8
     chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"][::step]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(

@@ -1,4 +1,4 @@
-"""Which goldens have kernels or switches that no other one has, so that some of them run every one of all."""
+"""Which goldens have ops that no other one has, so that some of them run every op of all."""
 
 from functools import cache
 from pathlib import Path
@@ -10,22 +10,21 @@ from py_engine.planner import PlanOptions, make_plan
 LAVAPIPE = Device(f16=True, subgroup=4, software=True)
 OPTIONS = PlanOptions(256, 16, "f16")
 
-Switch = tuple[str, str, int | float | str]  # kernel, parameter, value
+Op = tuple[str, frozenset[tuple[str, int | float | str]]]
 
 
-def switches_of(path: Path) -> set[Switch]:
-    """The kernels of a golden's plan, and each value of each of their switches.
+def ops_of(path: Path) -> set[Op]:
+    """The kernels of a golden's plan with their switches.
 
-    Sizes are not told apart, and neither are tensor types: tests/kernels has many of the former and all of the latter,
-    and switches together.
+    Sizes are not told apart, and neither are tensor types: tests/kernels has many of the former and all of the latter.
     """
     data = path.read_bytes()
     plan = make_plan(parse(data, len(data)), LAVAPIPE, OPTIONS)
-    ops = [op for found in plan.lists.values() for op in found]
-    switches = {
-        (op.kernel, name, _switch(value)) for op in ops for name, value in op.params.items() if "QUANT" not in name
+    return {
+        (op.kernel, frozenset((name, _switch(value)) for name, value in op.params.items() if "QUANT" not in name))
+        for ops in plan.lists.values()
+        for op in ops
     }
-    return switches | {(op.kernel, "", 0) for op in ops}
 
 
 def _switch(value: int | float | str) -> int | float | str:
@@ -34,12 +33,12 @@ def _switch(value: int | float | str) -> int | float | str:
 
 @cache
 def representatives(paths: tuple[Path, ...]) -> frozenset[Path]:
-    """Some of the goldens, with all switches of all: the one with most that are missing comes first, then the next."""
-    switches = {path: switches_of(path) for path in paths}
-    missing = set().union(*switches.values())
+    """Some of the goldens, with all ops of all: the one with the most that are missing comes first, then the next."""
+    ops = {path: ops_of(path) for path in paths}
+    missing = set().union(*ops.values())
     chosen = set()
     while missing:
-        best = max(paths, key=lambda path: len(switches[path] & missing))
+        best = max(paths, key=lambda path: len(ops[path] & missing))
         chosen.add(best)
-        missing -= switches[best]
+        missing -= ops[best]
     return frozenset(chosen)
