@@ -7,14 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import wait_until
+from tests.support.browser import new_profile, wait_until
 from tests.support.checkouts import copy_sources
 from tests.support.waiting import HANG_S
 from tools.headers import CSP
@@ -24,12 +24,13 @@ CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
 CONTROLLED = "navigator.serviceWorker.controller"
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources, with this checkout's environment and packages."""
-    copy_sources(tmp_path)
-    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
-    return tmp_path
+    made = tmp_path_factory.mktemp("checkout")
+    copy_sources(made)
+    (made / "node_modules").symlink_to(ROOT / "node_modules")
+    return made
 
 
 @contextmanager
@@ -57,30 +58,35 @@ def unused_port() -> int:
     raise RuntimeError("no port is free")
 
 
-def test_a_change_reloads_the_page(checkout: Path, context: BrowserContext) -> None:
-    page = context.new_page()
-    with running(checkout, "dev") as url:
-        answer = page.goto(url)
-        assert answer
-        assert answer.headers["content-security-policy"] == CSP
-        wait_until(page, CONTROLLED)  # the service worker must not answer with the old page
-        with (checkout / "app" / "page.js").open("a") as script:
-            script.write('\ndocument.documentElement.dataset.changed = "once";\n')
-        expect(page.locator("html[data-changed=once]")).to_have_count(1, timeout=CHANGED_MS)
-        index = checkout / "static" / "index.html"
-        index.write_text(index.read_text().replace("What shall we try?", "Changed twice"))
-        expect(page.locator("#welcome h1")).to_have_text("Changed twice", timeout=CHANGED_MS)
+@pytest.fixture(scope="module")
+def page(checkout: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
+    """A page that `serve` has cached, opened again while `dev` runs at its address."""
+    context, port = new_profile(chromium(None)), unused_port()
+    opened = context.new_page()
+    with running(checkout, "serve", port) as url:
+        opened.goto(url)
+        wait_until(opened, CONTROLLED)
+    with running(checkout, "dev", port):
+        opened.goto(url)
+        yield opened
+    context.close()
+
+
+def test_a_page_that_serve_has_cached_is_replaced(page: Page) -> None:
+    """The production service worker answers first; then that of `dev` takes over and loads the page again."""
+    expect(page.locator('script[src="/dev/reload.js"]')).to_have_count(1, timeout=CHANGED_MS)
+
+
+def test_a_change_reloads_the_page(page: Page, checkout: Path) -> None:
+    """The service worker does not answer with the old page."""
+    assert page.request.get(page.url).headers["content-security-policy"] == CSP
+    wait_until(page, CONTROLLED)
+    with (checkout / "app" / "page.js").open("a") as script:
+        script.write('\ndocument.documentElement.dataset.changed = "once";\n')
+    expect(page.locator("html[data-changed=once]")).to_have_count(1, timeout=CHANGED_MS)
+    index = checkout / "static" / "index.html"
+    index.write_text(index.read_text().replace("What shall we try?", "Changed twice"))
+    expect(page.locator("#welcome h1")).to_have_text("Changed twice", timeout=CHANGED_MS)
     for path in (checkout / "dist").rglob("*"):
         assert path.suffix not in (".html", ".js") or b"/dev/reload.js" not in path.read_bytes(), path
     assert (checkout / "dist" / "sw.js").read_bytes().startswith(b'const __WISP_PRECACHE__ = {"version": "')
-
-
-def test_a_page_that_serve_has_cached_is_replaced(checkout: Path, context: BrowserContext) -> None:
-    """The production service worker answers first; then that of `dev` takes over and loads the page again."""
-    page, port = context.new_page(), unused_port()
-    with running(checkout, "serve", port) as url:
-        page.goto(url)
-        wait_until(page, CONTROLLED)
-    with running(checkout, "dev", port):
-        page.goto(url)
-        expect(page.locator('script[src="/dev/reload.js"]')).to_have_count(1, timeout=CHANGED_MS)

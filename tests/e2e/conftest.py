@@ -14,9 +14,12 @@ from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
-def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A browser profile per module, on the CPU backend, which loads fastest."""
-    made = new_profile(chromium(None))
+def context(request: pytest.FixtureRequest, chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
+    """A browser profile per module, on the CPU backend, which loads fastest.
+
+    Without a service worker, unless the module has SERVICE_WORKER = True.
+    """
+    made = new_profile(chromium(None), service_worker=getattr(request.module, "SERVICE_WORKER", False))
     yield made
     made.close()
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import ollama
 import openai
 import pytest
@@ -119,6 +118,8 @@ def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: A
 
 
 def test_anthropics_client(api: ApiServer, page: Page) -> None:
+    import anthropic  # which takes two seconds in every process that collects the tests
+
     client = anthropic.Anthropic(base_url=api.url, api_key=api.key, max_retries=0, timeout=HANG_S)
     asked: list[Any] = [{"role": "user", "content": "What is the capital of Italy?"}]
     whole = client.messages.create(model=MODEL, max_tokens=40, messages=asked, extra_body=GREEDY)

@@ -10,6 +10,8 @@ from tests.support.openai_client import open_client_page, run, settled
 from tools.paths import DIST
 from tools.serve import Server
 
+SERVICE_WORKER = True
+
 LOAD = """const { Wisp } = await import("/wisp.js");
 globalThis.engine = await Wisp.create();
 await engine.load({ model: "wisp-mini-q4_0", backend: "cpu", contextLength: 512 });

@@ -14,6 +14,8 @@ from tools import minilm
 from tools.paths import NODE_MODULES
 from tools.serve import Server
 
+SERVICE_WORKER = True
+
 MINILM = NODE_MODULES / ".cache" / "wisp" / "minilm.gguf"
 BERT = "/repo/tests/golden/embedding/bert.F16.gguf"
 MANUAL = pdf(

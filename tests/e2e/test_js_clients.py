@@ -22,6 +22,8 @@ from tools.failure import run
 from tools.npm import node
 from tools.paths import ROOT
 
+SERVICE_WORKER = True
+
 pytestmark = pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it")
 ROME = "The capital of Italy is Rome."
 

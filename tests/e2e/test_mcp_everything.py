@@ -21,6 +21,8 @@ from tools.failure import run
 from tools.mcp_servers import Program
 from tools.npm import node
 
+SERVICE_WORKER = True
+
 pytestmark = pytest.mark.skipif("WISP_INSTALLS" not in os.environ, reason="WISP_INSTALLS=1 runs it")
 PACKAGE = "@modelcontextprotocol/server-everything@2026.8.31"
 USE = """async ({ url, path }) => {

@@ -27,7 +27,7 @@ SETTINGS = {"context_length": CONTEXT, "max_tokens": 2}
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU with a small context, and its console errors."""
-    context = new_profile(chromium(None))
+    context = new_profile(chromium(None), service_worker=False)
     keep_engine(context, server.url)
     page = open_page(context, server.url, settings=SETTINGS)
     yield page, watch(page)

@@ -24,7 +24,7 @@ ADD = """async (model) => {
 
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    made = new_profile(chromium(None))
+    made = new_profile(chromium(None), service_worker=False)
     yield made
     made.close()
 
@@ -251,7 +251,7 @@ def test_a_model_that_storage_cannot_hold_runs_without_being_stored(
     chromium: Callable[[str | None], Browser], bad_server: FaultyServer, server: Server
 ) -> None:
     """What arrived stays stored; the user chooses to run it, or to open a file of this computer."""
-    context = new_profile(chromium(None))
+    context = new_profile(chromium(None), service_worker=False)
     page = context.new_page()
     session = context.new_cdp_session(page)
     session.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/"), "quotaSize": 9_000_000})

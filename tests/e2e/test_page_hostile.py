@@ -18,6 +18,8 @@ from tests.support.chat_store import store_chat
 from tools.headers import ARTIFACT_PAGE_CSP, CSP, PAGE_CSP
 from tools.serve import Server
 
+SERVICE_WORKER = True
+
 HOSTILE = {
     "quotes": ">" * 3_500,
     "emphasis": "*_a" * 30_000,

@@ -44,7 +44,7 @@ def hub() -> Iterator[FakeHub]:
 @pytest.fixture(scope="module")
 def context(chromium: Callable[[str | None], Browser], server: Server, hub: FakeHub) -> Iterator[BrowserContext]:
     """An empty profile but for the address of the hub's mirror."""
-    made = new_profile(chromium(None))
+    made = new_profile(chromium(None), service_worker=False)
     use_mirror(made, server.url, hub.url)
     yield made
     made.close()

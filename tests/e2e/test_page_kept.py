@@ -123,7 +123,7 @@ def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Ser
 
 @pytest.mark.parametrize("how", ["reload", "crash"])
 def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server: Server, how: str) -> None:
-    page = open_page(context, server.url, settings={"temperature": 1, "seed": 7})
+    page = open_page(context, server.url, settings={"temperature": 1, "seed": 7, "max_tokens": 48})
     whole = ask(page, STORY)
     slow_down(page, 150)
     page.get_by_role("button", name="Answer again").click()

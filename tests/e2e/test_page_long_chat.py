@@ -75,7 +75,7 @@ SCROLL = f"""async ({{ from, by, steps }}) => {{
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """A page that shows a long chat."""
-    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
+    context = new_profile(chromium(None), service_worker=False, permissions=["clipboard-read", "clipboard-write"])
     keep_engine(context, server.url)
     page = open_page(context, server.url)
     errors = watch(page)

@@ -73,7 +73,7 @@ GAP_IN_VIEW = """(list) => {
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server, bad_server: FaultyServer) -> Iterator[Page]:
     """A page whose lists are long."""
-    context = new_profile(chromium(None), viewport=WIDE)
+    context = new_profile(chromium(None), service_worker=False, viewport=WIDE)
     page = open_page(context, server.url)
     errors = watch(page)
     page.evaluate(PRESETS, N)

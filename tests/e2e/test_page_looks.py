@@ -1,7 +1,6 @@
 """Every view of the page, on a phone and on a desktop, light and dark, from left to right and from right to left."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from tests.support.page_looks import faults
 from tools.serve import Server
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568)}
-# Each size in light and dark; Arabic in each of these; German has the longest words.
+# Wide and narrow, in light and dark and in Arabic; German has the longest words. Other tests use the page in English.
 LOOKS = [
-    ("desktop", "light", "en"),
+    ("desktop", "light", "de"),
     ("desktop", "dark", "ar"),
     ("phone", "light", "ar"),
-    ("phone", "dark", "de"),
-    ("small phone", "light", "de"),
+    ("small phone", "dark", "de"),
 ]
 
 LONG_NAME = "a-rather-long-name-of-a-file-that-is-no-model.gguf"
@@ -29,7 +27,7 @@ PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    """One page for all tests of this module. Reduced motion keeps animations out of the screenshots."""
+    """One page for all tests of this module."""
     context = new_profile(chromium(None))
     keep_engine(context, server.url)
     page = open_page(context, server.url)
@@ -50,7 +48,7 @@ def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterato
 
 
 @pytest.mark.parametrize(("size", "scheme", "language"), LOOKS)
-def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: str, scheme: Any, language: str) -> None:
+def test_every_view_fits_and_is_accessible(opened: Page, size: str, scheme: Any, language: str) -> None:
     page = opened
     page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     width, height = SIZES[size]
@@ -59,7 +57,6 @@ def test_every_view_fits_and_is_accessible(opened: Page, tmp_path: Path, size: s
 
     def check(what: str) -> None:
         page.wait_for_timeout(100)
-        page.screenshot(path=tmp_path / f"{what}.png")
         assert faults(page) == [], what
 
     def sidebar() -> None:

@@ -28,7 +28,7 @@ Q8 = ROOT / "static" / "models" / "wisp-mini-q8_0.gguf"
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page for all tests of this module."""
-    context = new_profile(chromium("swiftshader"))
+    context = new_profile(chromium("swiftshader"), service_worker=False)
     keep_engine(context, server.url)
     context.add_init_script("window.asked = 0; navigator.storage.persist = async () => (asked++, true);")
     yield open_page(context, server.url)
@@ -159,7 +159,7 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
 @pytest.fixture
 def cpu_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
     """A fresh profile without WebGPU."""
-    made = new_profile(chromium(None))
+    made = new_profile(chromium(None), service_worker=False)
     yield made
     made.close()
 

@@ -31,7 +31,7 @@ PARTS = ROOT / "tests" / "support" / "monitor_parts.js"
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    context = new_profile(chromium(None), accept_downloads=True)
+    context = new_profile(chromium(None), service_worker=False, accept_downloads=True)
     page = open_page(context, server.url)
     yield page, watch(page)
     context.close()

@@ -35,7 +35,7 @@ STORED = """async () => {
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU, and its console errors."""
-    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
+    context = new_profile(chromium(None), service_worker=False, permissions=["clipboard-read", "clipboard-write"])
     page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
     page.evaluate(RECORD)
     yield page, watch(page)

@@ -19,7 +19,7 @@ MEASURED_MS = 90_000
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    context = new_profile(chromium(None), permissions=["clipboard-read", "clipboard-write"])
+    context = new_profile(chromium(None), service_worker=False, permissions=["clipboard-read", "clipboard-write"])
     page = open_page(context, server.url)
     yield page, watch(page)
     context.close()

@@ -13,7 +13,7 @@ from tools.serve import Server
 
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
-    context = new_profile(chromium(None))
+    context = new_profile(chromium(None), service_worker=False)
     page = open_page(context, server.url, settings={"max_tokens": 24})
     page.click("#settings-button")
     page.get_by_role("checkbox", name="Explore words").check()

@@ -37,37 +37,35 @@ GPUDevice.prototype.createShaderModule = function ({ label, code }) {
 pytestmark = pytest.mark.lavapipe
 
 
+PROBE = json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[3]
+((QUESTION, ANSWER),) = PROBE["turns"]
+
+
 def request() -> dict[str, Any]:
-    probe = json.loads((PICTURES / "probes.json").read_text(encoding="utf-8"))[0]
-    data = base64.b64encode((PICTURES / probe["picture"]).read_bytes()).decode()
+    data = base64.b64encode((PICTURES / PROBE["picture"]).read_bytes()).decode()
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
-    content = [picture, {"type": "text", "text": probe["turns"][0][0]}]
+    content = [picture, {"type": "text", "text": QUESTION}]
     return {"messages": [{"role": "user", "content": content}], "max_tokens": 24, "temperature": 0}
 
 
 @pytest.fixture
 def browser(playwright_run: Playwright) -> Iterator[Browser]:
     """A browser without other pages: all of its shared workers get the fault."""
-    started = browsers.launch(playwright_run, "lavapipe-optimized")
+    started = browsers.launch(playwright_run, "lavapipe-wide")
     yield started
     started.close()
 
 
 def test_a_projector_with_wrong_kernels_runs_on_the_cpu(browser: Browser, server: Server) -> None:
-    def answer(fault: str = "") -> Any:
-        page = open_client_page(browsers.new_profile(browser), server)  # on which nothing is proven yet
-        page.set_default_timeout(120_000)
-        page.evaluate(SET_UP)
-        in_shared(browser, fault)
-        found = run(page, LOAD, options=ON_GPU, request=request())
-        page.context.close()
-        return found
-
-    found, right = answer(FAULT), answer()
-    assert (right["backends"], right["notices"]) == (["webgpu", "webgpu"], [])
+    page = open_client_page(browsers.new_profile(browser), server)  # on which nothing is proven yet
+    page.set_default_timeout(120_000)
+    page.evaluate(SET_UP)
+    in_shared(browser, FAULT)
+    found = run(page, LOAD, options=ON_GPU, request=request())
+    page.context.close()
     assert found["backends"] == ["webgpu", "cpu"]
-    assert found["text"] == right["text"]
-    (notice,) = found["notices"]
+    assert found["text"] == ANSWER
+    (notice,) = found["notices"]  # none of the text model's kernels, which are right
     assert notice.startswith(
         "Pictures and sound are read on the CPU, which is slower: This GPU computes the kernel patch"
     )

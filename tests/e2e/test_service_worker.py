@@ -14,6 +14,8 @@ from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
 from tools.serve import Server
 
+SERVICE_WORKER = True
+
 HOST = """async () => {
   const { Wisp } = await import("/wisp.js");
   globalThis.engine = await Wisp.create();

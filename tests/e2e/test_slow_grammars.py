@@ -1,7 +1,6 @@
 """Grammars that the mask engine is slow with: refused in time, while another answer goes on."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -57,35 +56,51 @@ PAUSE_MS = 3000  # on a computer with other work
 TOOK_MS = 8000
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["shared worker", "own worker"])
-def talk(request: pytest.FixtureRequest, chromium: Callable[[str | None], Browser], server: Server) -> Any:
-    """A page with Wisp Mini, and a vocabulary of 151,936 tokens."""
-    context = new_profile(chromium(None))
-    page = context.new_page()
-    page.set_default_timeout(120_000)
-    page.goto(f"{server.url}manifest.webmanifest")
-    page.evaluate(SET_UP, request.param)
-    yield page
+def in_workers(grammars: dict[str, str]) -> pytest.MarkDecorator:
+    """Each grammar in one kind of worker, in turn: the trial runs in a worker of its own."""
+    cases = [(at % 2 == 0, grammar) for at, grammar in enumerate(grammars.values())]
+    ids = [f"{name}, {'own' if at % 2 else 'shared'} worker" for at, name in enumerate(grammars)]
+    return pytest.mark.parametrize(("shared", "grammar"), cases, ids=ids)
+
+
+@pytest.fixture(scope="module")
+def pages(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Callable[[bool], Page]]:
+    """pages(shared) -> a page with Wisp Mini, and a vocabulary of 151,936 tokens, in a shared worker or its own."""
+    context = new_profile(chromium(None), service_worker=False)
+    opened: dict[bool, Page] = {}
+
+    def get(shared: bool) -> Page:
+        if shared not in opened:
+            page = opened[shared] = context.new_page()
+            page.set_default_timeout(120_000)
+            page.goto(f"{server.url}manifest.webmanifest")
+            page.evaluate(SET_UP, shared)
+        return opened[shared]
+
+    yield get
     context.close()
 
 
-@pytest.mark.parametrize("grammar", SLOW.values(), ids=SLOW)
-def test_a_slow_grammar_is_refused_while_another_answer_goes_on(talk: Page, grammar: str) -> None:
-    seen = talk.evaluate(TRY, grammar)
+@in_workers(SLOW)
+def test_a_slow_grammar_is_refused_while_another_answer_goes_on(
+    pages: Callable[[bool], Page], shared: bool, grammar: str
+) -> None:
+    page = pages(shared)
+    seen = page.evaluate(TRY, grammar)
     assert seen["found"] == "unsupported_parameter", seen
     assert seen["took"] < TOOK_MS, seen
     assert seen["pause"] < PAUSE_MS, seen
     for _ in range(50):
-        if not any("/grammar-" in worker.url for worker in talk.workers):
+        if not any("/grammar-" in worker.url for worker in page.workers):
             break
-        talk.wait_for_timeout(100)
+        page.wait_for_timeout(100)
     else:
         pytest.fail("the worker of the trial goes on")
 
 
-@pytest.mark.parametrize("grammar", QUICK.values(), ids=QUICK)
-def test_a_grammar_that_only_looks_slow_is_taken(talk: Page, grammar: str) -> None:
-    seen = talk.evaluate(TRY, grammar)
+@in_workers(QUICK)
+def test_a_grammar_that_only_looks_slow_is_taken(pages: Callable[[bool], Page], shared: bool, grammar: str) -> None:
+    seen = pages(shared).evaluate(TRY, grammar)
     assert seen["found"] == "quick", seen
 
 

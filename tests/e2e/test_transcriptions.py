@@ -15,6 +15,8 @@ from tests.support.waiting import HANG_S
 from tools.api import ApiServer
 from tools.paths import ROOT
 
+SERVICE_WORKER = True
+
 MEDIA = ROOT / "tests" / "golden" / "vision" / "media"
 LOAD = """const { Wisp } = await import("/wisp.js");
 const at = (name) => `/repo/tests/golden/vision/${name}`;

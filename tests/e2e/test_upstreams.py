@@ -20,6 +20,8 @@ from tests.support.weather_tool import WEATHER_TOOL
 from tools.api import ApiServer
 from tools.serve import Server
 
+SERVICE_WORKER = True
+
 MODEL = "office/wisp-mini-q8_0"
 CLIENT = """async ({ client, how, model }) => {
     const { default: OpenAI } = await import(client);

@@ -15,15 +15,14 @@ from tests.support.engine_driver import run
 WIDE = "lavapipe-wide"
 BYTES, HARDWARE = {"dot8": True}, {"dot8": True, "software": False}
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("swiftshader", "gemma/gemma3.F16", "q8_0", {}),  # windows, norms of queries and keys and after a block
-    ("lavapipe", "llama/llama.Q5_K", "f32", BYTES | {"f16": False, "subgroup": 0}),
-    (WIDE, "gemma/gemma3.Q8_0", "f16", BYTES),
+    ("lavapipe", "llama/llama.Q5_K", "q8_0", BYTES | {"f16": False, "subgroup": 0}),
+    (WIDE, "gemma/gemma3.Q8_0", "f16", BYTES),  # windows, norms of queries and keys and after a block
     (WIDE, "qwen/qwen3.Q4_K_M", "f16", HARDWARE),  # norms and RoPE in attention; two matrices at once
     (WIDE, "llama/mixtral.Q4_K_M", "f16", BYTES),  # experts
     ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
     ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
     ("lavapipe", "qwen35/qwen35.F16", "f16", {}),  # states
-    (WIDE, "gemma/gemma3n.F16", "f16", HARDWARE),  # several residual streams, sparse gates, shared caches
+    (WIDE, "gemma/gemma3n.F16", "f16", {}),  # several residual streams, sparse gates, shared caches
 ]
 
 
@@ -40,29 +39,22 @@ def test_logits(
 
 
 @pytest.mark.lavapipe
-@pytest.mark.parametrize(
-    ("adapter", "case", "model", "variant"),
-    [
-        (WIDE, "lora-llama.Q4_K_M", "llama/llama.Q4_K_M", HARDWARE),
-        ("lavapipe", "lora-gemma3.Q8_0", "gemma/gemma3.Q8_0", {"f16": False, "subgroup": 0}),
-    ],
-)
-def test_logits_beside_adapters(
-    engine_pages: Callable[[str | None], Page], adapter: str, case: str, model: str, variant: dict[str, Any]
-) -> None:
-    """A sequence without adapters runs other lists alone than beside one that has some."""
+def test_logits_beside_adapters(engine_pages: Callable[[str | None], Page]) -> None:
+    """A sequence without adapters runs other lists alone than beside one that has some.
+
+    kernels/test_adapters.py has the kernels' variants.
+    """
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 17}
-    urls = [f"/repo/tests/golden/{model}.gguf"]
-    urls += [f"/repo/tests/golden/lora/{case}.{part}.gguf" for part in "abc"]
-    out = run(engine_pages(adapter), urls, "batch_bits.logits", **options, variant=variant, tune=False)
+    urls = ["/repo/tests/golden/llama/llama.Q4_K_M.gguf"]
+    urls += [f"/repo/tests/golden/lora/lora-llama.Q4_K_M.{part}.gguf" for part in "abc"]
+    out = run(engine_pages(WIDE), urls, "batch_bits.logits", **options, variant=HARDWARE, tune=False)
     assert out == {"rows": 30, "different": 0, "worst": 0}
 
 
 @pytest.mark.lavapipe
-@pytest.mark.parametrize("model", ["llama/llama.Q4_0", "gemma/gemma3.Q8_0"])
-def test_seeded_texts(engine_pages: Callable[[str | None], Page], model: str) -> None:
+def test_seeded_texts(engine_pages: Callable[[str | None], Page]) -> None:
     """Alone, and among requests that come and go in mid-answer."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "parallel": 8}
-    out = run(engine_pages("lavapipe"), f"/repo/tests/golden/{model}.gguf", "batch_bits.texts", **options)
+    out = run(engine_pages("lavapipe"), "/repo/tests/golden/llama/llama.Q4_0.gguf", "batch_bits.texts", **options)
     assert out["beside"] == out["alone"]
     assert out["shared"] > 20

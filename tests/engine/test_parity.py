@@ -221,10 +221,8 @@ def test_packed_embeddings(engine_pages: Callable[[str | None], Page], model: st
     [
         ("lavapipe", "llama.Q4_0", {"dot8": True}),
         ("lavapipe", "llama.Q8_0", {"subgroup": 0, "dot8": True, "software": False}),
-        ("lavapipe", "llama.Q4_K_M", {"software": False}),
         ("lavapipe-wide", "llama.Q4_K_M", {"software": False, "dot8": True}),  # two matrices in one dispatch
         ("lavapipe", "llama.Q4_0", {"f16": False, "software": False}),
-        ("lavapipe", "llama.Q8_0", {"f16": False, "subgroup": 0}),
         ("lavapipe", "llama.Q4_K_M", {"f16": False, "subgroup": 0, "dot8": True}),
     ],
     ids=str,

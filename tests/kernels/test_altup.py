@@ -10,7 +10,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, cols_of
-from tests.support.kernels.variants import in_pairs
+from tests.support.kernels.variants import VARIANTS, in_pairs, in_turn
 
 SHAPES = [(1, 4, 2), (3, 28, 4), (2, 36, 1), (5, 252, 3), (4, 292, 4), (1, 1284, 8)]
 ROUTERS = [Q.F32, Q.F16, Q.BF16, Q.Q4_0, Q.Q8_0, None]  # None: the router's product is an op of its own
@@ -31,7 +31,12 @@ def router_of(bench: Bench, streams: altup.Streams, type: Q | None, name: str) -
     )
 
 
-@in_pairs(("n, cols, count", SHAPES), ("type", ROUTERS), ("adds", [True, False]))
+@in_turn(
+    "n, cols, count, type, adds",
+    # every shape and every router twice, with and without the result of a layer before
+    [(*SHAPES[i % 6], ROUTERS[(i + 2 * (i // 6)) % 6], i // 6 == i % 2) for i in range(12)],
+    VARIANTS,
+)
 def test_streams(bench: Bench, n: int, cols: int, count: int, type: Q | None, adds: bool) -> None:
     """A prediction with and without the result of a layer before, then a correction by what a layer makes of x."""
     routed = type is not None

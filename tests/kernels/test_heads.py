@@ -23,6 +23,7 @@ SUBGROUPS, PLAIN = SWIFTSHADER
 F16, F16_SUBGROUPS = "lavapipe: f16", "lavapipe: f16 subgroups"
 # Of each case. Lavapipe takes 10 to 20 s to compile attention with large heads, SwiftShader 1 or 2.
 DEVICES = [F16_SUBGROUPS, PLAIN, SUBGROUPS, F16, PLAIN, SUBGROUPS, F16, F16_SUBGROUPS, SUBGROUPS, PLAIN]
+DEVICES += [SUBGROUPS, PLAIN, SUBGROUPS]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from py_engine.plan.shared import MAX_SMALL_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.quantised import matrix
-from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
+from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_pairs, in_turn
 
 SHAPE = LatentShape(heads=3, rank=36, nope=12, rope=8, value=16)
 
@@ -98,9 +98,19 @@ def test_attention_over_wide_rows(bench: Bench, heads: tuple[int, int, int], n: 
         check(bench, gpu[y.name][:batch, : n_head * dim], host[y.name][:batch, : n_head * dim])
 
 
-@in_pairs(
-    ("heads, type, rows", [((16, 1, 576), Q.Q4_0, 33), ((3, 1, 44), Q.F16, 12)]),
-    ("places", [((0, 0),), ((63, 0),), ((255, 3),), ((70, 0), (3, 2), (255, 3), (128, 1))]),
+WIDE, NARROW = ((16, 1, 576), Q.Q4_0, 33), ((3, 1, 44), Q.F16, 12)  # heads, type of the values' matrices, their rows
+
+
+@in_turn(
+    "heads, type, rows, places",
+    [
+        (*WIDE, ((63, 0),)),
+        (*NARROW, ((0, 0),)),
+        (*WIDE, ((70, 0), (3, 2), (255, 3), (128, 1))),
+        (*NARROW, ((255, 3),)),
+        (*NARROW, ((70, 0), (3, 2), (255, 3), (128, 1))),
+    ],
+    [*SWIFTSHADER, "lavapipe: f16 subgroups", "lavapipe: f16"],
 )
 def test_values_matrices_join_the_splits(
     bench: Bench, heads: tuple[int, int, int], type: Q, rows: int, places: tuple[tuple[int, int], ...]

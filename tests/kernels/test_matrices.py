@@ -160,11 +160,11 @@ def test_attention(
 @pytest.mark.parametrize(
     ("heads", "n", "pos", "kv_type", "window", "sinks"),
     [
-        ((4, 2, 64), 17, 31, "f16", 0, False),
+        ((4, 2, 32), 17, 31, "f16", 0, False),
         ((3, 1, 32), 33, 100, "f32", 0, True),
-        ((2, 2, 48), 5, 187, "f16", 0, False),
+        ((2, 2, 20), 5, 187, "f16", 0, False),
         ((2, 2, 32), 31, 65, "q8_0", 40, False),
-        ((2, 1, 40), 21, 70, "f16", 70, True),
+        ((2, 1, 16), 21, 70, "f16", 70, True),
         ((2, 1, 32), 1, 0, "f16", 0, False),
     ],
 )
@@ -172,7 +172,10 @@ def test_split_attention(
     matrix_bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str, window: int, sinks: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Several workgroups share a tile's positions. Some of its tokens see nothing of a split; some splits are empty."""
+    """Several workgroups share a tile's positions. Some of its tokens see nothing of a split; some splits are empty.
+
+    Wide heads take long to compile: test_attention has them.
+    """
     n_head, n_kv, dim = heads
     bench = with_matrices(matrix_bench, heads, monkeypatch)
     monkeypatch.setattr(split_attention, "splits", lambda _: 4)
@@ -185,9 +188,7 @@ def test_split_attention(
     sink = bench.vector("sinks", n_head) if sinks else None
     y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, sinks=sink))
     ops.ops[:] = [replace(op, params=op.params | {"Q16": int(kv_type == "f16")}) for op in ops.ops]  # f16 is f32 here
-    whole = dict(bench.data)
-    want = bench.run(ops)[1][y.name]
-    bench.data = whole
+    want = bench.host(ops)[y.name]
     ops.ops[:] = split_attention.split(bench.plan, ops.ops, 64, bench.device.max_binding)
     assert [op.kernel for op in ops.ops] == ["attention_matrix", "attention_merge"]
     gpu, host = bench.run(ops)

@@ -22,7 +22,6 @@ from tests.support.kernels.variants import in_turn
         (Q.Q4_0, {"TK": 8, "TR": 32, "R": 1, "AHEAD": 5}),
         (Q.Q8_0, {"TK": 16, "TR": 16, "R": 2, "AHEAD": 2}),
         (Q.Q4_K, {"TK": 8, "TR": 16, "R": 4, "AHEAD": 2}),
-        (Q.Q5_K, {"TK": 4, "TR": 32, "R": 2, "AHEAD": 3}),
         (Q.Q6_K, {"TK": 64, "TR": 4, "R": 2, "AHEAD": 1}),
         (Q.F16, {"TK": 64, "TR": 1, "R": 4}),
         (Q.F16, {"TK": 32, "TR": 2, "R": 8}),

@@ -111,7 +111,7 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
 
 
 @pytest.mark.parametrize(
-    ("heads", "n", "pos", "kv_type", "window"), [((4, 2, 64), 33, 31, "f16", 0), ((2, 1, 32), 60, 20, "q8_0", 9)]
+    ("heads", "n", "pos", "kv_type", "window"), [((4, 2, 32), 33, 31, "f16", 0), ((2, 1, 32), 60, 20, "q8_0", 9)]
 )
 def test_attention_with_matrices(
     plain_bench: Bench,

@@ -26,7 +26,7 @@ from tests.support.kernels.proofs import run_case
 from tools.paths import ROOT
 from tools.serve import Server
 
-FAULTS = int(os.environ.get("WISP_FAULTS", "12"))
+FAULTS = int(os.environ.get("WISP_FAULTS", "8"))
 SEED = int(os.environ.get("WISP_FAULT_SEED", "1"))
 MODELS = [
     ("llama/llama.Q4_K_M", "f16"),

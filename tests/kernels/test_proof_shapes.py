@@ -23,9 +23,7 @@ def around_the_cache(shader: Shader) -> bool:
     return shader.label.startswith("attention") or "EPILOGUE=qkv" in shader.label
 
 
-@pytest.mark.parametrize(
-    ("shape", "kv_type"), [("llama-3.2-1b", "f16"), ("llama-3.2-1b", "q8_0"), ("qwen3-0.6b", "f16")]
-)
+@pytest.mark.parametrize(("shape", "kv_type"), [("llama-3.2-1b", "f16"), ("qwen3-0.6b", "q8_0")])
 def test_kernels_around_the_cache_pass(
     kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], shape: str, kv_type: str
 ) -> None:

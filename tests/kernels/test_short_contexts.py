@@ -39,35 +39,40 @@ def attended(bench: Bench, pos: int, heads: tuple[int, int, int], window: int, s
 
 
 @pytest.mark.parametrize(
-    ("heads", "window", "sinks", "shares"),
+    ("heads", "window", "sinks", "shares", "places"),
     [
-        ((8, 2, 128), 0, False, [1, 4]),
-        ((6, 2, 64), 0, True, [1, 3]),
-        ((4, 1, 256), 0, False, [2, 4]),
-        ((4, 1, 256), 100, False, [4, 4]),  # a window is a short context
-        ((3, 3, 96), 0, False, [1, 1]),
+        ((8, 2, 128), 0, False, [1, 4], (64, 255)),
+        ((6, 2, 64), 0, True, [1, 3], (0, 63, 64, 254, 255)),
+        ((4, 1, 256), 0, False, [2, 4], (0, 254)),
+        ((4, 1, 256), 100, False, [4, 4], (63, 255)),  # a window is a short context
+        ((3, 3, 96), 0, False, [1, 1], (0, 64)),
     ],
 )
-@pytest.mark.parametrize("pos", [0, 63, 64, 254, 255])
 def test_a_short_context_gets_the_bits_of_any_other(
-    pos: int, heads: tuple[int, int, int], window: int, sinks: bool, shares: list[int], kernel_pages: Pages
+    heads: tuple[int, int, int],
+    window: int,
+    sinks: bool,
+    shares: list[int],
+    places: tuple[int, ...],
+    kernel_pages: Pages,
 ) -> None:
     bench = bench_of("lavapipe: f16 subgroups", kernel_pages)
     bench = Bench(bench.page, replace(bench.device, software=False, dot8=True))
-    ops, y = attended(bench, pos, heads, window, sinks)
-    usual = [op for op in ops.ops if op.contexts.include(inf)]
-    merged_splits.merge(ops.ops, bench.device)
-    short = [op for op in ops.ops if op.contexts.include(pos + 1)]
-    assert [op.kernel for op in usual] == ["attention_decode", "attention_combine", "matvec"]
-    assert [op.kernel for op in short] == ["attention_decode", "matvec"]
-    assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == shares
-    got = []
-    for some in (usual, short):
-        ops.ops[:] = some
-        gpu, host = bench.run(ops)
-        check(bench, gpu[y.name][:, :40], host[y.name][:, :40], ROUNDED)
-        got.append(gpu[y.name][:, :40].view(np.uint32))
-    assert (got[0] == got[1]).all()
+    for pos in places:
+        ops, y = attended(bench, pos, heads, window, sinks)
+        usual = [op for op in ops.ops if op.contexts.include(inf)]
+        merged_splits.merge(ops.ops, bench.device)
+        short = [op for op in ops.ops if op.contexts.include(pos + 1)]
+        assert [op.kernel for op in usual] == ["attention_decode", "attention_combine", "matvec"]
+        assert [op.kernel for op in short] == ["attention_decode", "matvec"]
+        assert [op.params.get("SHARE", 1) for op in (usual[0], short[0])] == shares
+        got = []
+        for some in (usual, short):
+            ops.ops[:] = some
+            gpu, host = bench.run(ops)
+            check(bench, gpu[y.name][:, :40], host[y.name][:, :40], ROUNDED)
+            got.append(gpu[y.name][:, :40].view(np.uint32))
+        assert (got[0] == got[1]).all()
 
 
 def test_longer_contexts_have_the_usual_ops(kernel_pages: Pages) -> None:

@@ -61,12 +61,7 @@ SMALL = SCANS[:3]  # Mesa takes 10 and 20 s to compile the others
 
 @in_turn(
     "setup, rule, heads, groups, size",
-    [
-        (setup, *scans[(i + j) % len(scans)])
-        for i, setup in enumerate(BATCHES)
-        for j in (0, 2)
-        for scans in (SMALL, SCANS)
-    ],
+    [(setup, *scans[(i + j) % len(scans)]) for i, setup in enumerate(BATCHES) for j, scans in ((0, SMALL), (2, SCANS))],
     BOTH_ADAPTERS,  # the first runs SMALL
 )
 def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, size: int) -> None:

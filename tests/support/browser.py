@@ -61,9 +61,15 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
 
 
-def new_profile(browser: Browser, **options: Any) -> BrowserContext:
-    """A fresh profile: empty caches, empty IndexedDB. Its pages move nothing: software draws every frame."""
-    return browser.new_context(**{"reduced_motion": "reduce", **options})
+def new_profile(browser: Browser, *, service_worker: bool = True, **options: Any) -> BrowserContext:
+    """A fresh profile: empty caches, empty IndexedDB. Its pages move nothing: software draws every frame.
+
+    Without `service_worker` it is a browser that has none, which saves half a second of a processor in each visit.
+    """
+    made = browser.new_context(**{"reduced_motion": "reduce", **options})
+    if not service_worker:
+        made.add_init_script("delete Navigator.prototype.serviceWorker")
+    return made
 
 
 def shader_cache() -> Path:

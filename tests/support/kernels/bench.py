@@ -143,6 +143,18 @@ class Bench:
 
     def run(self, ops: Ops) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Run every op: (GPU, numpy) buffers afterwards. Buffers that were not filled start as NaN on both sides."""
+        host = self.host(ops)
+        steps = [self._step(op) for op in ops.ops]
+        weights = {k: v for _, found in steps for k, v in found.items()}
+        gpu = {k: v.copy() for k, v in self.data.items()}
+        for name, got in run_steps(self.page, gpu | weights, [step for step, _ in steps]).items():
+            assert name not in weights, f"a kernel writes to weight {name}"
+            values = gpu[name]
+            gpu[name] = got.view(values.dtype)[: values.size].reshape(values.shape)
+        return gpu, host
+
+    def host(self, ops: Ops) -> dict[str, np.ndarray]:
+        """Run every op with numpy: the buffers afterwards."""
         if self.packed:
             ops.ops[:] = packed(self.plan, ops.ops)
         for b in self.plan.buffers.values():
@@ -153,14 +165,7 @@ class Bench:
         host.buffers = {k: v.copy() for k, v in self.data.items()}
         for op in ops.ops:
             host.run_op(op)
-        steps = [self._step(op) for op in ops.ops]
-        weights = {k: v for _, found in steps for k, v in found.items()}
-        gpu = {k: v.copy() for k, v in self.data.items()}
-        for name, got in run_steps(self.page, gpu | weights, [step for step, _ in steps]).items():
-            assert name not in weights, f"a kernel writes to weight {name}"
-            values = gpu[name]
-            gpu[name] = got.view(values.dtype)[: values.size].reshape(values.shape)
-        return gpu, host.buffers
+        return host.buffers
 
     def states(self, data: dict[str, np.ndarray]) -> np.ndarray:
         """The States of a small batch's tokens, (tokens, 4)."""

@@ -23,9 +23,16 @@ Axis = tuple[str, Sequence[Any]]  # a name and its values, or "two, names" and t
 def in_pairs(*axes: Axis, adapters: Sequence[str] = ADAPTERS) -> pytest.MarkDecorator:
     """Parametrize a test that has a `bench`, with every pair of values of two axes, the adapters and subgroups.
 
-    Software GPUs take seconds to compile a pipeline, and most tests compile one for each combination.
+    The values of a single axis take turns in the variants. Software GPUs take seconds to compile a pipeline, and most
+    tests compile one for each combination.
     """
-    chosen = pairs(adapters, SUMS, *(values for _, values in axes))
+    if len(axes) == 1:
+        ((_, values),) = axes
+        variants = [*itertools.product(adapters, SUMS)]
+        count = max(len(values), len(variants))
+        chosen = [(*variants[i % len(variants)], values[i % len(values)]) for i in range(count)]
+    else:
+        chosen = pairs(adapters, SUMS, *(values for _, values in axes))
     return _parametrize(axes, [(f"{adapter}: {PRECISION[adapter]}{sums}", *rest) for adapter, sums, *rest in chosen])
 
 
