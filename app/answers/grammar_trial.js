@@ -7,6 +7,7 @@
 const START_MS = 5000; // for a worker to be ready; a computer may be busy
 const MOST_MS = 1300; // to compile a grammar, and to write some tokens
 const UNUSED_MS = 3000; // until a worker ends that was started for a trial that did not come
+const ATTEMPTS = 3; // workers of one trial, if each ends with the page that started it
 
 /**
  * @typedef {{ bytes: Uint8Array, ends: Uint32Array, size: number, stops: number[] }} Vocabulary  of open()
@@ -68,39 +69,40 @@ export class Trials {
 
   /** Whether a grammar is quick on this device. What cannot be tried counts as quick. @param {string} text */
   async isQuick(text) {
-    /** @type {boolean | null} */
-    let found = null;
-    while (found === null) {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       this.prepare();
       const candidate = this.#taken();
-      found = candidate ? await candidate.isQuick(text).finally(() => candidate.end()) : true;
+      if (!candidate) break;
+      const found = await candidate.isQuick(text).finally(() => candidate.end());
+      if (found !== null) return found;
     }
-    return found;
+    return true;
   }
 }
 
 /** The worker of one trial. */
 class Candidate {
   #trial;
-  /** @type {Promise<boolean>} whether the worker has opened the vocabulary; false where it cannot start */
+  /** @type {Promise<boolean | null>} whether the worker has opened the vocabulary; null if it ended before */
   #ready;
 
   /** @param {Trial} trial @param {Vocabulary} vocabulary */
   constructor(trial, vocabulary) {
     this.#trial = trial;
     this.#ready = new Promise((resolve) => {
-      trial.failed.then(() => resolve(false));
+      trial.failed.then(() => resolve(null));
       trial.port.onmessage = ({ data }) => resolve(data === "ready");
     });
     trial.port.postMessage(vocabulary);
   }
 
   /**
-   * Whether a grammar compiles, and has its first masks, in MOST_MS; null if the page that started the worker was closed.
+   * Whether a grammar compiles, and has its first masks, in MOST_MS; null if the worker did not load, or its page was closed.
    * @param {string} text @returns {Promise<boolean | null>}
    */
   async isQuick(text) {
-    if (!(await within(START_MS, this.#ready))) return true;
+    const ready = await within(START_MS, this.#ready);
+    if (!ready) return ready === null ? null : true;
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
     port.postMessage(text);

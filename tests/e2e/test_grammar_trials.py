@@ -124,23 +124,25 @@ def test_a_worker_whose_page_is_closed_is_replaced(talk: Page) -> None:
     ) == [True, [1, 1]]
 
 
-def test_a_trial_whose_page_is_closed_begins_again(talk: Page) -> None:
+@pytest.mark.parametrize("ready", ["workers[0].say('ready'); await until(() => workers[0].got.length == 2)", ""])
+def test_a_trial_whose_page_is_closed_begins_again(talk: Page, ready: str) -> None:
     assert run(
         talk,
-        """const found = trials.isQuick("grammar");
-        workers[0].say("ready");
-        await until(() => workers[0].got.length == 2);
+        f"""const found = trials.isQuick("grammar");
+        {ready};
         workers[0].fail();
         await until(() => workers.length == 2);
         workers[1].say("ready");
         await until(() => workers[1].got.length == 2);
-        workers[1].say({ error: null });
-        return [await found, workers.map(({ ended }) => ended)];""",
-    ) == [True, [1, 1]]
+        workers[1].say({{ error: "Aborted()" }});
+        return [await found, workers.map(({{ ended }}) => ended)];""",
+    ) == [False, [1, 1]]
 
 
 def test_what_cannot_be_tried_counts_as_quick(talk: Page) -> None:
-    """The script does not load, the vocabulary cannot be opened, or there is no page."""
-    for fails in ("workers[0].fail()", "workers[1].say({ error: 'out of memory' })", ""):
-        end = "" if fails else "globalThis.wispStartTrial = () => null;"
-        assert run(talk, f"{end} const found = trials.isQuick('grammar'); {fails}; return found")
+    """The script never loads, the vocabulary cannot be opened, or there is no page."""
+    fails = "(async () => { for (let at = 0; at < 3; at++) { await until(() => workers[at]); workers[at].fail(); } })()"
+    for now in (fails, "workers[3].say({ error: 'out of memory' })", ""):
+        end = "" if now else "globalThis.wispStartTrial = () => null;"
+        assert run(talk, f"{end} const found = trials.isQuick('grammar'); {now}; return found")
+    assert run(talk, "return workers.length") == 4
