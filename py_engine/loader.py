@@ -151,7 +151,7 @@ class Loader:
     async def _expand_kernels(self, device: Device, opening: asyncio.Task[Gpu]) -> None:
         """Make the texts of kernels while the device is opened, and import what the proof of unknown ones needs.
 
-        Those that are still to be made then are made one by one for the compiler, beside the upload.
+        Once it is open this stops: the compiler makes the rest, beside the upload.
         """
         await asyncio.sleep(0)
         unknown = False

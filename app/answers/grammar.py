@@ -51,7 +51,7 @@ def expect(model: Loaded, form: Format | None, shown: frozenset[int]) -> None:
     The estimates leave few forms but grammars to a trial. The worker ends soon if nothing is tried.
     """
     if form is not None and form.kind == "grammar" and model.grammars is not None:
-        model.grammars.expect(shown)
+        model.grammars.expect(str(form.value), shown)
 
 
 class Instance:
@@ -77,6 +77,7 @@ class Grammars:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
         self._cached: OrderedDict[Key, Compiled] = OrderedDict()
+        self._expected: OrderedDict[tuple[str, frozenset[int]], None] = OrderedDict()  # texts that are sure or compiled
         self._instance = Instance.number
         self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
         self._one_trial = asyncio.Lock()  # meanwhile, other grammars are compiled
@@ -99,6 +100,7 @@ class Grammars:
         async with self._one_at_a_time:
             compiler = await self._opened(shown, load)
         if not await compiler.trials.isQuick(str(rules)):
+            self._expected.clear()  # a form that is refused again is refused as quickly
             raise WispError(TOO_SLOW, "unsupported_parameter")
 
     async def _compiled(self, key: Key, load: Load) -> Compiled:
@@ -113,10 +115,13 @@ class Grammars:
         self._cached.move_to_end(key)
         return self._cached[key]
 
-    def expect(self, shown: frozenset[int]) -> None:
-        """Start the worker of the next trial, if the vocabulary is open."""
-        if compiler := self._open(shown):
+    def expect(self, text: str, shown: frozenset[int]) -> None:
+        """Start the worker of the next trial, if the vocabulary is open and this text was not expected lately."""
+        if (compiler := self._open(shown)) and (text, shown) not in self._expected:
             compiler.trials.prepare()
+            self._expected[text, shown] = None
+            while len(self._expected) > MAX_CACHED:
+                self._expected.popitem(last=False)
 
     def _open(self, shown: frozenset[int]) -> Any:
         """The compiler for a vocabulary, or None where it is not open."""

@@ -83,15 +83,15 @@ export class Trials {
 /** The worker of one trial. */
 class Candidate {
   #trial;
-  /** @type {Promise<boolean | null>} whether the worker has opened the vocabulary; null if it ended before */
+  /** @type {Promise<"ready" | "error" | "ended">} what became of the worker while it opened the vocabulary */
   #ready;
 
   /** @param {Trial} trial @param {Vocabulary} vocabulary */
   constructor(trial, vocabulary) {
     this.#trial = trial;
     this.#ready = new Promise((resolve) => {
-      trial.failed.then(() => resolve(null));
-      trial.port.onmessage = ({ data }) => resolve(data === "ready");
+      trial.failed.then(() => resolve("ended"));
+      trial.port.onmessage = ({ data }) => resolve(data === "ready" ? "ready" : "error");
     });
     trial.port.postMessage(vocabulary);
   }
@@ -101,8 +101,10 @@ class Candidate {
    * @param {string} text @returns {Promise<boolean | null>}
    */
   async isQuick(text) {
-    const ready = await within(START_MS, this.#ready);
-    if (!ready) return ready === null ? null : true;
+    const started = await within(START_MS, this.#ready);
+    if (started === "ended") return null;
+    if (started === "error") return false; // without memory for a vocabulary, a form is better not tried elsewhere
+    if (!started) return true;
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
     port.postMessage(text);

@@ -238,7 +238,8 @@ def _steps(rules: Rules, part: Part, most: int) -> int:
             steps += times * states  # each character is a part
         elif isinstance(part, Repeat):
             states = max(part.low, part.high or 0) + (part.high is None)
-            todo.append((part.part, times * states))
+            if states:  # what is repeated no times has none, however much it refers to
+                todo.append((part.part, times * states))
         elif isinstance(part, Sequence | Either):
             states = len(part.parts) if isinstance(part, Sequence) else 0
             todo += [(one, times) for one in part.parts]

@@ -67,7 +67,7 @@ class Upload:
             self._planes[name] = indices[id(buffer)], offset, size
 
     async def start(self, shaders: Sequence[Shader]) -> None:
-        """Write the grids that planes begin with, and compile the pipelines of uploads: repack.shaders()."""
+        """Write the grids that planes begin with, and compile the pipelines of uploads."""
         gpu = self._gpu
         for weight in gpu.plan.weights.values():
             for _, part in weight.split(gpu.variant.max_binding):

@@ -229,7 +229,7 @@ def test_the_cost_of_repetitions_within_each_other_multiplies() -> None:
 
 
 def test_the_steps_of_an_automaton_are_counted_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = 'root ::= (x{2,5} "ab"? | [a-z]{3,} y*){4} ("c" | x+)?\nx ::= "d" y | y{0,2}\ny ::= [^a]{7}'
+    text = 'root ::= (x{2,5} "ab"? | [a-z]{3,} y*){4} ("c" | x+)? x{0}\nx ::= "d" y | y{0,2}\ny ::= [^a]{7}'
     rules, root = gbnf._Reader(text).read("root"), gbnf_parts.Name("root")
     monkeypatch.setattr(automaton.Nfa, "determinize", lambda *_: None)
     begin()
@@ -245,6 +245,12 @@ def test_the_steps_of_an_automaton_are_counted_before_it_is_made(monkeypatch: py
     assert len(made) == 2
     assert left() < 0  # as if the steps had been spent
     begin()
+
+
+def test_what_is_repeated_no_times_is_not_followed() -> None:
+    doubling = "".join(f"a{n} ::= a{n + 1} a{n + 1}\n" for n in range(60))
+    rules = gbnf._Reader(f'root ::= a0{{0}} "y"\n{doubling}a60 ::= "x"').read("root")
+    assert gbnf_parts._steps(rules, gbnf_parts.Name("root"), 1000) < 20
 
 
 def test_numbers_of_an_enum_are_those_of_the_bounds() -> None:

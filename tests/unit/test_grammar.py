@@ -210,7 +210,7 @@ async def test_the_worker_of_a_trial_starts_before_the_grammar_is_read() -> None
         raise AssertionError("the compiler is there")
 
     model = Loaded("mini", None, tokenizer(MINI), None)  # type: ignore[arg-type]
-    form = Format("grammar", 'root ::= "a"')
+    form, second = Format("grammar", 'root ::= "a"'), Format("grammar", 'root ::= "b"')
     expect(model, form, frozenset())  # nothing is open yet
     model.grammars = Grammars(model)
     expect(model, form, frozenset())
@@ -226,10 +226,12 @@ async def test_the_worker_of_a_trial_starts_before_the_grammar_is_read() -> None
     prepared.append(trials.prepared)
     unsure = GrammarText("unsure")
     unsure.unsure = True
-    expect(model, form, frozenset())
+    expect(model, form, frozenset())  # which was sure
+    prepared.append(trials.prepared)
+    expect(model, second, frozenset())
     await compiled(model, unsure, frozenset(), load)
     assert trials.tried == [("unsure", True)]
-    expect(model, form, frozenset())
-    await compiled(model, unsure, frozenset(), load)  # it is compiled: no trial
-    assert [*prepared, trials.prepared] == [False, True, False, False]
+    expect(model, second, frozenset())  # which is compiled: no trial
+    assert [*prepared, trials.prepared] == [False, True, False, False, False]
+    await compiled(model, unsure, frozenset(), load)
     assert len(trials.tried) == 1
