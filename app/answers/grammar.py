@@ -77,7 +77,7 @@ class Grammars:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
         self._cached: OrderedDict[Key, Compiled] = OrderedDict()
-        self._expected: OrderedDict[tuple[str, frozenset[int]], None] = OrderedDict()  # texts that are sure or compiled
+        self._expected: OrderedDict[tuple[str, frozenset[int]], None] = OrderedDict()  # texts whose worker was started
         self._instance = Instance.number
         self._one_at_a_time = asyncio.Lock()  # concurrent requests compile the same grammar once
         self._one_trial = asyncio.Lock()  # meanwhile, other grammars are compiled

@@ -103,7 +103,7 @@ class Candidate {
   async isQuick(text) {
     const started = await within(START_MS, this.#ready);
     if (started === "ended") return null;
-    if (started === "error") return false; // without memory for a vocabulary, a form is better not tried elsewhere
+    if (started === "error") return false; // the vocabulary did not open, perhaps for lack of memory
     if (!started) return true;
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
