@@ -203,6 +203,23 @@ async function tryGrammar(compiler, { size, stops }, text) {
   }
 }
 
+const SAMPLE_MS = 20; // of computing, which takes longer where other work has the processors
+const MOST_SAMPLE_MS = 200;
+const GAP_MS = 2; // between two looks at the clock: the thread did not run in between. Some clocks advance by 1 ms
+
+/** The share of a processor that this thread gets, up to 1; 1 where the clock is too coarse to tell. */
+function processorShare() {
+  const began = performance.now();
+  let last = began;
+  let computed = 0;
+  while (computed < SAMPLE_MS && last - began < MOST_SAMPLE_MS) {
+    const now = performance.now();
+    if (now - last < GAP_MS) computed += now - last;
+    last = now;
+  }
+  return computed ? computed / (last - began) : 1;
+}
+
 /** Opens the vocabulary of the first message, and tries the grammar of the second one. @param {MessagePort} port */
 function serve(port) {
   const received = () => new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data)));
@@ -210,7 +227,7 @@ function serve(port) {
     const vocabulary = await received();
     const compiler = await open(vocabulary.bytes, vocabulary.ends, vocabulary.size, vocabulary.stops);
     const text = received();
-    port.postMessage("ready");
+    port.postMessage({ share: processorShare() });
     await tryGrammar(compiler, vocabulary, await text);
   };
   run().then(

@@ -1,12 +1,15 @@
 /**
  * Tries grammars in workers of their own: nothing interrupts the mask engine, but a worker can be ended.
  *
- * The engine's side. grammar.js is the workers' script: over a port it gets a Vocabulary, answers "ready" when that is
- * open, gets a grammar's text, and answers {error}, which may be null, when it is done.
+ * The engine's side. grammar.js is the workers' script: over a port it gets a Vocabulary, answers {share} of a
+ * processor that it gets when that is open, gets a grammar's text, and answers {error}, which may be null, when it is done.
  */
 const START_MS = 5000; // for a worker to be ready; a computer may be busy
-const MOST_MS = 1300; // to compile a grammar, and to write some tokens
+const MOST_MS = 1300; // of a processor to compile a grammar, and to write some tokens
+const LEAST_SHARE = 0.2; // of a processor that a worker on a busy computer is taken to have
 const UNUSED_MS = 3000; // until a worker ends that was started for a trial that did not come
+const STEP_MS = 50; // the times above are counted in such steps
+const MOST_STEP_MS = 100;
 const ATTEMPTS = 3; // workers of one trial, if each ends with the page that started it
 
 /**
@@ -83,7 +86,7 @@ export class Trials {
 /** The worker of one trial. */
 class Candidate {
   #trial;
-  /** @type {Promise<"ready" | "error" | "ended">} what became of the worker while it opened the vocabulary */
+  /** @type {Promise<number | "error" | "ended">} the worker's share of a processor, or what became of it before it was ready */
   #ready;
 
   /** @param {Trial} trial @param {Vocabulary} vocabulary */
@@ -91,7 +94,7 @@ class Candidate {
     this.#trial = trial;
     this.#ready = new Promise((resolve) => {
       trial.failed.then(() => resolve("ended"));
-      trial.port.onmessage = ({ data }) => resolve(data === "ready" ? "ready" : "error");
+      trial.port.onmessage = ({ data }) => resolve(data.share ?? "error");
     });
     trial.port.postMessage(vocabulary);
   }
@@ -108,7 +111,8 @@ class Candidate {
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
     port.postMessage(text);
-    return within(MOST_MS, Promise.race([done, this.#trial.failed.then(() => null)]));
+    const most = MOST_MS / Math.max(LEAST_SHARE, Math.min(1, started));
+    return within(most, Promise.race([done, this.#trial.failed.then(() => null)]));
   }
 
   end() {
@@ -117,10 +121,21 @@ class Candidate {
   }
 }
 
-/** What a promise gives; false where that takes longer. @param {number} ms @param {Promise<any>} promise */
-function within(ms, promise) {
-  /** @type {ReturnType<typeof setTimeout>} */
-  let timer;
-  const late = new Promise((resolve) => (timer = setTimeout(resolve, ms, false)));
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+/**
+ * What a promise gives; false where that takes longer. Its answer arrives in this thread: while the thread computes, or
+ * the computer sleeps, no answer can be seen, so no step counts for more than MOST_STEP_MS.
+ * @param {number} ms @param {Promise<any>} promise
+ */
+async function within(ms, promise) {
+  const late = {};
+  for (let spent = 0; spent < ms;) {
+    const began = performance.now();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const step = new Promise((resolve) => (timer = setTimeout(resolve, STEP_MS, late)));
+    const found = await Promise.race([promise, step]).finally(() => clearTimeout(timer));
+    if (found !== late) return found;
+    spent += Math.min(performance.now() - began, MOST_STEP_MS);
+  }
+  return false;
 }

@@ -51,7 +51,7 @@ def test_a_prepared_worker_has_the_vocabulary_before_there_is_a_grammar(talk: Pa
         talk,
         """trials.prepare(); trials.prepare();
         await until(() => workers[0].got.length);
-        workers[0].say("ready");
+        workers[0].say({ share: 1 });
         await soon();
         const before = seen(), found = trials.isQuick("root ::= a");
         await until(() => workers[0].got.length == 2);
@@ -68,7 +68,7 @@ def test_the_time_of_a_trial_begins_when_its_worker_is_ready(talk: Page) -> None
         found.then(() => (over = true));
         await new Promise((resolve) => setTimeout(resolve, 2000)); // longer than a trial may take
         const before = [over, ...seen()];
-        workers[0].say("ready");
+        workers[0].say({ share: 1 });
         return [before, await found, seen()];""",
     ) == [[False, ["vocabulary", 0]], False, [["vocabulary", "root ::= a", 1]]]
 
@@ -79,7 +79,7 @@ def test_each_trial_has_a_worker_of_its_own(talk: Page, answer: str) -> None:
         talk,
         f"""for (const at of [0, 1]) {{
             trials.prepare();
-            workers[at].say("ready");
+            workers[at].say({{ share: 1 }});
             const found = trials.isQuick("grammar");
             await until(() => workers[at].got.length == 2);
             workers[at].say({{ error: {answer} }});
@@ -112,19 +112,19 @@ def test_a_worker_whose_page_is_closed_is_replaced(talk: Page) -> None:
     assert run(
         talk,
         """trials.prepare();
-        workers[0].say("ready");
+        workers[0].say({ share: 1 });
         await soon();
         workers[0].fail();
         await soon();
         const found = trials.isQuick("grammar");
-        workers[1].say("ready");
+        workers[1].say({ share: 1 });
         await until(() => workers[1].got.length == 2);
         workers[1].say({ error: null });
         return [await found, workers.map(({ ended }) => ended)];""",
     ) == [True, [1, 1]]
 
 
-@pytest.mark.parametrize("ready", ["workers[0].say('ready'); await until(() => workers[0].got.length == 2)", ""])
+@pytest.mark.parametrize("ready", ["workers[0].say({ share: 1 }); await until(() => workers[0].got.length == 2)", ""])
 def test_a_trial_whose_page_is_closed_begins_again(talk: Page, ready: str) -> None:
     assert run(
         talk,
@@ -132,7 +132,7 @@ def test_a_trial_whose_page_is_closed_begins_again(talk: Page, ready: str) -> No
         {ready};
         workers[0].fail();
         await until(() => workers.length == 2);
-        workers[1].say("ready");
+        workers[1].say({{ share: 1 }});
         await until(() => workers[1].got.length == 2);
         workers[1].say({{ error: "Aborted()" }});
         return [await found, workers.map(({{ ended }}) => ended)];""",
@@ -151,3 +151,34 @@ def test_what_cannot_be_tried_counts_as_quick(talk: Page) -> None:
 def test_a_vocabulary_that_cannot_be_opened_refuses_the_form(talk: Page) -> None:
     script = "const found = trials.isQuick('grammar'); workers[0].say({ error: 'out of memory' }); return found"
     assert run(talk, script) is False
+
+
+def test_a_trial_takes_longer_where_its_worker_has_a_small_share_of_a_processor(talk: Page) -> None:
+    """It has answered after 2 s, of which the worker has computed for 1 s, or for 2 s."""
+    found = run(
+        talk,
+        """return Promise.all([0.5, 1].map(async (share, at) => {
+          const found = trials.isQuick("grammar");
+          workers[at].say({ share });
+          await until(() => workers[at].got.length == 2);
+          setTimeout(workers[at].say, 2000, { error: null });
+          return found;
+        }))""",
+    )
+    assert found == [True, False]
+
+
+def test_time_in_which_the_engine_computes_does_not_count(talk: Page) -> None:
+    """Its thread could not see an answer. The worker's takes 300 ms more, as all of the computer may have stood still."""
+    assert (
+        run(
+            talk,
+            """const found = trials.isQuick("grammar");
+        workers[0].say({ share: 1 });
+        await until(() => workers[0].got.length == 2);
+        for (const begun = performance.now(); performance.now() - begun < 2000; );
+        setTimeout(workers[0].say, 300, { error: null });
+        return found;""",
+        )
+        is True
+    )
