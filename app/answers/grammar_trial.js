@@ -48,7 +48,12 @@ export class Trials {
       // A shared worker can start none: a page does (app/ports.js).
       const start = globalThis.Worker ? startTrial : /** @type {any} */ (globalThis).wispStartTrial;
       /** @type {Trial | null | undefined} */
-      const trial = start?.(this.#url);
+      let trial;
+      try {
+        trial = start?.(this.#url);
+      } catch (error) {
+        console.warn("Grammars are not tried before they are used:", error);
+      }
       if (!trial) return;
       const next = (this.#next = new Candidate(trial, this.#vocabulary));
       trial.failed.then(() => this.#next === next && this.drop());

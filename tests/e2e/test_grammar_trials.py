@@ -140,11 +140,12 @@ def test_a_trial_whose_page_is_closed_begins_again(talk: Page, ready: str) -> No
 
 
 def test_what_cannot_be_tried_counts_as_quick(talk: Page) -> None:
-    """The script never loads, or there is no page."""
+    """The script never loads, there is no page, or a worker may not be started."""
     fails = "(async () => { for (let at = 0; at < 3; at++) { await until(() => workers[at]); workers[at].fail(); } })()"
-    for now in (fails, ""):
-        end = "" if now else "globalThis.wispStartTrial = () => null;"
-        assert run(talk, f"{end} const found = trials.isQuick('grammar'); {now}; return found")
+    throws = "() => { throw new DOMException('not from this origin', 'SecurityError'); }"
+    for now, start in ((fails, "wispStartTrial"), ("", "() => null"), ("", throws)):
+        begin = f"globalThis.wispStartTrial = {start}; const found = trials.isQuick('grammar')"
+        assert run(talk, f"{begin}; {now}; return found")
     assert run(talk, "return workers.length") == 3
 
 
