@@ -152,7 +152,7 @@ class Engine:
         keep, start = limits.keep, self.plan.decoder_start
         if begun is not None:
             check_vocabulary(self.plan, begun.ids)
-            answer.exact = not begun.branched and (answer.exact or sampling.temperature <= 0)
+            answer.exact = not begun.branched and (answer.exact or not sampling.is_random)
         if start is not None:
             answer.start_decoder(start)
             keep = None  # no part of an encoder's prompt can be dropped

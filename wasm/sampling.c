@@ -267,8 +267,22 @@ static void filter(Left *x, const Sampling *s, u32 at) {
   if (s->xtc_probability > 0) filter_xtc(x, s, at);
 }
 
+// Of the tokens that are left: it follows their entropy where there is a dynatemp_range.
+static f32 temperature_of(const Left *x, const Sampling *s) {
+  f64 sum = 0, moment = 0;
+  u32 n = 0;
+  for (u32 i = 0; s->dynatemp_range > 0 && i < x->size; i++) {
+    if (x->mass[i] <= 0 || x->logits[i] <= BANNED) continue;
+    sum += x->mass[i], moment += x->mass[i] * (x->top - x->logits[i]), n++;
+  }
+  if (n < 2) return s->temperature;
+  const f64 entropy = (log1(sum) + moment / sum) / log1(n);
+  const f32 least = MAX(s->temperature - s->dynatemp_range, 0), most = s->temperature + s->dynatemp_range;
+  return least + (most - least) * (f32)exp_double(s->dynatemp_exponent * log1(MIN(MAX(entropy, 1e-30), 1)));
+}
+
 INLINE u32 is_greedy(const Sampling *s) {
-  return s->temperature <= 0 && s->xtc_probability <= 0 && s->typical_p >= 1;
+  return s->temperature <= 0 && s->dynatemp_range <= 0 && s->xtc_probability <= 0 && s->typical_p >= 1;
 }
 
 u32 sample_draw_chunks(const sample_draw_call *r) { return MIN(batch_size(r->state), r->rows_most); }
@@ -286,12 +300,13 @@ void sample_draw_work(const sample_draw_call *r, u32 chunk, u32 chunks, u8 *scra
     if (top > BANNED) { // the filters need a token
       Left left = {logits, mass, order, bins, top, r->vocab};
       filter(&left, s, at);
+      const f32 temperature = temperature_of(&left, s);
       f32 most = -__builtin_inff();
       for (u32 i = 0; i < r->vocab; i++) {
         if (mass[i] <= 0) continue;
         f32 value = logits[i] - top;
-        if (s->temperature > 0) {
-          value /= s->temperature;
+        if (temperature > 0) {
+          value /= temperature;
           if (value + MOST_GUMBEL < most) continue;
           value += gumbel(hashed(s->seed, at, i));
         }

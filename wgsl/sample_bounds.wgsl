@@ -1,4 +1,4 @@
-// bounds[m] = which logits of row m pass the filters. Grid (1, rows).
+// bounds[m] = which logits of row m pass the filters, and their temperature. Grid (1, rows).
 //
 // Filters as in llama.cpp, in this order, on the logits before temperature:
 //   top_n_sigma   logits at least max - n * standard deviation
@@ -9,6 +9,10 @@
 //   XTC           with a given chance, drops all tokens above a threshold but the least likely of them
 // Each filter is a bound on the logit, so a range of logits passes all of them. The histogram gives the bucket of a bound; the
 // bound itself is found among that bucket's logits (lib/ranks.wgsl).
+//
+// dynatemp_range lets the temperature follow the entropy of the tokens that pass, as a part of the largest that so many tokens
+// can have: it is temperature - range where one token has all the probability, and temperature + range where all are alike.
+// dynatemp_exponent bends the way between them. As in llama.cpp, but tokens that are banned do not count.
 #param WG
 #param SG
 
@@ -58,6 +62,21 @@ fn is_on(stage: u32, s: Sampling, at: u32) -> bool {
     case TOP_P: { return s.top_p < 1.0; }
     default: { return s.xtc_probability > 0.0 && uniform_of(hash(s.seed, at, 0xffffffffu)) <= s.xtc_probability; }
   }
+}
+
+// Of the tokens with keys in [lowest, highest].
+fn dynamic_temperature(s: Sampling, lowest: u32, highest: u32, t: u32) -> f32 {
+  let sums = sums_from(lowest, t);
+  let above = sums_from(highest + 1u, t);
+  let moment = moment_from(lowest, sums, t) - moment_from(highest + 1u, above, t);
+  let count = sums.count - above.count;
+  let mass = sums.mass - above.mass;
+  if (count < 2.0) {
+    return s.temperature;
+  }
+  let entropy = (log(mass) + moment / mass) / log(count);
+  let least = max(s.temperature - s.dynatemp_range, 0.0);
+  return mix(least, s.temperature + s.dynatemp_range, pow(clamp(entropy, 1e-30, 1.0), s.dynatemp_exponent));
 }
 
 @compute @workgroup_size(WG)
@@ -115,7 +134,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       highest = min(highest, bound);
     }
   }
+  var temperature = sampling[seq].temperature;
+  if (sampling[seq].dynatemp_range > 0.0) {
+    temperature = dynamic_temperature(sampling[seq], lowest, highest, t);
+  }
   if (t == 0u) {
-    bounds[m] = FilterBounds(lowest, highest, top);
+    bounds[m] = FilterBounds(lowest, highest, top, temperature);
   }
 }

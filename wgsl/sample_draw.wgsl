@@ -32,7 +32,8 @@ fn bounds_of(m: u32, seq: u32, t: u32) -> FilterBounds {
 #else
 fn bounds_of(m: u32, seq: u32, t: u32) -> FilterBounds {
   let top = top_of(m, t).value;
-  return FilterBounds(select(0u, key_of(top + log(sampling[seq].min_p)), sampling[seq].min_p > 0.0), key_of(top), top);
+  let lowest = select(0u, key_of(top + log(sampling[seq].min_p)), sampling[seq].min_p > 0.0);
+  return FilterBounds(lowest, key_of(top), top, sampling[seq].temperature);
 }
 #endif
 
@@ -50,7 +51,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let at = m * p.partitions + wid.x;
   let allowed = bounds_of(m, seq, t);
-  let temperature = sampling[seq].temperature;
+  let temperature = allowed.temperature;
   let position = rows[m].at + sampling[seq].shifted;
   var value = EMPTY;
   var index = 0xffffffffu;

@@ -51,20 +51,20 @@ var<workgroup> counts: array<atomic<u32>, BUCKETS>;
 var<workgroup> losses: array<atomic<u32>, BUCKETS>;
 var<workgroup> moments: array<atomic<u32>, BUCKETS>;
 
-fn count_logit(logit: f32, top: f32, typical: bool) {
+fn count_logit(logit: f32, top: f32, moments_too: bool) {
   if (logit > BANNED) {
     let bucket = bucket_of(top - logit);
     let offset = max(top - logit - near_edge(bucket), 0.0);
     let units = UNITS / width_of(bucket);
     atomicAdd(&counts[bucket], 1u);
     atomicAdd(&losses[bucket], u32((1.0 - exp(-offset)) * units + 0.5));
-    if (typical) {
+    if (moments_too) {
       atomicAdd(&moments[bucket], u32(offset * exp(-offset) * units + 0.5));
     }
   }
 }
 
-fn count_logits(m: u32, top: f32, typical: bool, t: u32) {
+fn count_logits(m: u32, top: f32, moments_too: bool, t: u32) {
   for (var bucket = t; bucket < BUCKETS; bucket += WG) {
     atomicStore(&counts[bucket], 0u);
     atomicStore(&losses[bucket], 0u);
@@ -73,7 +73,7 @@ fn count_logits(m: u32, top: f32, typical: bool, t: u32) {
   workgroupBarrier();
 #for i in PARTITION // (4 * WG)
   for (var j = 0u; j < 4u; j++) {
-    count_logit(block_logits[${i}][j], top, typical);
+    count_logit(block_logits[${i}][j], top, moments_too);
   }
 #endfor
   workgroupBarrier();
@@ -83,7 +83,7 @@ fn count_logits(m: u32, top: f32, typical: bool, t: u32) {
       let at = m * BUCKETS + bucket;
       atomicAdd(&histogram[at][COUNT], count);
       atomicAdd(&histogram[at][LOSS], atomicLoad(&losses[bucket]));
-      if (typical) {
+      if (moments_too) {
         atomicAdd(&histogram[at][MOMENT], atomicLoad(&moments[bucket]));
       }
     }
@@ -100,12 +100,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   load_block(m, wid.x, t);
   let top = top_of(m, t).value;
   if (wid.x == 0u && t == 0u) {
-    bounds[m] = FilterBounds(0u, key_of(top), top);
+    bounds[m] = FilterBounds(0u, key_of(top), top, sampling[seq].temperature);
   }
   if (sampling[seq].top_n_sigma > 0.0) { // uniform, like all that depends on the row alone
     measure_spread(m, wid.x, t);
   }
   if (is_ranked(sampling[seq], p.vocab)) {
-    count_logits(m, top, sampling[seq].typical_p < 1.0, t);
+    count_logits(m, top, needs_entropy(sampling[seq]), t);
   }
 }

@@ -30,7 +30,7 @@ _OFF: dict[str, Body] = {
     "top_p": {"top_p": 1},
     "min_p": {"min_p": 0},
     "xtc": {"xtc_probability": 0},
-    "temperature": {"temperature": 1},
+    "temperature": {"temperature": 1, "dynatemp_range": 0},
 }
 _ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
 _RANDOM_SEEDS = (-1, 0xFFFFFFFF)

@@ -14,7 +14,6 @@ R = TypeVar("R", bound=Request)
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "mirostat": (0,),
     "tfs_z": (1,),
-    "dynatemp_range": (0,),
     "adaptive_target": (-1,),
     "post_sampling_probs": (False,),
     "penalize_newline": (True, False),
@@ -23,7 +22,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "n_discard": (0,),
     "n_cmpl": (1,),
 }
-_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay"])  # those are off
+_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "adaptive_decay"])  # those are off
 NEUTRAL_VALUES: Body = {
     name: values[0] for name, values in _NEUTRAL.items() if name not in ("tfs_z", "penalize_newline", "n_cmpl")
 }

@@ -39,6 +39,8 @@ export interface Form {
 export interface Sampling {
   // <sampling>
   temperature?: number | null;
+  dynatemp_range?: number | null;
+  dynatemp_exponent?: number | null;
   top_n_sigma?: number | null;
   top_k?: number | null;
   top_p?: number | null;

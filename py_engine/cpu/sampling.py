@@ -168,6 +168,17 @@ def filtered(logits: Array, s: np.void, at: int) -> Array:
     return keep
 
 
+def temperature_of(logits: Array, keep: Array, s: np.void) -> np.float32:
+    """The temperature of the tokens in `keep`, which follows their entropy where there is a dynatemp_range."""
+    keep = keep & (logits > np.float32(BANNED))
+    if s["dynatemp_range"] <= 0 or keep.sum() < 2:
+        return np.float32(s["temperature"])
+    p = _probabilities(logits, keep)[keep]
+    entropy = -(p * np.log(np.maximum(p, 1e-300))).sum() / np.log(len(p))
+    least, most = max(s["temperature"] - s["dynatemp_range"], 0), s["temperature"] + s["dynatemp_range"]
+    return np.float32(least + (most - least) * min(max(entropy, 1e-30), 1) ** float(s["dynatemp_exponent"]))
+
+
 def _probabilities(logits: Array, keep: Array) -> Array:
     """Softmax over the tokens in `keep`, float64; 0 for the others."""
     e = np.where(keep, np.exp(logits.astype(np.float64) - logits[keep].max()), 0)
@@ -183,7 +194,8 @@ def _cutoff(order: Array, p: Array, keep: Array, mass: float) -> np.floating:
 
 
 def is_greedy(s: np.void) -> bool:
-    return bool(s["temperature"] <= 0 and s["xtc_probability"] <= 0 and s["typical_p"] >= 1)
+    noisy = s["temperature"] > 0 or s["dynatemp_range"] > 0
+    return not noisy and bool(s["xtc_probability"] <= 0 and s["typical_p"] >= 1)
 
 
 def nothing(c: Call) -> None:
@@ -200,10 +212,10 @@ def sample_draw(c: Call) -> None:
         if logits.max() <= BANNED:  # the filters need a token
             _write_best(c, logits, c["drawn"][m])
             continue
-        noisy = logits - logits.max()
-        if s["temperature"] > 0:
-            noisy = noisy / s["temperature"] + gumbel(s["seed"], position, len(logits))
-        _write_best(c, np.where(filtered(logits, s, position), noisy, np.float32(-np.inf)), c["drawn"][m])
+        noisy, keep = logits - logits.max(), filtered(logits, s, position)
+        if (temperature := temperature_of(logits, keep, s)) > 0:
+            noisy = noisy / temperature + gumbel(s["seed"], position, len(logits))
+        _write_best(c, np.where(keep, noisy, np.float32(-np.inf)), c["drawn"][m])
 
 
 def sample(c: Call) -> None:

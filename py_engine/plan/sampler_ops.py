@@ -151,7 +151,7 @@ def _draw(rows: _Rows, parameters: Buffer, first: dict[str, Buffer], filters: Fi
         histogram = {"histogram": rows.buffer("histogram", BUCKETS, 4, pool="state")}
         spread = {"spread": rows.buffer("spread", rows.blocks, 4, dtype="f32")}
         ordered = {"sorted": rows.buffer("sorted", ops.plan.n_vocab, dtype="f32")}
-        bounds = {"bounds": ops.buffer("bounds", (MAX_SMALL_BATCH, 3), "u32")}
+        bounds = {"bounds": ops.buffer("bounds", (MAX_SMALL_BATCH, 4), "u32")}
         counted, on_blocks = inputs | logits | histogram | bounds, (rows.blocks, rows.grid)
         ops.add("sample_histogram", BLOCK_TILE, rows.layout | rows.block_count, counted | best | spread, *on_blocks)
         ops.add("sample_sort", BLOCK_TILE, rows.row_size, counted | ordered, *on_blocks)

@@ -61,12 +61,15 @@ class Sampling:
 
     The order is llama.cpp's: logit_bias, the grammar's mask, penalties, DRY, top_n_sigma, top_k, typical_p, top_p,
     min_p, XTC, temperature. Temperature 0 is greedy. The defaults disable every filter. seed None: drawn at random.
+    With dynatemp_range, the temperature is within that range of `temperature`, the higher the flatter the distribution.
 
     This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
     checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
     """
 
     temperature: Annotated[float, Range(0, 2, responses=True)] = 1.0
+    dynatemp_range: Annotated[float, Range(0, 100)] = 0.0  # 0: off
+    dynatemp_exponent: Annotated[float, Range(0, 100)] = 1.0
     top_n_sigma: Annotated[float, Range(-1, 100)] = -1.0  # 0 and less: off
     top_k: Annotated[int, Range(-1, responses=True)] = 0  # 0 and -1: off
     top_p: Annotated[float, Range(0, 1, responses=True)] = 1.0
@@ -103,11 +106,16 @@ class Sampling:
     @property
     def filters(self) -> Filters:
         """Which filters a sampled token needs. Without noise, those that keep the likeliest token are not needed."""
-        if self.typical_p < 1 or self._xtc:
+        if self.typical_p < 1 or self._xtc or self.dynatemp_range > 0:
             return Filters.ALL
-        if self.temperature <= 0:
+        if not self.is_random:
             return Filters.NONE
         return Filters.ALL if self.top_k > 0 or self.top_p < 1 or self.top_n_sigma > 0 else Filters.MIN_P
+
+    @property
+    def is_random(self) -> bool:
+        """Whether tokens are drawn with noise."""
+        return self.temperature > 0 or self.dynatemp_range > 0
 
     @property
     def is_shaped(self) -> bool:

@@ -106,7 +106,7 @@ def _filter_difference(case: Case, got: dict[str, Array]) -> str | None:
     """Whether other tokens pass the filters' bounds than numpy's."""
     op = next(op for op in case.ops if op.kernel == "sample_draw")
     names = {name: b.name for name, b in op.bindings.items()}
-    bounds = got[names["bounds"]].reshape(-1, 3)
+    bounds = got[names["bounds"]].reshape(-1, 4)
     logits = case.want.get(names["logits"], case.data[names["logits"]]).reshape(-1, int(op.consts["stride"]))
     for m, (wanted, seq, at, _) in enumerate(got[names["rows"]].reshape(-1, 4)[: len(logits)]):
         parameters = settings_of(case.data[names["sampling"]][seq]) if wanted == 1 else None

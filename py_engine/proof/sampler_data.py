@@ -44,6 +44,7 @@ ALL_FILTERS = (
     Sampling(temperature=1.3, top_n_sigma=2.0, min_p=0.05, seed=14),
     Sampling(temperature=1.1, xtc_probability=1.0, xtc_threshold=0.04, top_k=9, top_p=0.97, seed=15),
     Sampling(temperature=1.2, top_n_sigma=2.0, seed=19),  # many logits are near the bound
+    Sampling(temperature=0.7, dynatemp_range=0.6, dynatemp_exponent=0.7, top_p=0.98, seed=21),
 )
 MIN_P = (Sampling(temperature=0.8, min_p=0.02, seed=16), Sampling(temperature=1.5, seed=17))
 FIRST = Sampling(temperature=0.0, seed=18)  # the likeliest token is the first of the second partition

@@ -163,7 +163,7 @@ def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:
 # What the page has no counterpart of, or does not know, of llama.cpp's properties and parameters.
 NOT_HERE = {"model_path", "ui", "ui_settings", "webui", "webui_settings", "is_sleeping", "build_info",
             "cors_proxy_enabled", "chat_template_caps"}  # fmt: skip
-NOT_IN_PARAMS = {"stream", "n_keep", "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay",
+NOT_IN_PARAMS = {"stream", "n_keep", "mirostat_tau", "mirostat_eta", "adaptive_decay",
                  "chat_format", "reasoning_format", "reasoning_in_content", "generation_prompt", "speculative.types",
                  "timings_per_token", "backend_sampling", "lora"}  # fmt: skip
 

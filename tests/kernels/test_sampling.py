@@ -42,6 +42,9 @@ PLAIN = [
     Sampling(top_n_sigma=1.0),
     Sampling(temperature=1.4, top_n_sigma=2.0, top_p=0.8),
     Sampling(temperature=0, xtc_probability=0.5, xtc_threshold=0.01, typical_p=0.95),
+    Sampling(temperature=0.9, dynatemp_range=0.8),
+    Sampling(temperature=0.2, dynatemp_range=1.5, dynatemp_exponent=0.5, top_k=40, typical_p=0.9),
+    Sampling(temperature=0, dynatemp_range=0.9, dynatemp_exponent=2.0, xtc_probability=1.0, xtc_threshold=0.03),
 ]
 SHAPED = [
     Sampling(presence_penalty=1.5, frequency_penalty=-0.5, repeat_penalty=1.3, repeat_last_n=20),
@@ -53,7 +56,7 @@ SHAPED = [
     Sampling(
         temperature=1.2, top_k=50, top_p=0.9, min_p=0.01, typical_p=0.9, presence_penalty=0.3, frequency_penalty=0.2,
         repeat_penalty=1.1, dry_multiplier=1.0, dry_breakers=(3, 31), xtc_probability=0.7, xtc_threshold=0.05,
-        logit_bias=((5, -2.0),),
+        logit_bias=((5, -2.0),), dynatemp_range=0.5,
     ),
 ]  # fmt: skip
 LARGE = [

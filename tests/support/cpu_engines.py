@@ -27,7 +27,9 @@ SHAPED = Sampling(temperature=1.2, seed=4, top_p=0.98, presence_penalty=0.5, rep
 EVERY = Sampling(
     temperature=1.3, seed=7, top_k=60, top_p=0.97, min_p=0.001, typical_p=0.98, top_n_sigma=3, xtc_probability=0.5,
     xtc_threshold=0.05, repeat_penalty=1.1, dry_multiplier=0.4, logit_bias=((5, 2.0), (9, -100.0)), logprobs=5,
+    dynatemp_range=0.5,
 )  # fmt: skip
+DYNAMIC = Sampling(temperature=0, seed=8, dynatemp_range=1.2, dynatemp_exponent=0.5, top_p=0.99)
 
 
 class Runner(CpuRunner):

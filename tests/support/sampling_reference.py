@@ -33,13 +33,23 @@ def distribution(logits: list[float], history: list[int], answer: int, s: Sampli
     if xtc and s.xtc_probability > 0:
         candidates = exclude_top(candidates, s.xtc_threshold)
     out = [0.0] * len(logits)
-    if s.temperature == 0:
+    heat = temperature(candidates, s)
+    if heat == 0:
         out[candidates[0][0]] = 1.0
         return out
-    cooled = [(t, v / s.temperature) for t, v in candidates]
+    cooled = [(t, v / heat) for t, v in candidates]
     for (token, _), p in zip(cooled, softmax(cooled), strict=True):
         out[token] = p
     return out
+
+
+def temperature(candidates: Candidates, s: Sampling) -> float:
+    """The temperature, which follows the entropy of the candidates within `dynatemp_range`."""
+    if s.dynatemp_range <= 0 or len(candidates) < 2:
+        return s.temperature
+    entropy = -math.fsum(p * math.log(p) for p in softmax(candidates) if p > 0) / math.log(len(candidates))
+    low, high = max(0.0, s.temperature - s.dynatemp_range), s.temperature + s.dynatemp_range
+    return low + (high - low) * entropy**s.dynatemp_exponent
 
 
 def softmax(candidates: Candidates) -> list[float]:

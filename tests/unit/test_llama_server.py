@@ -125,7 +125,7 @@ def test_seeds_of_a_random_answer() -> None:
 
 
 def test_parameters_that_change_nothing_are_accepted() -> None:
-    neutral = {"mirostat": 0, "mirostat_tau": 5, "dynatemp_range": 0.0, "min_keep": 0, "post_sampling_probs": False}
+    neutral = {"mirostat": 0, "mirostat_tau": 5, "min_keep": 0, "post_sampling_probs": False}
     assert completion_of(**neutral, n_keep=3, **{"speculative.n_max": 4}) == completion_of()
 
 

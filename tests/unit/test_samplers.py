@@ -33,6 +33,12 @@ CASES = {
     "plain": Sampling(),
     "temperature": Sampling(temperature=0.6),
     "hot": Sampling(temperature=1.8),
+    "dynatemp": Sampling(temperature=1.0, dynatemp_range=0.7),
+    "dynatemp of few tokens": Sampling(temperature=0.5, dynatemp_range=1.5, dynatemp_exponent=3.0, top_k=5),
+    "dynatemp without temperature": Sampling(temperature=0.0, dynatemp_range=1.2, dynatemp_exponent=0.5, min_p=0.05),
+    "dynatemp of one token": Sampling(dynatemp_range=0.5, top_k=1),
+    "dynatemp beside a ban": Sampling(dynatemp_range=0.9, logit_bias=((4, -100), (7, -100))),
+    "dynatemp with a flat exponent": Sampling(temperature=0.3, dynatemp_range=0.2, dynatemp_exponent=0.0),
     "top_n_sigma": Sampling(top_n_sigma=1.5),
     "top_n_sigma beside a ban": Sampling(top_n_sigma=2.0, top_p=0.9, top_k=9, logit_bias=((4, -100),)),
     "top_k": Sampling(top_k=7),
@@ -60,7 +66,7 @@ CASES = {
     "everything": Sampling(
         temperature=1.2, top_n_sigma=3.0, top_k=30, typical_p=0.95, top_p=0.95, min_p=0.01, xtc_probability=1.0,
         xtc_threshold=0.1, repeat_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1, dry_multiplier=0.8,
-        dry_breakers=(8,), logit_bias=((3, 1.0), (5, -100)),
+        dry_breakers=(8,), logit_bias=((3, 1.0), (5, -100)), dynatemp_range=0.4,
     ),
 }  # fmt: skip
 
@@ -124,7 +130,7 @@ def chi_square_rejects(counts: np.ndarray, expected: np.ndarray) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: str) -> None:
     """Temperature 0 takes the likeliest token that passes the filters."""
-    sampling = replace(CASES[name], temperature=0, seed=1)
+    sampling = replace(CASES[name], temperature=0, dynatemp_range=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
     assert draw(executor_for(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
 
@@ -236,6 +242,7 @@ def test_which_filters_a_request_needs() -> None:
     assert Sampling(temperature=0, top_k=4, top_p=0.5, min_p=0.1, top_n_sigma=1.0).filters is Filters.NONE
     assert Sampling(temperature=0, typical_p=0.5).filters is Filters.ALL
     assert Sampling(temperature=0, xtc_probability=0.5).filters is Filters.ALL
+    assert Sampling(temperature=0, dynatemp_range=0.5).filters is Filters.ALL
     assert Sampling(min_p=0.1).filters is Filters.MIN_P
     for sampling in (Sampling(top_k=1), Sampling(top_p=0.9), Sampling(top_n_sigma=1.0)):
         assert sampling.filters is Filters.ALL

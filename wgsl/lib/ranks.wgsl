@@ -17,7 +17,7 @@ var<workgroup> shared_range: vec2u;
 struct Sums { // over the tokens with a key from some bound on
   count: f32,
   mass: f32,
-  moment: f32, // sum of distance * exp(-distance)
+  moment: f32, // sum of distance * exp(-distance), of the bound's bucket only: moment_from() has all
 }
 
 struct Elements { // the logits at two ranges of places
@@ -138,6 +138,14 @@ fn sums_from(key: u32, t: u32) -> Sums { // over the tokens with at least this k
   let count = f32(count_before[bucket] + atomicLoad(&bins[0]));
   workgroupBarrier();
   return Sums(count, mass_before[bucket] + mass, moment);
+}
+
+fn moment_from(key: u32, sums: Sums, t: u32) -> f32 { // over the tokens with at least this key. `sums`: sums_from(key)
+  var moment = 0.0;
+  for (var bucket = t * EACH; bucket < min((t + 1u) * EACH, bucket_of_key(key)); bucket++) {
+    moment += moment_of(bucket);
+  }
+  return workgroup_sum(moment, t) + sums.moment;
 }
 
 // The largest key such that the tokens with this key or a larger one are `required` or more (`counted`), or have that mass.

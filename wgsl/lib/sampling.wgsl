@@ -26,10 +26,16 @@ struct Sampling {
   top_n_sigma: f32, // 0 or less: off
   biases: u32, // tokens with a bias
   masked: u32, // 1: the mask holds the allowed tokens
+  dynatemp_range: f32, // 0: off
+  dynatemp_exponent: f32,
 }
 
 fn is_greedy(s: Sampling) -> bool { // without these the likeliest token is sampled, which every filter keeps
-  return s.temperature <= 0.0 && s.xtc_probability <= 0.0 && s.typical_p >= 1.0;
+  return s.temperature <= 0.0 && s.dynatemp_range <= 0.0 && s.xtc_probability <= 0.0 && s.typical_p >= 1.0;
+}
+
+fn needs_entropy(s: Sampling) -> bool {
+  return s.typical_p < 1.0 || s.dynatemp_range > 0.0;
 }
 
 fn is_shaped(s: Sampling) -> bool { // whether the parameters change logits
@@ -39,7 +45,7 @@ fn is_shaped(s: Sampling) -> bool { // whether the parameters change logits
 
 fn is_ranked(s: Sampling, vocab: u32) -> bool { // whether a filter depends on the logits' order or on their masses
   let counted = s.top_k > 0u && s.top_k < vocab;
-  return !is_greedy(s) && (counted || s.top_p < 1.0 || s.typical_p < 1.0 || s.xtc_probability > 0.0);
+  return !is_greedy(s) && (counted || s.top_p < 1.0 || needs_entropy(s) || s.xtc_probability > 0.0);
 }
 
 fn hash(seed: u32, pos: u32, token: u32) -> u32 { // PCG's output permutation (O'Neill 2014), chained
@@ -74,6 +80,7 @@ struct FilterBounds { // a token passes the filters if min_key <= key_of(logit) 
   min_key: u32,
   max_key: u32,
   top: f32, // largest logit
+  temperature: f32, // of the tokens that pass
 }
 
 fn key_of(value: f32) -> u32 { // an integer in the order of the floats

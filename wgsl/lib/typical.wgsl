@@ -38,11 +38,7 @@ fn closeness_below(required: f32, inside: bool) -> f32 {
 // The keys of the range's ends. `sums`: from `lowest` on.
 fn typical_range(typical_p: f32, lowest: u32, sums: Sums, t: u32) -> vec2u {
   last_bucket = bucket_of_key(lowest);
-  var moment = 0.0;
-  for (var bucket = t * EACH; bucket < min((t + 1u) * EACH, last_bucket); bucket++) {
-    moment += moment_of(bucket);
-  }
-  center_distance = (workgroup_sum(moment, t) + sums.moment) / sums.mass;
+  center_distance = moment_from(lowest, sums, t) / sums.mass;
   let center = row_top - center_distance;
   let required = typical_p * sums.mass;
   let below = closeness_below(required, false);

@@ -14,7 +14,7 @@ SAMPLINGS = [
     Sampling(temperature=1.2, seed=4, top_k=20, top_p=0.9, min_p=0.02, logprobs=0),
     Sampling(temperature=0.9, seed=5, repeat_penalty=1.4, dry_multiplier=0.8, dry_breakers=(7, 9)),
     Sampling(temperature=0, presence_penalty=0.7, frequency_penalty=0.3, logit_bias=((11, -100.0), (200, 2.5))),
-    Sampling(temperature=1.1, seed=6, typical_p=0.8, xtc_probability=0.5, top_n_sigma=2.0),
+    Sampling(temperature=1.1, seed=6, typical_p=0.8, xtc_probability=0.5, top_n_sigma=2.0, dynatemp_range=0.4),
 ]
 MASKED = (1, 4)  # sequences whose tokens a mask restricts
 COUNT = 20
