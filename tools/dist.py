@@ -92,9 +92,9 @@ class Site:
         return text
 
 
-def made() -> Path:
-    """The path of dist/: as it is if whoever started this process has just made it, else made now, quietly."""
-    return DIST if MADE in os.environ else build(quiet=True)
+def made(*, quiet: bool = True) -> Path:
+    """The path of dist/: as it is if whoever started this process has just made it, else made now."""
+    return DIST if MADE in os.environ else build(quiet=quiet)
 
 
 def build(*, quiet: bool = False, release: bool = False) -> Path:
