@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Rows and texts of each model, by file name (bench/builds.js)."""
-    now = options.now or dist.build(quiet=True)
+    now = options.now or dist.made()
     models: list[Path] = [file.resolve() for file in options.model or [DEFAULT]]
     mounts = {"before/": options.before, "now/": now, "bench/": ROOT / "bench"}
     mounts |= {f"model{i}/": file.parent for i, file in enumerate(models)}

@@ -85,7 +85,7 @@ def evaluated(
     that the engine's worker runs before its own.
     """
     folders = {"model/": model.resolve().parent, **(mounts or {})}
-    server = Server(dist.build(quiet=True), 0, mounts=folders).start()
+    server = Server(dist.made(), 0, mounts=folders).start()
     try:
         with sync_playwright() as playwright, launched(playwright, adapter) as browser:
             page = browser.new_page()

@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """The rows of each build (bench/into_cache.js)."""
     builds = {"before": options.before} if options.before else {}
-    builds["now"] = options.now or dist.build(quiet=True)
+    builds["now"] = options.now or dist.made()
     mounts = {f"{name}/": folder for name, folder in builds.items()}
     mounts |= {"bench/": ROOT / "bench", "model/": options.model.resolve().parent}
     server = Server(builds["now"], 0, mounts=mounts).start()

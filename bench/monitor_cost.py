@@ -40,7 +40,7 @@ MEASURE = """async () => {
 
 def main() -> int:
     """Measure once and print."""
-    server = Server(dist.build(quiet=True), 0).start()
+    server = Server(dist.made(), 0).start()
     try:
         with sync_playwright() as playwright, launched(playwright, "swiftshader") as browser:
             page = browser.new_page()

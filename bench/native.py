@@ -155,7 +155,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 @asynccontextmanager
 async def opened(options: argparse.Namespace, context: int) -> AsyncIterator[tuple[Page, str]]:
     """A page with the model loaded as `globalThis.engine`, and the engine's backend."""
-    server = Server(dist.build(quiet=True), 0, mounts={"model/": options.model.resolve().parent}).start()
+    server = Server(dist.made(), 0, mounts={"model/": options.model.resolve().parent}).start()
     try:
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(**launch_options())

@@ -1,6 +1,5 @@
 """Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,8 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def dist(pytestconfig: pytest.Config) -> Path:
     """dist/, made from the checkout as it is now."""
-    made = hasattr(pytestconfig, "workerinput") or dist_maker.MADE in os.environ
-    return DIST if made else dist_maker.build(quiet=True)
+    return DIST if hasattr(pytestconfig, "workerinput") else dist_maker.made()
 
 
 @pytest.fixture(scope="session")

@@ -105,7 +105,7 @@ def _serve(options: argparse.Namespace) -> int:
         arguments = [*_server_arguments(options), *(["--model", options.model] if options.model else [])]
         arguments += [argument for named in options.mcp for argument in ("--mcp", named)]
         return _in_environment(["-m", "tools.background", *arguments])
-    serve.serve(dist.build(), options.port, open_browser=not options.no_open)
+    serve.serve(dist.made(quiet=False), options.port, open_browser=not options.no_open)
     return 0
 
 
@@ -186,8 +186,7 @@ def _in_environment(arguments: list[str]) -> int:
 
     python = ensure_venv(dev=True)
     found = browser.ensure_browser()
-    if dist.MADE not in os.environ:
-        dist.build()
+    dist.made(quiet=False)
     return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 

@@ -8,6 +8,7 @@ that send them with a Content-Encoding.
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
@@ -89,6 +90,11 @@ class Site:
             for name in (source, source.removeprefix("static/")):
                 text = re.sub(rf"""(["'])(?:\./|\.\./|/)?{re.escape(name)}\1""", rf"\1{path}\1", text)
         return text
+
+
+def made(*, quiet: bool = True) -> Path:
+    """The path of dist/: as it is if whoever started this process has just made it, else made now."""
+    return DIST if MADE in os.environ else build(quiet=quiet)
 
 
 def build(*, quiet: bool = False, release: bool = False) -> Path:

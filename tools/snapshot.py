@@ -47,7 +47,7 @@ def snapshot(members: Mapping[str, bytes], modules: Sequence[str], library: byte
     """
     files = {name: data for name, data in members.items() if _package(name) not in (*OWN_PACKAGES, "wgsl")}
     digest = hashlib.sha256(f"{pyodide.version()} {modules} {LATER} {[wheel.name for wheel in wheels]} ".encode())
-    for name, data in [("library", library), *((str(maker), maker.read_bytes()) for maker in MAKERS), *files.items()]:
+    for name, data in [("library", library), *((maker.name, maker.read_bytes()) for maker in MAKERS), *files.items()]:
         digest.update(name.encode() + b"\0" + data + b"\0")
     cached = cache_dir("snapshots") / f"{digest.hexdigest()}.bin"
     about = cached.with_suffix(".json")

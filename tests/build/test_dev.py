@@ -22,6 +22,10 @@ from tools.paths import ROOT
 
 CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
 CONTROLLED = "navigator.serviceWorker.controller"
+# `build.py serve` without its build: dist/ is made.
+SERVE = "import sys; from tools import paths, serve; serve.serve(paths.DIST, int(sys.argv[1]), open_browser=False)"
+# The page would start Python each time it is loaded.
+NO_ENGINE = "globalThis.SharedWorker = class extends EventTarget { port = new MessageChannel().port1; };"
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +38,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def running(checkout: Path, command: str, port: int = 0) -> Iterator[str]:
-    """Run `build.py serve` or `dev` in the copy; yields its address."""
-    arguments = [sys.executable, "build.py", command, "--no-open", "--port", str(port)]
+def running(folder: Path, *arguments: str) -> Iterator[str]:
+    """Run Python in a checkout, where it serves a page; yields the address."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with subprocess.Popen(arguments, cwd=checkout, env=env, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
             match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", process.stdout.readline())
@@ -59,14 +63,15 @@ def unused_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def page(checkout: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
+def page(dist: Path, checkout: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
     """A page that `serve` has cached, opened again while `dev` runs at its address."""
     context, port = new_profile(chromium(None)), unused_port()
+    context.add_init_script(NO_ENGINE)
     opened = context.new_page()
-    with running(checkout, "serve", port) as url:
+    with running(ROOT, "-c", SERVE, str(port)) as url:
         opened.goto(url)
         wait_until(opened, CONTROLLED)
-    with running(checkout, "dev", port):
+    with running(checkout, "build.py", "dev", "--no-open", "--port", str(port)):
         opened.goto(url)
         yield opened
     context.close()

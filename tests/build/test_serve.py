@@ -10,10 +10,12 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import HANG_S, wait_for
+from tools.dist import MADE
 from tools.failure import Failure, plain
 from tools.paths import ROOT
 from tools.serve import Server, UnsatisfiableRange, open_port, parse_range
@@ -237,8 +239,11 @@ def test_port_that_is_taken(site: Server, tmp_path: Path) -> None:
 
 
 def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
+    """It makes dist/ first."""
     command = [sys.executable, "build.py", "serve", "--no-open"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+    env = {name: value for name, value in os.environ.items() if name != MADE}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=env, **pipes) as running:
         assert running.stdout
         line = running.stdout.readline()
         try:

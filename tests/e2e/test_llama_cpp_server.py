@@ -17,8 +17,6 @@ from tests.support.weather_tool import WEATHER_TOOL
 from tools.paths import ROOT, STATIC
 from tools.serve import Server
 
-SERVICE_WORKER = True
-
 MODEL = STATIC / "models" / "wisp-mini-q4_0.gguf"
 KEY = "sk-of-the-test"
 CONTEXT = 256

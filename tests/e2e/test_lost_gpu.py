@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Playwright
 from tests.support import browser as browsers
 from tests.support.faulty_server import FaultyServer, File
 from tests.support.killed_workers import kill_shared, wait_for_chunks
-from tests.support.openai_client import open_client_page, run, settled
+from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
@@ -49,12 +49,12 @@ WAIT_FOR_TOKENS = "while (seen.some((n, i) => n < least[i])) await new Promise((
 
 
 def ask(content: str, **more: Any) -> dict[str, Any]:
-    return {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 24, **more}
+    return {"model": MODEL, "messages": [{"role": "user", "content": content}], "max_tokens": 16, **more}
 
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "old": {"type": "boolean"}}}
 REQUESTS = [
-    ask("Write a short story about a dragon.", temperature=0, max_tokens=48),  # the loss must come before its end
+    ask("Write a short story about a dragon.", temperature=0, max_tokens=32),  # the loss must come before its end
     ask("Write a short story about a key.", temperature=1, seed=7, n=2),
     ask("Write a short story about a frog.", temperature=0.7, seed=3, frequency_penalty=0.5),
     ask(
@@ -73,7 +73,7 @@ REQUESTS += [
         "What is the weather in a city?",
         temperature=1,
         seed=5,
-        max_tokens=48,
+        max_tokens=32,
         tools=[{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}],
         tool_choice="required",
     )
@@ -95,8 +95,9 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Page:
     """A page with the model on WebGPU."""
-    opened = open_client_page(browsers.new_profile(browser), server)
+    opened = browsers.new_profile(browser, service_worker=False).new_page()
     opened.set_default_timeout(120_000)
+    opened.goto(f"{server.url}tests/blank.html")
     opened.evaluate(SET_UP)
     return opened
 

@@ -31,7 +31,7 @@ def hub() -> Iterator[FakeHub]:
 @pytest.fixture
 def page(chromium: Callable[[str | None], Browser], server: Server, hub: FakeHub) -> Iterator[Page]:
     """A page whose clock the test moves, on a link whose kind the test sets."""
-    context: BrowserContext = new_profile(chromium(None))
+    context: BrowserContext = new_profile(chromium(None), service_worker=False)
     use_mirror(context, server.url, hub.url)
     page = context.new_page()
     page.add_init_script(f'localStorage["wisp.settings"] ??= {json.dumps(json.dumps(SETTINGS))}; {LINK}')

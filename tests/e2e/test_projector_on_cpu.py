@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Playwright
 
 from tests.support import browser as browsers
 from tests.support.killed_workers import in_shared
-from tests.support.openai_client import open_client_page, run
+from tests.support.openai_client import run
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -51,14 +51,15 @@ def request() -> dict[str, Any]:
 @pytest.fixture
 def browser(playwright_run: Playwright) -> Iterator[Browser]:
     """A browser without other pages: all of its shared workers get the fault."""
-    started = browsers.launch(playwright_run, "lavapipe-wide")
+    started = browsers.launch(playwright_run, "lavapipe")
     yield started
     started.close()
 
 
 def test_a_projector_with_wrong_kernels_runs_on_the_cpu(browser: Browser, server: Server) -> None:
-    page = open_client_page(browsers.new_profile(browser), server)  # on which nothing is proven yet
+    page = browsers.new_profile(browser, service_worker=False).new_page()  # on which nothing is proven yet
     page.set_default_timeout(120_000)
+    page.goto(f"{server.url}tests/blank.html")
     page.evaluate(SET_UP)
     in_shared(browser, FAULT)
     found = run(page, LOAD, options=ON_GPU, request=request())

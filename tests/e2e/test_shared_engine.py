@@ -92,8 +92,10 @@ def workers(context: BrowserContext) -> Counter[str]:
 
 def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -> None:
     """A further tab has no Python and no weights: it starts no worker, and the engine takes no more memory."""
-    context = browsers.new_profile(browser)
-    first, *others = (open_client_page(context, server) for _ in range(4))
+    context = browsers.new_profile(browser, service_worker=False)
+    first, *others = (context.new_page() for _ in range(3))
+    for page in (first, *others):
+        page.goto(f"{server.url}tests/blank.html")
     first.evaluate(ENGINE, ["cpu", CHAT])
     started = workers(context)
     assert started["shared_worker"] == 1
@@ -103,7 +105,7 @@ def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -
     for page in others:
         page.evaluate(ENGINE, ["cpu", CHAT])
     shared = run(others[-1], "return engine.stats();")
-    assert (shared["clients"], shared["bytes"]) == (4, own["bytes"])
+    assert (shared["clients"], shared["bytes"]) == (3, own["bytes"])
     assert shared["timings"]["boot_ms"] == own["timings"]["boot_ms"]
     assert workers(context) == started
     context.close()
@@ -171,14 +173,16 @@ def test_fifty_mixed_requests_from_two_tabs_on_two_models(tabs: Callable[[int], 
     assert stats["clients"] == 2
 
 
+@pytest.mark.lavapipe
 def test_two_models_on_webgpu_from_two_tabs(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = browsers.new_profile(chromium("swiftshader"))
+    context = browsers.new_profile(chromium("lavapipe"))
     first, second = (open_client_page(context, server) for _ in range(2))
     for page in (first, second):
         page.evaluate(ENGINE, ["webgpu", f"/repo/tests/golden/llama/{LLAMA}.gguf"])
     stats = run(second, "return engine.stats();")
     assert [(m["id"], m["backend"]) for m in stats["models"]] == [(BERT, "webgpu"), (LLAMA, "webgpu")]
-    assert (stats["clients"], stats["adapter"]["architecture"]) == (2, "swiftshader")
+    assert stats["clients"] == 2
+    assert "shader-f16" in stats["adapter"]["features"]
     asked = []
     for i, text in enumerate(["Hello", "world", "a silver key", "2 + 2"] * 3):
         complete = {"model": LLAMA, "prompt": text, "max_tokens": 6, "temperature": 0}

@@ -20,7 +20,7 @@ SET_UP = """async (shared) => {
 # Beside an answer of the other model.
 TRY = """async (grammar) => {
   const messages = [{ role: "user", content: "Hello" }];
-  const request = { model: "wisp-mini-q4_0", messages, max_tokens: 400, ignore_eos: true, stream: true, seed: 1 };
+  const request = { model: "wisp-mini-q4_0", messages, max_tokens: 40, ignore_eos: true, stream: true, seed: 1 };
   const stream = await engine.chat.completions.create(request);
   let tokens = 0;
   const reading = (async () => { for await (const _ of stream) tokens++; })();

@@ -22,7 +22,7 @@ LOAD_AGAIN = """async () => {
 }"""
 ASK = """async (more) => {
     const messages = [{ role: "user", content: more.content }];
-    const answer = await engine.chat.completions.create({ temperature: 0, max_tokens: 24, ...more.fields, messages });
+    const answer = await engine.chat.completions.create({ temperature: 0, max_tokens: 12, ...more.fields, messages });
     const { prompt_tokens, prompt_tokens_details } = answer.usage;
     return [answer.choices[0].message.content, prompt_tokens, prompt_tokens_details.cached_tokens];
 }"""
@@ -96,7 +96,7 @@ def visits(
 ) -> Iterator[Visits]:
     """A profile of this module's own. Its parameter is the backend, by default the CPU, which starts fastest."""
     backend = getattr(request, "param", "cpu")
-    context = new_profile(chromium("lavapipe-optimized" if backend == "webgpu" else None))
+    context = new_profile(chromium("lavapipe-optimized" if backend == "webgpu" else None), service_worker=False)
     yield Visits(context, server, backend)
     context.close()
 
@@ -127,7 +127,7 @@ def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
     whole = (prompt - 1) // 64 * 64
     page.evaluate(STORED, whole)
     assert page.evaluate(DAMAGE) >= whole // 64
-    page = visits.visit()
+    page = visits.load_again()
     assert ask(page) == (text, prompt, 0)
     page.evaluate(STORED, 64)
     page = visits.load_again()

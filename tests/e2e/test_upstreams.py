@@ -39,7 +39,7 @@ def bridge(dist: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Ap
     """A real Wisp with an API for other programs: `serve --api` and its tab, with the 8-bit model."""
     running = ApiServer(dist, 0)
     running.start()
-    made = new_profile(chromium(None))
+    made = new_profile(chromium(None), service_worker=False)
     page = made.new_page()
     page.add_init_script("""localStorage["wisp.model"] = '{"keep": "wisp-mini-q8_0", "name": "Wisp Mini, 8-bit"}'""")
     page.goto(running.lending_url)

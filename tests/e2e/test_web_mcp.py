@@ -65,7 +65,7 @@ def test_the_page_may_refuse_a_call(page: Page) -> None:
 
 
 def test_wisp_s_page_offers_its_model(browser: Browser, server: Server) -> None:
-    context = new_profile(browser)
+    context = new_profile(browser, service_worker=False)
     wisp = open_page(context, server.url)
     found: dict[str, Any] = wisp.evaluate("""async () => {
       const [tool] = await document.modelContext.getTools();

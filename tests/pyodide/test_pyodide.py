@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 from pytest_pyodide import run_in_pyodide
 
+LIMITS = {"read_header": 60, "load": 30, "encode": 30}  # loops of a million rounds
+
 
 @run_in_pyodide
-def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
-    """Time to read a header, to make its tokenizer, and to encode 100 KB of mixed text; the best of three.
+def measure(selenium_node: Any, vocabulary: str, limits: dict[str, float]) -> dict[str, float]:
+    """Time to read a header, to make its tokenizer, and to encode 100 KB of mixed text.
 
+    The first of three rounds after which each was within its limit once: on a busy machine, some take longer.
     The unit is a plain loop of a million rounds in the same Python, so a slow machine does not count.
     """
     import asyncio
@@ -42,9 +45,7 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
         for i in range(1_000_000):
             _ = i + 1
         note("loop", began)
-        began = perf_counter()
         header = parse(data, len(data))
-        note("parse", began)
         began = perf_counter()
         try:
             read_header(read, len(data)).send(None)
@@ -58,17 +59,18 @@ def measure(selenium_node: Any, vocabulary: str) -> dict[str, float]:
         ids = tokenizer.encode(text)
         note("encode", began)
         assert len(ids) > 10_000
+        loops = {name: seconds / best["loop"] for name, seconds in best.items()}
+        if all(loops[name] < limit for name, limit in limits.items()):
+            break
     assert asyncio  # imported where coroutines live
-    return {name: seconds / best["loop"] for name, seconds in best.items()}
+    return loops
 
 
 @pytest.mark.parametrize("vocabulary", ["qwen2", "llama-bpe", "llama-spm", "bert-bge"])
 def test_headers_and_tokenizers_are_fast_enough(selenium_node: Any, vocabulary: str) -> None:
-    loops = measure(selenium_node, vocabulary)
+    loops = measure(selenium_node, vocabulary, LIMITS)
     print(vocabulary, {name: round(s, 3) for name, s in loops.items()})
-    assert loops["read_header"] < 60
-    assert loops["load"] < 30
-    assert loops["encode"] < 30
+    assert {name for name, limit in LIMITS.items() if loops[name] >= limit} == set()
 
 
 @run_in_pyodide

@@ -60,8 +60,7 @@ class FailureNames:
 
 def pytest_xdist_setupnodes() -> None:
     """Make dist/ before the workers start; their fixture `dist` relies on it."""
-    if dist.MADE not in os.environ:
-        dist.build(quiet=True)
+    dist.made()
 
 
 def scope(nodeid: str) -> str:
