@@ -35,7 +35,7 @@ def test_drafts_do_not_change_the_text(engine_pages: Callable[[str | None], Page
 
 def test_wisp_mini_s_draft_model_is_right_in_most_tokens(engine_pages: Callable[[str | None], Page]) -> None:
     urls = [f"/repo/static/models/wisp-mini-{name}.gguf" for name in ("q4_0", "draft-q4_0")]
-    options: dict[str, Any] = {"backend": "webgpu", "tune": False}  # test_engine.py compiles most of the same
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "tune": False}
     options["draft"] = {"files": 1, "tokens": 7}
     arguments = {"prompt": STORY, "count": 40, "names": ["greedy"]}
     out = run(engine_pages("lavapipe"), urls, "drafts.texts", arguments, **options)
