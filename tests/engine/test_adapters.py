@@ -33,7 +33,7 @@ def test_adapters(engine_pages: Callable[[str | None], Page], case: str, variant
     urls += [f"/repo/tests/golden/lora/{case}.{part}.gguf" for part in "abc"]
     sets = {name: one["scales"] for name, one in about["sets"].items()} | {"off": [0.0, 0.0, 0.0]}
     out = run(
-        engine_pages("lavapipe"),
+        engine_pages("lavapipe-wide"),  # test_batch_bits.py compiles most of the same there
         urls,
         "adapters.sets",
         {"prompt": golden["prompt"].tolist(), "sets": sets, "count": 10},

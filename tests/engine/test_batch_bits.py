@@ -13,6 +13,7 @@ from tests.support.engine_driver import run
 
 # In subgroups of 8: narrower ones do not round a small batch's x in the dispatch that adds to it.
 WIDE = "lavapipe-wide"
+LOGITS = "batch_bits.logits", None, "batch_bits.small_batches_alone"  # task, arguments, context
 BYTES, HARDWARE = {"dot8": True}, {"dot8": True, "software": False}
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("lavapipe", "llama/llama.Q5_K", "q8_0", BYTES | {"f16": False, "subgroup": 0}),
@@ -34,7 +35,7 @@ def test_logits(
     """Members of a batch change at every step; a draft is a batch, too."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": kv_type, "context_length": 256, "parallel": 17}
     url = f"/repo/tests/golden/{model}.gguf"
-    out = run(engine_pages(adapter), url, "batch_bits.logits", **options, variant=variant, tune=False)
+    out = run(engine_pages(adapter), url, *LOGITS, **options, variant=variant, tune=False)
     assert out == {"rows": 30, "different": 0, "worst": 0}
 
 
@@ -44,10 +45,10 @@ def test_logits_beside_adapters(engine_pages: Callable[[str | None], Page]) -> N
 
     kernels/test_adapters.py has the kernels' variants.
     """
-    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "parallel": 17}
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "parallel": 17}
     urls = ["/repo/tests/golden/llama/llama.Q4_K_M.gguf"]
     urls += [f"/repo/tests/golden/lora/lora-llama.Q4_K_M.{part}.gguf" for part in "abc"]
-    out = run(engine_pages(WIDE), urls, "batch_bits.logits", **options, variant=HARDWARE, tune=False)
+    out = run(engine_pages(WIDE), urls, *LOGITS, **options, variant=BYTES, tune=False)
     assert out == {"rows": 30, "different": 0, "worst": 0}
 
 

@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 from tests.support.engine_driver import run
 
 MODEL = "/repo/static/models/wisp-mini-q4_0.gguf"
+TINY = "/repo/tests/golden/llama/llama.Q4_0.gguf"  # its kernels are compiled for other tests, too
 
 
 @pytest.mark.lavapipe
@@ -15,7 +16,7 @@ def test_requests_do_not_change_each_others_answers(engine_pages: Callable[[str 
     """Equal seeds give equal text, an abort leaves no trace, and only new tokens are computed."""
     out = run(
         engine_pages("lavapipe"),
-        MODEL,
+        TINY,
         "engines.requests_in_a_row",
         backend="webgpu",
     )
@@ -44,7 +45,7 @@ def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages:
     """Each failure has an error code of its own; the model loaded before still answers."""
     out = run(
         engine_pages("lavapipe"),
-        MODEL,
+        TINY,
         "engines.small_device_then_lost_device",
         {"url": MODEL},
         backend="webgpu",
@@ -54,7 +55,7 @@ def test_a_device_that_is_too_small_or_lost_is_an_error_of_its_own(engine_pages:
 
 @pytest.mark.lavapipe
 def test_only_what_may_come_from_a_loss_is_told_as_one(engine_pages: Callable[[str | None], Page]) -> None:
-    out = run(engine_pages("lavapipe"), MODEL, "engines.codes_of_causes", backend="webgpu")
+    out = run(engine_pages("lavapipe"), TINY, "engines.codes_of_causes", backend="webgpu")
     assert out == [
         ["ValueError", "invalid_value", "internal_error"],
         ["device_lost", "invalid_value", "device_lost"],
@@ -66,14 +67,14 @@ def test_a_device_that_is_replaced_while_kernels_compile_is_lost(
     engine_pages: Callable[[str | None], Page],
 ) -> None:
     """Another request has noticed the loss: this one goes on with the new device, too."""
-    out = run(engine_pages("lavapipe"), MODEL, "engines.replaced_while_it_compiles", backend="webgpu")
+    out = run(engine_pages("lavapipe"), TINY, "engines.replaced_while_it_compiles", backend="webgpu")
     assert out == ["device_lost"]
 
 
 @pytest.mark.lavapipe
 def test_a_list_that_could_not_be_recorded_is_recorded_once(engine_pages: Callable[[str | None], Page]) -> None:
     """A list that is recorded twice would compute each token twice. Without lists, the device counts as lost."""
-    out = run(engine_pages("lavapipe"), MODEL, "engines.failed_recordings", backend="webgpu")
+    out = run(engine_pages("lavapipe"), TINY, "engines.failed_recordings", backend="webgpu")
     assert out["codes"] == ["out_of_memory", "device_lost", "device_lost"]
     assert len(out["counts"]) == 4
     assert all(recorded == planned > 0 for recorded, planned in out["counts"].values())
@@ -83,7 +84,7 @@ def test_a_list_that_could_not_be_recorded_is_recorded_once(engine_pages: Callab
 @pytest.mark.parametrize("stage", ["upload", "compile"])
 def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | None], Page], stage: str) -> None:
     out = run(
-        engine_pages("lavapipe"), MODEL, "engines.lose_device_in_load", {"url": MODEL, "stage": stage}, backend="webgpu"
+        engine_pages("lavapipe"), TINY, "engines.lose_device_in_load", {"url": TINY, "stage": stage}, backend="webgpu"
     )
     assert out == ["device_lost"]
 
@@ -91,7 +92,7 @@ def test_a_device_lost_in_a_load_is_told_as_lost(engine_pages: Callable[[str | N
 @pytest.mark.lavapipe
 def test_the_device_gets_the_pipelines_of_uploads_first(engine_pages: Callable[[str | None], Page]) -> None:
     """The weights wait for them, while the others are compiled."""
-    out = run(engine_pages("lavapipe"), MODEL, "engines.requested_pipelines", {"url": MODEL}, backend="webgpu")
+    out = run(engine_pages("lavapipe"), TINY, "engines.requested_pipelines", {"url": TINY}, backend="webgpu")
     assert out[:2] == ["checksum", "repack"]
     assert not {"checksum", "repack", "repack_pad"} & set(out[2:])
     assert len(out) > 10
@@ -104,7 +105,7 @@ def test_profile_compares_every_dispatch_with_the_device(
     """The profile of a token and of a batch: time, bytes, and the lower bound of the time."""
     out = run(
         engine_pages("lavapipe" if backend == "webgpu" else None),
-        "/repo/tests/golden/llama/llama.Q4_0.gguf",
+        TINY,
         "engines.profile",
         backend=backend,
         context_length=256,

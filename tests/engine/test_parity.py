@@ -150,9 +150,7 @@ def test_diffusion(engine_pages: Callable[[str | None], Page], model: str) -> No
             assert len(out["ids"][0]) == len(wanted[0].ids)
 
 
-@pytest.mark.parametrize(
-    ("model", "way"), [*((model, "lavapipe") for model in ANSWERS), (ANSWERS[-1], "swiftshader"), (ANSWERS[0], "cpu")]
-)
+@pytest.mark.parametrize(("model", "way"), [*((model, "lavapipe") for model in ANSWERS), (ANSWERS[0], "cpu")])
 def test_answers(engine_pages: Callable[[str | None], Page], model: str, way: str) -> None:
     """Logits of a decoder's answers to prompts that an encoder has read, and greedy ids, alone and side by side."""
     adapter, backend, kv_type, precision = WAYS[way]

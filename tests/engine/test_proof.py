@@ -15,7 +15,7 @@ from tests.support.tolerances import assert_close
 GOLDEN = Path(__file__).parents[1] / "golden" / "llama"
 URL = "/repo/tests/golden/llama/llama.Q4_0.gguf"
 F32 = {"f16": False}
-OPTIONS: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 128, "prove": True, "variant": F32}
+OPTIONS: dict[str, Any] = {"backend": "webgpu", "kv_type": "f32", "context_length": 256, "prove": True, "variant": F32}
 Faults = list[tuple[str, str, str]]  # (how a kernel's label begins, from, to)
 # A GPU that computes wrong: kernels' texts are edited on their way to the browser, which the engine cannot see.
 EDIT = """(faults) => {

@@ -2,25 +2,57 @@
 
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import js
 
+from py_engine import planner
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
-from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL_END
+from py_engine.plan.lists import (
+    BATCH_FORWARD,
+    DECODE,
+    DRAW,
+    LAST_LOGITS,
+    PREFILL,
+    SAMPLE,
+    SMALL_BATCH_END,
+    adapted,
+)
+from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row
+from tests.support.page.patches import patched
 
 GREEDY = Sampling(temperature=0)
 LENGTHS = (3, 17, 140, 1, 66)  # tokens of each sequence's prompt
 STEPS = 5  # fewer than a small batch has tokens
 BATCH_LOGITS = "small_batch_logits.logits"
+UNUSED = {PREFILL, LAST_LOGITS, DRAW, SAMPLE}  # lists that logits() does without
+
+
+@contextmanager
+def small_batches_alone() -> Iterator[None]:
+    """Loads do not compile what logits() does not use, which takes a software GPU longer than all that it uses."""
+    make_plan = planner.make_plan
+
+    def made(*arguments: Any) -> Plan:
+        plan = make_plan(*arguments)
+        plan.lazy |= plan.lists.keys() & {*UNUSED, *map(adapted, UNUSED)}
+        return plan
+
+    with patched(planner, make_plan=made):
+        yield
 
 
 async def logits(engine: Engine) -> dict[str, Any]:
-    """How many rows of logits differ between sequences alone, in batches, and as drafts; and how many there are."""
+    """How many rows of logits differ between sequences alone, in batches, and as drafts; and how many there are.
+
+    Prompts are read as small batches, which are compiled anyway.
+    """
     runner: Any = engine.runner
     count = len(LENGTHS)
     await runner.reserve_pages([(2 * count + 1) * _pages(runner)] * len(engine.plan.page_groups))
@@ -45,12 +77,13 @@ async def _start(runner: Any, which: int, seq: int) -> None:
     await runner.configure(GREEDY, len(prompt), 0, False, seq)
     if adapters := runner.plan.adapters.count:  # every other prompt has them; its partners run the same lists
         runner.set_scales(seq, runner.plan.adapters.pack([0.7 * (which % 2)] * adapters))
-        await runner.prepare([*PREFILL_END, DECODE], [seq])
+        await runner.prepare([DECODE], [seq])
+    await runner.prepare(SMALL_BATCH_END, [seq])
     for group in range(len(runner.plan.page_groups)):
         runner.set_pages(group, seq, 0, range(_pages(runner) * seq, _pages(runner) * (seq + 1)))
-    size = runner.plan.batch
-    for at in range(0, len(prompt), size):
-        runner.feed(at, prompt[at : at + size], [*PREFILL_END, *GREEDY.lists()], seq, read=True)
+    for at in range(0, len(prompt), MAX_SMALL_BATCH):
+        part = prompt[at : at + MAX_SMALL_BATCH]
+        runner.feed(at, part, [*SMALL_BATCH_END, *GREEDY.lists()], seq, read=True)
         await runner.result()
 
 

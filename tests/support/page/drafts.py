@@ -1,7 +1,6 @@
 """Answers with drafts by a model or by its own MTP layer on a GPU, and without."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from py_engine.engine import Engine
@@ -15,9 +14,7 @@ SAMPLINGS = {
 }
 
 
-async def texts(
-    engine: Engine, prompt: list[int], count: int, beside: int = 0, names: Sequence[str] = tuple(SAMPLINGS)
-) -> dict[str, Any]:
+async def texts(engine: Engine, prompt: list[int], count: int, beside: int = 0) -> dict[str, Any]:
     """By sampling: the text without drafts, the text with them, and how many tokens were drafted and accepted.
 
     `beside`: so many requests more, with the prompt's end cut off, which draft at the same time.
@@ -25,8 +22,7 @@ async def texts(
     runner: Any = engine.runner
     totals = engine._generation.totals
     out: dict[str, Any] = {}
-    for name in names:
-        sampling = SAMPLINGS[name]
+    for name, sampling in SAMPLINGS.items():
 
         def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
             return 1.0 if n_model_draft or not drafting else 1000.0
