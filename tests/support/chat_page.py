@@ -19,6 +19,7 @@ NO_ENGINE = """{
   globalThis.Worker = function (url, options) {
     return options?.name === "wisp" ? { postMessage() {}, terminate() {} } : new Worker(url, options);
   };
+  globalThis.Worker.prototype = Worker.prototype;
 }"""
 
 
