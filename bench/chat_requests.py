@@ -15,9 +15,9 @@ from typing import Any
 
 from bench.headless import add_common, evaluated, write_figures
 
-MEASURE = """async ({ model, tokens, chats, more, short = 128, runs, options }) => {
+MEASURE = """async ({ model, tokens, chats, more, short = 128, runs, options, shared = false }) => {
   const { Wisp } = await import("/wisp.js");
-  const engine = await Wisp.create({ shared: false });
+  const engine = await Wisp.create({ shared });
   const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
   const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
   const answer = async (prompt, max_tokens, options) => {

@@ -44,7 +44,7 @@ def engine_context(context: BrowserContext, server: Server) -> BrowserContext:
 @pytest.fixture
 def old_chats(engine_context: BrowserContext, server: Server) -> Iterator[Page]:
     """A page whose storage had three chats of version 1 and nothing else; a test fails if it logged an error."""
-    store_old_chats(engine_context, server.url)
+    store_old_chats(engine_context.pages[0])  # the tab that keeps the engine
     page = open_page(engine_context, server.url, settings={"max_tokens": 8})
     errors = watch(page)
     expect(page.locator("#chat-list .chat-open")).to_have_count(3)

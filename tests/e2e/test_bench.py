@@ -14,12 +14,13 @@ from playwright.sync_api import Browser, FilePayload, Page, expect
 from bench import chat_requests, drafts, refusals, report, side_by_side
 from py_engine.files.gguf_header import parse
 from tests.support.browser import new_profile, watch
+from tests.support.chat_page import keep_engine
 from tests.support.gguf_bytes import MINI
 from tests.support.page_looks import faults
 from tools.paths import ROOT
 from tools.serve import Server
 
-TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8"
+TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8&contextLength=128"
 MEASURED_MS = 90_000
 PROSE = "The boat left the harbour before dawn. Nobody on the quay had slept, and the gulls were loud. "
 
@@ -27,10 +28,18 @@ PROSE = "The boat left the harbour before dawn. Nobody on the quay had slept, an
 @pytest.fixture(scope="module")
 def bench_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """One page, its engine booted once."""
-    context = new_profile(chromium(None))
+    context = new_profile(chromium(None), service_worker=False)
     page = context.new_page()
     page.goto(f"{server.url}bench.html{TINY}")
     yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def shared_page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """A page whose engine the scripts of several measurements share."""
+    context = new_profile(chromium(None), service_worker=False)
+    yield keep_engine(context, server.url)
     context.close()
 
 
@@ -40,7 +49,7 @@ def test_page_shows_figures_and_gives_them_as_json(bench_page: Page) -> None:
     page.click("#start")
     expect(page.get_by_label("Runs of each")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Runs of each").fill("1")
-    file = FilePayload(name="prose.txt", mimeType="text/plain", buffer=(PROSE * 40).encode())
+    file = FilePayload(name="prose.txt", mimeType="text/plain", buffer=(PROSE * 12).encode())
     page.get_by_label("A text file, for its perplexity").set_input_files([file])
     page.click("#start")
     expect(page.locator("#status")).to_have_text("Done.", timeout=MEASURED_MS)
@@ -83,19 +92,16 @@ def test_stop_ends_a_measurement(bench_page: Page) -> None:
     expect(page.locator("#start")).to_be_visible()
 
 
-def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = new_profile(chromium(None))
-    page = context.new_page()
-    page.goto(f"{server.url}notices.html")
+def test_requests_side_by_side_are_measured(shared_page: Page, server: Server) -> None:
     asked = {
         "model": f"{server.url}repo/static/models/wisp-mini-q4_0.gguf",
-        **{"counts": [1, 2], "tokens": 8, "prompt": 40, "short": 8, "runs": 1},
+        **{"counts": [1, 2], "tokens": 4, "prompt": 40, "short": 8, "runs": 1},
         "options": {"backend": "cpu", "contextLength": 256},
+        "shared": True,
     }
-    found = page.evaluate(side_by_side.MEASURE, asked)
+    found = shared_page.evaluate(side_by_side.MEASURE, asked)
     asked |= {"chats": [60], "more": [8, 16]}
-    found_of_chats = page.evaluate(chat_requests.MEASURE, asked)
-    context.close()
+    found_of_chats = shared_page.evaluate(chat_requests.MEASURE, asked)
     assert all(speed > 0 for way in ("drafts", "plain") for kind in found[way].values() for speed in kind)
     head, counts, repeating, sampled, first, gap = side_by_side.table(found).splitlines()
     assert head.startswith("cpu;")
@@ -110,14 +116,11 @@ def test_requests_side_by_side_are_measured(chromium: Callable[[str | None], Bro
     assert chat.startswith("first token after 60 tokens")
 
 
-def test_refusals_are_measured(chromium: Callable[[str | None], Browser], server: Server) -> None:
+def test_refusals_are_measured(shared_page: Page, server: Server) -> None:
     forms = [{"regex": "[a-z]"}, {"grammar": 'root ::= root root | "a"'}, {"regex": "(((a{1000}){1000}){1000})"}]
-    context = new_profile(chromium(None))
-    page = context.new_page()
-    page.goto(f"{server.url}notices.html")
     model = f"{server.url}repo/static/models/wisp-mini-q4_0.gguf"
-    found = page.evaluate(refusals.MEASURE, {"model": model, "forms": forms, "runs": 2, "shared": True})["forms"]
-    context.close()
+    asked = {"model": model, "forms": forms, "runs": 2, "shared": True}
+    found = shared_page.evaluate(refusals.MEASURE, asked)["forms"]
     measured = [{"form": form, **one} for form, one in zip(forms, found, strict=True)]
     assert [(one["answer"], len(one["times"])) for one in measured] == [
         ("accepted", 1),
@@ -138,9 +141,9 @@ def test_drafts_by_a_model_are_measured(chromium: Callable[[str | None], Browser
     asked = {
         "model": files[0],
         "ways": drafts.ways(files[1], files[0], {"draftTokens": 3}),
-        "kinds": {kind: drafts.questions(kind)[:2] for kind in drafts.KINDS},
+        "kinds": {kind: drafts.questions(kind)[:1] for kind in drafts.KINDS},
         "samplings": {"top_p": drafts.SAMPLINGS["top_p"]},
-        **{"tokens": 24, "runs": 1},
+        **{"tokens": 12, "runs": 1},
         "options": {"backend": "cpu", "contextLength": 256},
     }
     found = page.evaluate(drafts.MEASURE, asked)
@@ -172,6 +175,7 @@ def test_a_mixed_up_draft_has_the_same_rows_for_other_tokens() -> None:
 def test_command_prints_tables_and_writes_json(dist: Path, tmp_path: Path) -> None:
     target = tmp_path / "bench.json"
     tiny = ["--backend", "cpu", "--runs", "1", "--prompts", "8", "--contexts", "8", "--tokens", "8"]
+    tiny += ["--adapter", "swiftshader"]  # the tests' browser, which compiles quickly
     model = ["--model", "static/models/wisp-mini-q8_0.gguf"]
     command = [sys.executable, "-m", "bench", *tiny, *model, "--json", str(target)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route
 
+from tests.support.browser import wait_until
 from tests.support.code_page import open_code_page, prepare
 from tests.support.package_index import package_index
 from tools.serve import Server
@@ -39,6 +40,10 @@ def index() -> Iterator[tuple[str, list[str]]]:
                 wheel("word_lists", "2.0", {"word_lists.py": b"ANIMALS = ('cat', 'dog')"}, {}),
             ],
             "clashing": wheel("clashing", "1.0", {"clashing": b"", "clashing/__init__.py": b""}, {}),
+            "birds": [
+                wheel("birds", "1.0", {"birds.py": b"NAMES = ('wren',)"}, {}),
+                wheel("birds", "2.0", {"birds.py": b"NAMES = ('wren', 'kite')"}, {}),
+            ],
             "slow": wheel("slow", "1.0", {"slow.py": b""}, {}),
             "heavy": bytes(100_000_000) + wheel("heavy", "1.0", {"heavy.py": b""}, {}),
             "menagerie": wheel("menagerie", "1.0", {"menagerie.py": BOTH}, {}, ("cats", "dogs")),
@@ -69,7 +74,11 @@ Run = Callable[..., list[Any]]
 
 @pytest.fixture
 def run(page: Page, index: tuple[str, list[str]]) -> Iterator[Run]:
-    """Runs code with packages: what the model is told, and what the user was asked."""
+    """Runs code with packages: what the model is told, and what the user was asked.
+
+    Starting Python takes most of the time. So tests share the session, and each has packages of its own; nothing is
+    stored when one begins.
+    """
 
     def run(packages: object, text: str = RUN_RULES, answer: bool = True, is_private: bool = False) -> Any:
         return page.evaluate(WITH_PACKAGES, [index[0], packages, text, answer, is_private])
@@ -77,14 +86,15 @@ def run(page: Page, index: tuple[str, list[str]]) -> Iterator[Run]:
     index[1].clear()
     yield run
     page.context.set_offline(False)
-    page.evaluate("() => (code.allowPackages(false), globalThis.indexed?.end(), delete globalThis.indexed)")
+    page.evaluate("() => code.allowPackages(false)")
+    wait_until(page, f"!(await ({STORES})()).length")
 
 
 def test_without_a_network_the_model_is_told_what_lacks(page: Page, run: Run) -> None:
     """What looks for packages is fetched when it is first needed."""
     page.evaluate("() => code.allowPackages(true)")
     page.context.set_offline(True)
-    assert run(["word-lists"], "1")[0].endswith("the page's micropip does not start. Check the network.")
+    assert run(["surely-none"], "1")[0].endswith("the page's micropip does not start. Check the network.")
 
 
 def test_packages_of_an_index(page: Page, index: tuple[str, list[str]], run: Run) -> None:
@@ -126,25 +136,13 @@ def test_a_package_that_two_others_need_is_fetched_once(page: Page, index: tuple
     assert page.evaluate(INTERPRETERS) == 2, "the code's, and what looks for packages, which the next call uses, too"
 
 
-def test_what_a_private_chat_fetches_is_not_stored(page: Page, run: Run) -> None:
-    page.evaluate("() => code.allowPackages(true)")
-    (question,) = run(["word-lists"], "import word_lists; word_lists.ANIMALS", is_private=True)[1]
-    assert question.startswith("Fetch word-lists and what they need")
-    assert page.evaluate(INTERPRETERS) == 1, "what has looked for them has ended"
-    assert run(["word-lists"], "word_lists.ANIMALS", is_private=True) == ["('cat', 'dog')", []]  # the session has it
-    (store,) = page.evaluate(STORES)
-    assert page.evaluate("async (name) => (await (await caches.open(name)).keys()).length", store) == 0
-    page.evaluate("() => indexed.end()")
-    assert len(run(["word-lists"], "1", answer=False, is_private=True)[1]) == 1
-
-
 def test_another_version_of_an_installed_package(page: Page, run: Run) -> None:
     """Python starts anew for it, and only for it."""
     page.evaluate("() => code.allowPackages(true)")
-    code = "import word_lists; word_lists.ANIMALS"
-    assert run(["word-lists==1.0"], code)[0] == "('cow',)"
-    assert run(["word-lists==2.0"], code)[0].endswith("are gone.)\n('cat', 'dog')")
-    assert run(["six", "word-lists>=2"], code)[0] == "('cat', 'dog')"
+    code = "import birds; birds.NAMES"
+    assert run(["birds==1.0"], code)[0] == "('wren',)"
+    assert run(["birds==2.0"], code)[0].endswith("are gone.)\n('wren', 'kite')")
+    assert run(["six", "birds>=2"], code)[0] == "('wren', 'kite')"
 
 
 def test_a_wheel_that_cannot_be_installed_is_tried_again(page: Page, run: Run) -> None:
@@ -194,9 +192,21 @@ def test_a_look_up_that_waits_for_another_one_is_stopped_at_once(page: Page, ind
 
 def test_packages_of_another_pyodide_are_deleted(page: Page, run: Run) -> None:
     page.evaluate("async () => (code.allowPackages(true), await caches.open('wisp-sandbox-packages-old'))")
-    run(["word-lists"], "1")
+    run(["cats"], "1")
     (store,) = page.evaluate(STORES)
     assert re.fullmatch(r"wisp-sandbox-packages(-[0-9a-f]{12}){2}", store)
+
+
+def test_what_a_private_chat_fetches_is_not_stored(page: Page, run: Run) -> None:
+    page.evaluate("() => code.allowPackages(true)")
+    (question,) = run(["dogs"], "import dogs", is_private=True)[1]
+    assert question.startswith("Fetch dogs and what they need")
+    assert page.evaluate(INTERPRETERS) == 1, "what has looked for them has ended"
+    assert run(["dogs"], "dogs.word_lists.ANIMALS", is_private=True) == ["('cat', 'dog')", []]  # the session has it
+    (store,) = page.evaluate(STORES)
+    assert page.evaluate("async (name) => (await (await caches.open(name)).keys()).length", store) == 0
+    page.evaluate("() => (indexed.end(), delete globalThis.indexed)")
+    assert len(run(["dogs"], "1", answer=False, is_private=True)[1]) == 1
 
 
 def test_no_question_appears_after_a_stop(page: Page) -> None:

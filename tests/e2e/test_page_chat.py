@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.slow_engine import slow_down
 from tests.support.waiting import wait_for
@@ -18,7 +18,8 @@ STORY = "Write a short story about a dragon named Ember who finds a silver key."
 @pytest.fixture(scope="module")
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """One page for all tests of this module, and its console errors."""
-    context = chromium("swiftshader").new_context(permissions=["clipboard-read", "clipboard-write"])
+    permissions = ["clipboard-read", "clipboard-write"]
+    context = new_profile(chromium("swiftshader"), service_worker=False, permissions=permissions)
     page = open_page(context, server.url)
     yield page, watch(page)
     context.close()

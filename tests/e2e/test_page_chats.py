@@ -15,17 +15,15 @@ from tests.support.chat_store import chat, store_chats
 LISBON = [("Wo ist das Café?", "Beside the Müller bakery."), ("And 首都?", "Tokyo.")]
 
 
-@pytest.fixture
-def many(old_chats: Page) -> Page:
-    """The page with 2,001 chats more. "Lisbon trip" is open."""
+def show_lisbon(page: Page, *, others: int) -> None:
+    """Store other chats and "Lisbon trip", and visit the page again, which shows that."""
     more = [
-        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(2000)
+        chat([(f"Question {n}", f"The answer is {n * n}.")], id=f"many-{n}", title=f"Chat {n}") for n in range(others)
     ]
-    store_chats(old_chats, [*more, chat(LISBON, id="special", title="Lisbon trip")])
-    old_chats.reload()
-    expect(old_chats.locator("#thread")).to_contain_text("bakery")
-    wait_ready(old_chats)
-    return old_chats
+    store_chats(page, [*more, chat(LISBON, id="special", title="Lisbon trip")])
+    page.reload()
+    expect(page.locator("#thread")).to_contain_text("bakery")
+    wait_ready(page)
 
 
 # What a tab leaves that crashed a minute ago: the search index got the question alone, and the answer grew later.
@@ -98,8 +96,9 @@ def test_each_edit_and_each_regeneration_is_a_branch(old_chats: Page) -> None:
     expect(page.locator("#thread > .assistant").first.locator(".versions")).to_have_text("1/2")
 
 
-def test_the_list_is_virtual_and_search_finds_titles_and_messages(many: Page) -> None:
-    page = many
+def test_the_list_is_virtual_and_search_finds_titles_and_messages(old_chats: Page) -> None:
+    page = old_chats
+    show_lisbon(page, others=2000)
     expect(page.locator("#chat-rows > .chat").first).to_be_visible()
     assert page.locator("#chat-rows > li").count() < 100
     expect(page.locator("#chat-rows > li").first).to_have_attribute("aria-setsize", "2005")  # 3 old ones, 1 heading
@@ -200,8 +199,9 @@ def test_the_start_page_has_no_newest_message_to_go_to(old_chats: Page) -> None:
     page.set_viewport_size(size or {"width": 1280, "height": 720})
 
 
-def test_pins_and_folders(many: Page) -> None:
-    page = many
+def test_pins_and_folders(old_chats: Page) -> None:
+    page = old_chats
+    show_lisbon(page, others=10)
     row = page.locator("#chat-rows > .chat").filter(has_text="Lisbon")
 
     def choose(entry: str) -> None:
@@ -230,8 +230,9 @@ def test_pins_and_folders(many: Page) -> None:
     expect(heads.first).to_have_text("Travel (1)")
 
 
-def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
-    page = many
+def test_chats_are_saved_and_imported(old_chats: Page, tmp_path: Path) -> None:
+    page = old_chats
+    show_lisbon(page, others=500)
     moved = chat(LISBON, id="special", title="Lisbon trip")
     moved["info"]["folder"] = "Travel"
     store_chats(page, [moved])
@@ -250,7 +251,7 @@ def test_chats_are_saved_and_imported(many: Page, tmp_path: Path) -> None:
         more.click()
         page.get_by_role("menuitem", name="Save all as JSON").click()
     saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
-    assert len(saved["chats"]) > 2000
+    assert len(saved["chats"]) == 3 + 500 + 1
     special = next(chat for chat in saved["chats"] if chat["info"]["id"] == "special")
     assert (special["info"]["folder"], special["messages"][0]["content"]) == ("Travel", "Wo ist das Café?")
     choose({"all.json": json.dumps(saved)})  # all are there

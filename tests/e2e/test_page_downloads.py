@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.support.browser import new_profile
-from tests.support.chat_page import ask, wait_ready
+from tests.support.chat_page import ask, keep_engine, wait_ready
 from tests.support.faulty_server import FaultyServer, File
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
@@ -229,8 +229,9 @@ PICK = """async () => {
 }"""
 
 
-def test_a_file_is_opened_again_on_the_next_visit_until_it_is_missing(page: Page) -> None:
+def test_a_file_is_opened_again_on_the_next_visit_until_it_is_missing(page: Page, server: Server) -> None:
     """Its handle is stored, not its bytes."""
+    keeper = keep_engine(page.context, server.url)
     page.evaluate(PICK)
     page.get_by_role("button", name="Open it on each visit").click()
     expect(page.locator("#model-name")).to_have_text("mine", timeout=60_000)
@@ -245,6 +246,7 @@ def test_a_file_is_opened_again_on_the_next_visit_until_it_is_missing(page: Page
     expect(page.locator("#notices")).to_contain_text("moved or deleted")
     wait_ready(page)
     expect(page.locator("#model-name")).to_have_text("Wisp Mini")
+    keeper.close()
 
 
 def test_a_model_that_storage_cannot_hold_runs_without_being_stored(

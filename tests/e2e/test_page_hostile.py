@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile, wait_until
-from tests.support.chat_page import keep_engine, open_page
+from tests.support.chat_page import NO_ENGINE, open_without_engine
 from tests.support.chat_store import store_chat
 from tools.headers import ARTIFACT_PAGE_CSP, CSP, PAGE_CSP
 from tools.serve import Server
@@ -47,10 +47,9 @@ MOST = 200_000  # elements of the answers
 
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    """The page with its model, on the CPU, which loads fastest."""
-    context = new_profile(chromium(None))
-    keep_engine(context, server.url)
-    yield open_page(context, server.url)
+    """The page without an engine."""
+    context = new_profile(chromium(None), service_worker=False)
+    yield open_without_engine(context, server.url)
     context.close()
 
 
@@ -118,6 +117,7 @@ INLINE = """() => {
 
 def test_a_host_without_headers_is_safe(context: BrowserContext, bare_host: str) -> None:
     page = context.new_page()
+    page.add_init_script(NO_ENGINE)
     for name in ("index.html", "bench.html", "notices.html"):
         page.goto(bare_host + name)
         assert page.evaluate(INLINE) is False, name
@@ -146,6 +146,7 @@ def test_hosts_that_read_a_file_of_headers_get_all(dist: Path) -> None:
 
 def test_caches_of_other_applications_of_the_origin_stay(context: BrowserContext, server: Server) -> None:
     page = context.new_page()
+    page.add_init_script(NO_ENGINE)
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate("Promise.all(['other', 'wisp-notes', 'wisp http://127.0.0.1/x/ 1'].map((name) => caches.open(name)))")
     page.goto(server.url)

@@ -1,11 +1,37 @@
 """Imports of many chats: their progress, how they are cancelled, and what becomes of them if storage is full."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expect
 
+from tests.support.browser import watch
+from tests.support.chat_page import open_without_engine
+from tests.support.chat_store import store_old_chats
 from tests.support.waiting import wait_for
+from tools.serve import Server
+
+
+@pytest.fixture(scope="module")
+def blank(context: BrowserContext, server: Server) -> Page:
+    """A page of the chat page's origin."""
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    return page
+
+
+@pytest.fixture
+def old_chats(blank: Page, context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A page with three chats, without an engine: imports need none."""
+    store_old_chats(blank)
+    page = open_without_engine(context, server.url)
+    errors = watch(page)
+    expect(page.locator("#chat-list .chat-open")).to_have_count(3)
+    yield page
+    page.close()
+    assert not errors
+
 
 # Has an import take a while on any machine: 1 s after each 200 chats, asleep.
 SLOWLY = """() => {
@@ -42,7 +68,7 @@ STORED = """(async () => {
 def import_many(page: Page, count: int, how: str = SLOWLY) -> Locator:
     """Import chats; `how` is run in the worker before. Returns the notice of the progress."""
     text = {"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Ahoy " * 40]}}}
-    tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(10)}
+    tree = {str(n): text | {"id": str(n), "parent": str(n - 1)} for n in range(2)}
     chats = [{"title": f"Brought {n}", "create_time": n, "update_time": n, "mapping": tree} for n in range(count)]
     file = FilePayload(name="many.json", mimeType="application/json", buffer=json.dumps(chats).encode())
     page.evaluate(HOLD)

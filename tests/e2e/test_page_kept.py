@@ -10,7 +10,16 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.support.browser import new_profile, wait_until, watch
-from tests.support.chat_page import ask, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import (
+    ask,
+    keep_engine,
+    last_answer,
+    open_page,
+    open_without_engine,
+    send,
+    wait_answer,
+    wait_ready,
+)
 from tests.support.chat_store import store_chat
 from tests.support.slow_engine import slow_down
 from tools.serve import Server
@@ -35,8 +44,8 @@ FORGET = """async () => {
 
 @pytest.fixture(scope="module")
 def profile(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[BrowserContext, Page]]:
-    """A profile without WebGPU, and its tab that keeps the engine."""
-    made = new_profile(chromium(None))
+    """A profile without WebGPU and service worker, and its tab that keeps the engine."""
+    made = new_profile(chromium(None), service_worker=False)
     yield made, keep_engine(made, server.url)
     made.close()
 
@@ -54,7 +63,7 @@ def context(profile: tuple[BrowserContext, Page]) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def fresh_context(chromium: Callable[[str | None], Browser]) -> Iterator[BrowserContext]:
-    """A fresh profile: Python starts again with each page."""
+    """A fresh profile, with a service worker."""
     made = new_profile(chromium(None))
     yield made
     made.close()
@@ -91,8 +100,8 @@ def test_chats_and_settings_survive_a_reload(context: BrowserContext, server: Se
 
 def test_a_private_chat_that_is_begun_while_the_last_one_is_read_stays(context: BrowserContext, server: Server) -> None:
     """Its questions would else go to the chat that is read, and be stored."""
-    page = open_page(context, server.url)
-    ask(page, "Hi, my name is Nadia.")
+    page = open_without_engine(context, server.url)
+    store_chat(page, [("Hi, my name is Nadia.", "Hello Nadia!")])
     page.add_init_script(
         """{
             const { open } = IDBFactory.prototype;
@@ -180,7 +189,7 @@ HOSTILE = """<img src=x onerror="globalThis.pwned = 1"><script>globalThis.pwned 
 
 
 def test_what_a_model_writes_cannot_run(context: BrowserContext, server: Server) -> None:
-    page = open_page(context, server.url)
+    page = open_without_engine(context, server.url)
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     store_chat(page, [("<b>hi</b>", HOSTILE)], title="<img src=x onerror='globalThis.pwned=9'>")
@@ -221,7 +230,7 @@ def test_everything_works_offline_after_the_first_visit(fresh_context: BrowserCo
 
 
 def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: BrowserContext, server: Server) -> None:
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_installed(page)
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     parts = page.evaluate("Object.values(document.getElementById('parts').dataset)")
@@ -234,7 +243,7 @@ def test_all_parts_are_there_offline_once_the_page_is_installed(fresh_context: B
 
 
 def test_a_tab_has_every_language_offline(fresh_context: BrowserContext, server: Server) -> None:
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_installed(page)
     fresh_context.set_offline(True)
     page.click("#settings-button")
@@ -252,7 +261,7 @@ FETCH_SELDOM = """async () => {
 
 
 def test_a_full_storage_keeps_no_file_from_being_used(fresh_context: BrowserContext, server: Server) -> None:
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_installed(page)
     (worker,) = fresh_context.service_workers
     worker.evaluate(
@@ -279,13 +288,13 @@ def test_all_parts_are_cached_at_the_first_start_from_a_home_screen(
     fresh_context: BrowserContext, server: Server
 ) -> None:
     fresh_context.add_init_script(STANDALONE)
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_until(page, f"(await {CACHED_SELDOM}) === 3")
 
 
 def test_an_installed_page_saves_data_where_it_is_asked_to(fresh_context: BrowserContext, server: Server) -> None:
     fresh_context.add_init_script(SAVES_DATA)
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_installed(page)
     page.evaluate("dispatchEvent(new Event('appinstalled'))")
     page.wait_for_timeout(1000)
@@ -295,7 +304,7 @@ def test_an_installed_page_saves_data_where_it_is_asked_to(fresh_context: Browse
 def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dist: Path, tmp_path: Path) -> None:
     shutil.copytree(dist, tmp_path / "site")
     server = Server(tmp_path / "site", 0).start()
-    page = open_page(fresh_context, server.url)
+    page = open_without_engine(fresh_context, server.url)
     wait_installed(page)
     assert len(page.evaluate("caches.keys()")) == 1
     seldom = page.evaluate(FETCH_SELDOM)["url"]  # cached when it is first used

@@ -77,7 +77,7 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
     """A page that shows a long chat."""
     context = new_profile(chromium(None), service_worker=False, permissions=["clipboard-read", "clipboard-write"])
     keep_engine(context, server.url)
-    page = open_page(context, server.url)
+    page = open_page(context, server.url, settings={"context_length": 512})  # the model reads less of the chat
     errors = watch(page)
     turns = [(f"Question {n}", ANSWER.format(n=n)) for n in range(TURNS)]
     essay = [("An essay?", ESSAY), *turns[:SHORTER]]

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import open_page
+from tests.support.chat_page import keep_engine, open_page
 from tests.support.faulty_server import FaultyServer, File
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
@@ -74,6 +74,7 @@ GAP_IN_VIEW = """(list) => {
 def page(chromium: Callable[[str | None], Browser], server: Server, bad_server: FaultyServer) -> Iterator[Page]:
     """A page whose lists are long."""
     context = new_profile(chromium(None), service_worker=False, viewport=WIDE)
+    keep_engine(context, server.url)
     page = open_page(context, server.url)
     errors = watch(page)
     page.evaluate(PRESETS, N)

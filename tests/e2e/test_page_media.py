@@ -71,7 +71,7 @@ STORED = """async () => {
 def context(playwright_run: Playwright) -> Iterator[BrowserContext]:
     """A profile of a browser with a camera, which shows a moving disc, and a microphone, which beeps."""
     browser = browsers.launch(playwright_run, None, FAKE_DEVICES)
-    yield browsers.new_profile(browser, permissions=["camera", "microphone"])
+    yield browsers.new_profile(browser, service_worker=False, permissions=["camera", "microphone"])
     browser.close()
 
 

@@ -224,16 +224,16 @@ def test_a_load_can_be_cancelled_and_resumed(cpu_context: BrowserContext, server
 
 
 def test_the_context_length_is_obeyed_and_its_error_explained(cpu_context: BrowserContext, server: Server) -> None:
-    page = open_page(cpu_context, server.url, settings={"context_length": 256})
+    page = open_page(cpu_context, server.url, settings={"context_length": 256, "max_tokens": 8})
     page.click("#model-button")
     expect(page.locator("#model-facts")).to_contain_text("256 tokens")
     page.keyboard.press("Escape")
-    send(page, "Remember this number: " + "4 8 15 16 23 42 " * 60)
+    send(page, "Remember this number: " + "4 8 15 16 23 42 " * 25)
     error = last_answer(page).locator(".answer-error")
     expect(error).to_have_attribute("data-code", "context_length_exceeded")
     expect(error).to_contain_text("Settings")
     page.get_by_role("button", name="Settings").click()
-    page.get_by_label("Context length").fill("1536")
+    page.get_by_label("Context length").fill("640")
     close_settings(page)
     page.get_by_role("button", name="Answer again").click()
     wait_answer(page)

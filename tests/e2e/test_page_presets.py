@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import ask, close_settings, last_answer, new_chat, open_page, wait_ready
+from tests.support.chat_page import ask, close_settings, keep_engine, last_answer, new_chat, open_page, wait_ready
 from tools.serve import Server
 
 # Records the requests to the engine.
@@ -36,6 +36,7 @@ STORED = """async () => {
 def opened(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[tuple[Page, list[str]]]:
     """A page on the CPU, and its console errors."""
     context = new_profile(chromium(None), service_worker=False, permissions=["clipboard-read", "clipboard-write"])
+    keep_engine(context, server.url)
     page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
     page.evaluate(RECORD)
     yield page, watch(page)
@@ -196,9 +197,9 @@ def test_a_snippet_is_inserted_and_its_variables_are_filled(talk: Page) -> None:
     field.fill("")
 
 
-def test_a_private_chat_leaves_nothing(context: BrowserContext, server: Server) -> None:
+def test_a_private_chat_leaves_nothing(engine_context: BrowserContext, server: Server) -> None:
     """In a profile of its own: what other chats have computed is stored while the page is idle, at any time."""
-    page = open_page(context, server.url, settings={"max_tokens": 4, "seed": 1})
+    page = open_page(engine_context, server.url, settings={"max_tokens": 4, "seed": 1})
     page.evaluate(RECORD)
     before = page.evaluate(STORED)
     page.get_by_role("button", name="Private chat").click()

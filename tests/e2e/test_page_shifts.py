@@ -18,8 +18,8 @@ new PerformanceObserver((list) => {
 
 
 @pytest.fixture
-def page(context: BrowserContext, server: Server) -> Iterator[Page]:
-    made = open_page(context, server.url)
+def page(engine_context: BrowserContext, server: Server) -> Iterator[Page]:
+    made = open_page(engine_context, server.url)
     yield made
     made.close()
 

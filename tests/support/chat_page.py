@@ -5,11 +5,22 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from tests.support.browser import wait_until
+
 READY_MS = 90_000  # boot, load and first compile on a software GPU of a busy machine
 ANSWER_MS = 90_000
 SETTINGS = {"temperature": 0, "max_tokens": 160}
 # Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
 CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
+# The engine's worker is never heard of: the page stays at loading its model.
+NO_ENGINE = """{
+  delete globalThis.SharedWorker;
+  const { Worker } = globalThis;
+  globalThis.Worker = function (url, options) {
+    return options?.name === "wisp" ? { postMessage() {}, terminate() {} } : new Worker(url, options);
+  };
+  globalThis.Worker.prototype = Worker.prototype;
+}"""
 
 
 def keep_engine(context: BrowserContext, url: str) -> Page:
@@ -29,6 +40,16 @@ def open_page(context: BrowserContext, url: str, *, settings: dict[str, Any] | N
     page.add_init_script(f'localStorage["wisp.settings"] ??= {text}')
     page.goto(url)
     wait_ready(page)
+    return page
+
+
+def open_without_engine(context: BrowserContext, url: str) -> Page:
+    """Open the page in a new tab, for what it does by itself: starting an engine takes most of a page's start."""
+    page = context.new_page()
+    page.add_init_script(NO_ENGINE)
+    page.goto(url)
+    expect(page.locator("#loading")).to_be_visible()
+    wait_until(page, "(await indexedDB.databases()).some(({ name }) => name === 'wisp-page')")  # tests add chats
     return page
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Page
 
 STORE = """async (chats) => {
     const opening = indexedDB.open("wisp-page");
@@ -55,13 +55,13 @@ def store_chat(page: Page, turns: list[tuple[str, str]], *, id: str = "stored", 
     store_chats(page, [chat(turns, id=id, title=title)])
 
 
-def store_old_chats(context: BrowserContext, url: str) -> None:
-    """Empty a profile's storage, and store three chats "x", "y" and "z" as version 1 did. The page shows "x"."""
-    page = context.new_page()
-    page.goto(f"{url}tests/blank.html")
+def store_old_chats(page: Page) -> None:
+    """Empty a profile's storage, and store three chats "x", "y" and "z" as version 1 did. The chat page shows "x".
+
+    `page` is another page of that origin.
+    """
     messages = [{"role": "user", "content": "Who was Ada?"}, {"role": "assistant", "content": "A mathematician."}]
     page.evaluate(
         OLD,
         [{"id": name, "title": f"The {name} chat", "created": 1, "updated": 1, "messages": messages} for name in "xyz"],
     )
-    page.close()
