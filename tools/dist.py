@@ -93,7 +93,7 @@ class Site:
 
 
 def made(*, quiet: bool = True) -> Path:
-    """The path of dist/: as it is if whoever started this process has just made it, else made now."""
+    """Return the path of dist/. Build it first, unless the process that started this one has (MADE)."""
     return DIST if MADE in os.environ else build(quiet=quiet)
 
 

@@ -267,18 +267,22 @@ static void filter(Left *x, const Sampling *s, u32 at) {
   if (s->xtc_probability > 0) filter_xtc(x, s, at);
 }
 
-// Of the tokens that are left: it follows their entropy where there is a dynatemp_range.
+#define LEAST_TEMPERATURE 1e-6f // as in wgsl/lib/sampling.wgsl
+
+// The temperature for the tokens that are left: it follows their entropy where there is a dynatemp_range.
 static f32 temperature_of(const Left *x, const Sampling *s) {
   f64 sum = 0, moment = 0;
   u32 n = 0;
   for (u32 i = 0; s->dynatemp_range > 0 && i < x->size; i++) {
-    if (x->mass[i] <= 0 || x->logits[i] <= BANNED) continue;
+    if (x->mass[i] <= 0 || !(x->logits[i] > BANNED)) continue;
     sum += x->mass[i], moment += x->mass[i] * (x->top - x->logits[i]), n++;
   }
   if (n < 2) return s->temperature;
   const f64 entropy = (log1(sum) + moment / sum) / log1(n);
   const f32 least = MAX(s->temperature - s->dynatemp_range, 0), most = s->temperature + s->dynatemp_range;
-  return least + (most - least) * (f32)exp_double(s->dynatemp_exponent * log1(MIN(MAX(entropy, 1e-30), 1)));
+  const f64 part = exp_double(s->dynatemp_exponent * log1(MIN(MAX(entropy, 1e-30), 1)));
+  const f32 found = least + (most - least) * (f32)part;
+  return found >= LEAST_TEMPERATURE ? found : 0;
 }
 
 INLINE u32 is_greedy(const Sampling *s) {

@@ -10,9 +10,9 @@
 // Each filter is a bound on the logit, so a range of logits passes all of them. The histogram gives the bucket of a bound; the
 // bound itself is found among that bucket's logits (lib/ranks.wgsl).
 //
-// dynatemp_range lets the temperature follow the entropy of the tokens that pass, as a part of the largest that so many tokens
-// can have: it is temperature - range where one token has all the probability, and temperature + range where all are alike.
-// dynatemp_exponent bends the way between them. As in llama.cpp, but tokens that are banned do not count.
+// dynatemp_range, as in llama.cpp: h = entropy of the tokens that pass, divided by log(their count). The temperature is
+// low + (high - low) * h^dynatemp_exponent, with low = max(temperature - range, 0) and high = temperature + range. One token
+// keeps `temperature`. Unlike in llama.cpp, banned tokens do not count.
 #param WG
 #param SG
 
@@ -64,7 +64,7 @@ fn is_on(stage: u32, s: Sampling, at: u32) -> bool {
   }
 }
 
-// Of the tokens with keys in [lowest, highest].
+// The temperature for the tokens with keys in [lowest, highest].
 fn dynamic_temperature(s: Sampling, lowest: u32, highest: u32, t: u32) -> f32 {
   let sums = sums_from(lowest, t);
   let above = sums_from(highest + 1u, t);
@@ -76,7 +76,8 @@ fn dynamic_temperature(s: Sampling, lowest: u32, highest: u32, t: u32) -> f32 {
   }
   let entropy = (log(mass) + moment / mass) / log(count);
   let least = max(s.temperature - s.dynatemp_range, 0.0);
-  return mix(least, s.temperature + s.dynatemp_range, pow(clamp(entropy, 1e-30, 1.0), s.dynatemp_exponent));
+  let found = mix(least, s.temperature + s.dynatemp_range, pow(clamp(entropy, 1e-30, 1.0), s.dynatemp_exponent));
+  return select(0.0, found, found >= LEAST_TEMPERATURE);
 }
 
 @compute @workgroup_size(WG)

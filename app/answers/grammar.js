@@ -205,19 +205,22 @@ async function tryGrammar(compiler, { size, stops }, text) {
 
 const SAMPLE_MS = 20; // of computing, which takes longer where other work has the processors
 const MOST_SAMPLE_MS = 200;
-const GAP_MS = 2; // between two looks at the clock: the thread did not run in between. Some clocks advance by 1 ms
+const GAP_MS = 2; // a step of the clock as long as this: the thread was not running. Some clocks have steps of 1 ms
+const MANY_LOOKS = 10_000; // at a clock that has no shorter step: it is too coarse
 
 /** The share of a processor that this thread gets, up to 1; 1 where the clock is too coarse to tell. */
 function processorShare() {
   const began = performance.now();
   let last = began;
   let computed = 0;
+  let looks = 0;
   while (computed < SAMPLE_MS && last - began < MOST_SAMPLE_MS) {
     const now = performance.now();
+    looks++;
     if (now - last < GAP_MS) computed += now - last;
     last = now;
   }
-  return computed ? computed / (last - began) : 1;
+  return computed || looks < MANY_LOOKS ? computed / (last - began) : 1;
 }
 
 /** Opens the vocabulary of the first message, and tries the grammar of the second one. @param {MessagePort} port */

@@ -1,15 +1,15 @@
 /**
  * Tries grammars in workers of their own: nothing interrupts the mask engine, but a worker can be ended.
  *
- * The engine's side. grammar.js is the workers' script: over a port it gets a Vocabulary, answers {share} of a
- * processor that it gets when that is open, gets a grammar's text, and answers {error}, which may be null, when it is done.
+ * The engine's side. grammar.js is the workers' script: over a port it gets a Vocabulary and opens it. Then it answers
+ * {share}, its share of a processor. Then it gets a grammar's text, and answers {error}, null if all went well.
  */
 const START_MS = 5000; // for a worker to be ready; a computer may be busy
 const MOST_MS = 1300; // of a processor to compile a grammar, and to write some tokens
 const LEAST_SHARE = 0.2; // of a processor that a worker on a busy computer is taken to have
 const UNUSED_MS = 3000; // until a worker ends that was started for a trial that did not come
-const STEP_MS = 50; // the times above are counted in such steps
-const MOST_STEP_MS = 100;
+const STEP_MS = 50; // START_MS and MOST_MS are counted in steps of this length
+const MOST_STEP_MS = 500; // as which a longer step counts
 const ATTEMPTS = 3; // workers of one trial, if each ends with the page that started it
 
 /**
@@ -105,7 +105,7 @@ class Candidate {
   }
 
   /**
-   * Whether a grammar compiles, and has its first masks, in MOST_MS; null if the worker did not load, or its page was closed.
+   * Whether a grammar compiles, and has its first masks, in MOST_MS of a processor; null if the worker did not load, or its page was closed.
    * @param {string} text @returns {Promise<boolean | null>}
    */
   async isQuick(text) {
@@ -116,7 +116,7 @@ class Candidate {
     const { port } = this.#trial;
     const done = new Promise((resolve) => (port.onmessage = ({ data }) => resolve(data.error === null)));
     port.postMessage(text);
-    const most = MOST_MS / Math.max(LEAST_SHARE, Math.min(1, started));
+    const most = MOST_MS / Math.max(LEAST_SHARE, started);
     return within(most, Promise.race([done, this.#trial.failed.then(() => null)]));
   }
 
@@ -127,20 +127,25 @@ class Candidate {
 }
 
 /**
- * What a promise gives; false where that takes longer. Its answer arrives in this thread: while the thread computes, or
- * the computer sleeps, no answer can be seen, so no step counts for more than MOST_STEP_MS.
+ * What a promise gives; false where that takes longer. Its answer arrives in this thread, which sees none while it computes or
+ * the computer sleeps. So no step counts for more than MOST_STEP_MS, and answers that have arrived are seen before the end.
  * @param {number} ms @param {Promise<any>} promise
  */
 async function within(ms, promise) {
   const late = {};
-  for (let spent = 0; spent < ms;) {
-    const began = performance.now();
+  /** @param {number} time */
+  const step = (time) => {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
-    const step = new Promise((resolve) => (timer = setTimeout(resolve, STEP_MS, late)));
-    const found = await Promise.race([promise, step]).finally(() => clearTimeout(timer));
+    const end = new Promise((resolve) => (timer = setTimeout(resolve, time, late)));
+    return Promise.race([promise, end]).finally(() => clearTimeout(timer));
+  };
+  for (let spent = 0; spent < ms;) {
+    const began = performance.now();
+    const found = await step(STEP_MS);
     if (found !== late) return found;
     spent += Math.min(performance.now() - began, MOST_STEP_MS);
   }
-  return false;
+  const last = await step(0);
+  return last !== late && last;
 }

@@ -46,6 +46,11 @@ def completion(body: Json) -> Converted:
     if request.get("seed") in _RANDOM_SEEDS:
         del request["seed"]
     request |= _switched_off(body.get("samplers"))
+    given = request.get("dynatemp_range")
+    if (
+        isinstance(given, int | float) and not isinstance(given, bool) and given <= 0
+    ):  # off; then the exponent is nothing
+        request = {name: value for name, value in request.items() if not name.startswith("dynatemp_")}
     request["max_tokens"] = _limit(body)
     request |= {"stream": True, "stream_options": {"include_usage": True}}
     made = with_any_temperature(completion_request, request, MAX_STOPS)

@@ -8,6 +8,7 @@ from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
 from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH, MAX_SMALL_BATCH
 
+LEAST_TEMPERATURE = 1e-6  # as in wgsl/lib/sampling.wgsl
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
 
@@ -176,7 +177,8 @@ def temperature_of(logits: Array, keep: Array, s: np.void) -> np.float32:
     p = _probabilities(logits, keep)[keep]
     entropy = -(p * np.log(np.maximum(p, 1e-300))).sum() / np.log(len(p))
     least, most = max(s["temperature"] - s["dynatemp_range"], 0), s["temperature"] + s["dynatemp_range"]
-    return np.float32(least + (most - least) * min(max(entropy, 1e-30), 1) ** float(s["dynatemp_exponent"]))
+    found = least + (most - least) * min(max(entropy, 1e-30), 1) ** float(s["dynatemp_exponent"])
+    return np.float32(found if found >= LEAST_TEMPERATURE else 0)
 
 
 def _probabilities(logits: Array, keep: Array) -> Array:

@@ -66,7 +66,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     last = count == rest
     lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
     # A sampled text without a seed differs each time anyway.
-    differs = not answer.exact and answer.sampling.temperature > 0
+    differs = not answer.exact and answer.sampling.is_random
     split = differs and lists == PREFILL_END and splits_attention(runner.plan, count, at + count)
     exact = lists == PREFILL_END and not split
     options = FeedOptions(shift=shift, rounding=Rounding.ANY if split else Rounding.SAME)

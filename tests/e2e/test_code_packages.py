@@ -76,8 +76,8 @@ Run = Callable[..., list[Any]]
 def run(page: Page, index: tuple[str, list[str]]) -> Iterator[Run]:
     """Runs code with packages: what the model is told, and what the user was asked.
 
-    Starting Python takes most of the time. So tests share the session, and each has packages of its own; nothing is
-    stored when one begins.
+    Starting Python takes most of the time. So tests share the session, with what earlier ones have installed there;
+    nothing is stored when one begins.
     """
 
     def run(packages: object, text: str = RUN_RULES, answer: bool = True, is_private: bool = False) -> Any:

@@ -50,6 +50,7 @@ SHAPED = [
     Sampling(presence_penalty=1.5, frequency_penalty=-0.5, repeat_penalty=1.3, repeat_last_n=20),
     Sampling(temperature=0, repeat_penalty=1.8, repeat_last_n=-1, logit_bias=((0, 3.0), (2, -100.0), (30, 9.0))),
     Sampling(top_n_sigma=2.5, top_k=30, top_p=0.7, logit_bias=((2, -100.0),)),
+    Sampling(dynatemp_range=1.0, dynatemp_exponent=1.35, logit_bias=((2, 100.0),)),
     Sampling(temperature=0, logit_bias=tuple((token, 0.5 * (token % 9)) for token in range(2000, 2, -3))),
     Sampling(dry_multiplier=2.0, dry_base=1.75, dry_allowed_length=1),
     Sampling(temperature=0, dry_multiplier=0.8, dry_base=3.0, dry_penalty_last_n=15, dry_breakers=(1,)),

@@ -49,7 +49,8 @@ def temperature(candidates: Candidates, s: Sampling) -> float:
         return s.temperature
     entropy = -math.fsum(p * math.log(p) for p in softmax(candidates) if p > 0) / math.log(len(candidates))
     low, high = max(0.0, s.temperature - s.dynatemp_range), s.temperature + s.dynatemp_range
-    return low + (high - low) * entropy**s.dynatemp_exponent
+    found = low + (high - low) * entropy**s.dynatemp_exponent
+    return found if found >= 1e-6 else 0.0  # Wisp's own: what is lower makes no difference
 
 
 def softmax(candidates: Candidates) -> list[float]:

@@ -37,6 +37,7 @@ CASES = {
     "dynatemp of few tokens": Sampling(temperature=0.5, dynatemp_range=1.5, dynatemp_exponent=3.0, top_k=5),
     "dynatemp without temperature": Sampling(temperature=0.0, dynatemp_range=1.2, dynatemp_exponent=0.5, min_p=0.05),
     "dynatemp of one token": Sampling(dynatemp_range=0.5, top_k=1),
+    "dynatemp where one token is sure": Sampling(dynatemp_range=1.0, dynatemp_exponent=1.35, logit_bias=((3, 100.0),)),
     "dynatemp beside a ban": Sampling(dynatemp_range=0.9, logit_bias=((4, -100), (7, -100))),
     "dynatemp with a flat exponent": Sampling(temperature=0.3, dynatemp_range=0.2, dynatemp_exponent=0.0),
     "top_n_sigma": Sampling(top_n_sigma=1.5),

@@ -9,7 +9,7 @@ const UNITS = 8192.0; // fixed point of LOSS and MOMENT: 2^13, for up to 2^19 to
 // `offset`: distance from the bucket's near edge.
 const COUNT = 0u; // tokens
 const LOSS = 1u; // sum of (1 - exp(-offset)) / width
-const MOMENT = 2u; // sum of offset * exp(-offset) / width; only for typical_p
+const MOMENT = 2u; // sum of offset * exp(-offset) / width; only where needs_entropy()
 const CURSOR = 3u; // tokens that sample_sort.wgsl has placed
 
 fn bucket_of(distance: f32) -> u32 {

@@ -2,6 +2,7 @@
 #param MAX_SEQUENCES // sequences that run side by side
 #param MAX_SMALL_BATCH // rows of a small batch
 #param BANNED // logit of a token that cannot be sampled
+const LEAST_TEMPERATURE = 1e-6; // a lower one that follows from the entropy is 0: logits divided by it would overflow
 struct Sampling {
   temperature: f32, // 0: greedy
   top_k: u32, // 0: off
@@ -80,7 +81,7 @@ struct FilterBounds { // a token passes the filters if min_key <= key_of(logit) 
   min_key: u32,
   max_key: u32,
   top: f32, // largest logit
-  temperature: f32, // of the tokens that pass
+  temperature: f32, // to draw with
 }
 
 fn key_of(value: f32) -> u32 { // an integer in the order of the floats
