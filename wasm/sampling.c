@@ -267,8 +267,6 @@ static void filter(Left *x, const Sampling *s, u32 at) {
   if (s->xtc_probability > 0) filter_xtc(x, s, at);
 }
 
-#define LEAST_TEMPERATURE 1e-6f // as in wgsl/lib/sampling.wgsl
-
 // The temperature for the tokens that are left: it follows their entropy where there is a dynatemp_range.
 static f32 temperature_of(const Left *x, const Sampling *s) {
   f64 sum = 0, moment = 0;

@@ -15,6 +15,7 @@
 // keeps `temperature`. Unlike in llama.cpp, banned tokens do not count.
 #param WG
 #param SG
+#param LEAST_TEMPERATURE // a lower dynamic one is 0
 
 struct Params {
   vocab: u32,

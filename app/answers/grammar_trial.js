@@ -105,7 +105,8 @@ class Candidate {
   }
 
   /**
-   * Whether a grammar compiles, and has its first masks, in MOST_MS of a processor; null if the worker did not load, or its page was closed.
+   * Whether a grammar compiles, and has its first masks, in MOST_MS of a processor; null if the worker did not load, or its
+   * page was closed.
    * @param {string} text @returns {Promise<boolean | null>}
    */
   async isQuick(text) {

@@ -47,9 +47,8 @@ def completion(body: Json) -> Converted:
         del request["seed"]
     request |= _switched_off(body.get("samplers"))
     given = request.get("dynatemp_range")
-    if (
-        isinstance(given, int | float) and not isinstance(given, bool) and given <= 0
-    ):  # off; then the exponent is nothing
+    # A dynatemp_range of 0 or less is off. Then the exponent has no effect.
+    if isinstance(given, int | float) and not isinstance(given, bool) and given <= 0:
         request = {name: value for name, value in request.items() if not name.startswith("dynatemp_")}
     request["max_tokens"] = _limit(body)
     request |= {"stream": True, "stream_options": {"include_usage": True}}

@@ -149,7 +149,8 @@ def header() -> str:
     names = ("MOST_DISTANCE", "MAX_MATCH", "MAX_SMALL_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
     numbers |= {name: getattr(shared, name) for name in names}
     numbers["MAX_TAPS"] = MAX_TAPS
-    numbers |= {"BANNED": f"{shared.BANNED}f", "FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
+    numbers |= {name: f"{getattr(shared, name)}f" for name in ("BANNED", "LEAST_TEMPERATURE")}
+    numbers |= {"FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
     numbers |= {
         f"{prefix}_{name}".strip("_").upper(): value for prefix, names in enums.items() for name, value in names.items()
     }

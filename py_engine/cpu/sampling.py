@@ -6,9 +6,8 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, MAX_LOGPROBS, MAX_MATCH, MAX_SMALL_BATCH
+from py_engine.plan.shared import BANNED, LEAST_TEMPERATURE, MAX_LOGPROBS, MAX_MATCH, MAX_SMALL_BATCH
 
-LEAST_TEMPERATURE = 1e-6  # as in wgsl/lib/sampling.wgsl
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
 

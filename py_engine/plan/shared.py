@@ -13,6 +13,7 @@ MAX_MATCH = 8  # tokens; a longer match does not rank a draft's source higher
 MAX_BIASES = 16384  # tokens of a request's logit_bias
 BUCKETS = 1024  # of the histogram of a row's logits
 BANNED = -1e30  # the logit of a token that cannot be sampled
+LEAST_TEMPERATURE = 1e-6  # a lower dynamic one is 0: logits divided by it would overflow
 STAGED_GROUPS = 64  # of 32 columns of each token that small batches load into workgroup memory at a time
 THREADS = 64  # of a workgroup of an elementwise kernel
 MOST_DISTANCE = 128  # positions that T5's biases tell apart; farther ones have the last bucket
@@ -26,6 +27,7 @@ KERNEL_PARAMS: dict[str, int | float | str] = {
     "MAX_BIASES": MAX_BIASES,
     "BUCKETS": BUCKETS,
     "BANNED": BANNED,
+    "LEAST_TEMPERATURE": LEAST_TEMPERATURE,
     "STAGED_GROUPS": STAGED_GROUPS,
     "THREADS": THREADS,
     "MOST_DISTANCE": MOST_DISTANCE,

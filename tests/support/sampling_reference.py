@@ -13,6 +13,7 @@ from statistics import pstdev
 import numpy as np
 
 from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import LEAST_TEMPERATURE
 
 Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logits
 
@@ -50,7 +51,7 @@ def temperature(candidates: Candidates, s: Sampling) -> float:
     entropy = -math.fsum(p * math.log(p) for p in softmax(candidates) if p > 0) / math.log(len(candidates))
     low, high = max(0.0, s.temperature - s.dynatemp_range), s.temperature + s.dynatemp_range
     found = low + (high - low) * entropy**s.dynatemp_exponent
-    return found if found >= 1e-6 else 0.0  # Wisp's own: what is lower makes no difference
+    return found if found >= LEAST_TEMPERATURE else 0.0  # Wisp's own: what is lower makes no difference
 
 
 def softmax(candidates: Candidates) -> list[float]:

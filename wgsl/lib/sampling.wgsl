@@ -2,7 +2,6 @@
 #param MAX_SEQUENCES // sequences that run side by side
 #param MAX_SMALL_BATCH // rows of a small batch
 #param BANNED // logit of a token that cannot be sampled
-const LEAST_TEMPERATURE = 1e-6; // a lower one that follows from the entropy is 0: logits divided by it would overflow
 struct Sampling {
   temperature: f32, // 0: greedy
   top_k: u32, // 0: off
