@@ -1,11 +1,14 @@
 """Write a GGUF with the shape of a real model and random weights. Speed does not depend on their values.
 
 python -m bench.make_model smollm2-135m out.gguf --type Q4_0
+
+A model of the first layers only (`--layers 4`) drafts all tokens right if the others add nothing (`--idle-after 4`).
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from math import prod
 
@@ -55,8 +58,10 @@ class Weights:
         return raw
 
 
-def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> None:
-    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits."""
+def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0, idle_after: int | None = None) -> None:
+    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits; `idle_after`: of so many layers,
+    the others add nothing.
+    """
     writer, weights = GGUFWriter(path, shape.architecture), Weights(peak)
     writer.add_name(name)
     for key, value in metadata(shape).items():
@@ -64,9 +69,17 @@ def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0) -> N
     add_tokenizer(writer, shape.vocab)
     for tensor in tensors(shape, type):
         data = weights.of(tensor.name, tensor.shape, tensor.type)
+        if idle_after is not None and is_output(tensor.name, idle_after):
+            data = np.zeros_like(data)
         raw = None if tensor.type in (Q.F32, Q.F16) else GGMLQuantizationType(tensor.type)
         writer.add_tensor(tensor.name, data, raw_dtype=raw)
     finish(writer)
+
+
+def is_output(name: str, first: int) -> bool:
+    """Whether a tensor makes what a layer adds to the residual stream, from layer `first` on."""
+    found = re.fullmatch(r"blk\.(\d+)\.(attn_output|ffn_down|ffn_down_exps)\.weight", name)
+    return found is not None and int(found[1]) >= first
 
 
 def add_tokenizer(writer: GGUFWriter, vocab: int) -> None:
@@ -90,13 +103,17 @@ def main() -> None:
     parser.add_argument("--type", default="Q4_0", choices=TYPES)
     parser.add_argument("--context", type=int, default=16384, help="the longest context, in tokens")
     parser.add_argument("--peak", type=float, default=1.0, help="factor of the logits; 6 is like a trained model's")
+    parser.add_argument("--layers", type=int, help="only the first ones")
+    parser.add_argument("--idle-after", type=int, metavar="N", help="all layers but the first N add nothing")
     options = parser.parse_args()
+    shape = SHAPES[options.shape]
     write(
-        replace(SHAPES[options.shape], context=options.context),
+        replace(shape, context=options.context, n_layer=options.layers or shape.n_layer),
         options.type,
         options.path,
         f"{options.shape} {options.type}, random weights",
         options.peak,
+        options.idle_after,
     )
 
 

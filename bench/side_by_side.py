@@ -1,21 +1,24 @@
 """What requests cost each other: drafts when several share their steps, and a long prompt beside streams.
 
-.venv/bin/python -m bench.side_by_side [--model FILE] [--tokens 256] [--prompt 8192] [--runs 3] [--json FILE]
+.venv/bin/python -m bench.side_by_side [--model FILE] [--draft FILE] [--tokens 256] [--prompt 8192] [--runs 3]
+    [--json FILE]
 
-Tokens a second in sum, medians, with drafts by prompt lookup and without:
+Tokens a second in sum, medians, with drafts and without:
     repeating   greedy, of a text that repeats one token
-    sampled     temperature 0.8, top_p 0.95, a seed each; in random models no draft is right
+    sampled     temperature 0.8, top_p 0.95, a seed each; in random models no draft by prompt lookup is right
+Drafts are prompt lookup's, and those of a draft model where one is given (bench/make_model.py makes one that agrees).
 Then the milliseconds until the first token of a long prompt, alone and beside four sampled streams; and the longest
 time that one of those was without a token, before and beside it.
 """
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from bench.headless import add_common, evaluated, write_figures
 
-MEASURE = """async ({ model, counts, tokens, prompt, short = 128, runs, options, shared = false }) => {
+MEASURE = """async ({ model, draft, counts, tokens, prompt, short = 128, runs, options, shared = false }) => {
   const { Wisp } = await import("/wisp.js");
   const engine = await Wisp.create({ shared });
   const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
@@ -42,7 +45,8 @@ MEASURE = """async ({ model, counts, tokens, prompt, short = 128, runs, options,
   const result = { counts };
   for (const speculation of [true, false]) {
     await engine.unload();
-    const stats = await engine.load({ model, parallel: Math.max(5, ...counts), speculation, ...options });
+    const more = speculation && draft ? { draft: new URL(draft, location.href).href } : {};
+    const stats = await engine.load({ model, parallel: Math.max(5, ...counts), speculation, ...options, ...more });
     result.backend = stats.backend;
     await answer(random(Math.min(64, short)), Math.min(64, tokens));
     const found = (result[speculation ? "drafts" : "plain"] = {});
@@ -82,17 +86,21 @@ MEASURE = """async ({ model, counts, tokens, prompt, short = 128, runs, options,
 def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.side_by_side", description="Measure requests side by side.")
+    parser.add_argument("--draft", type=Path, metavar="FILE", help="a draft model")
     parser.add_argument("--counts", default="1,2,4,6,8", help="requests at once (default: 1,2,4,6,8)")
     parser.add_argument("--tokens", type=int, default=256, help="of each answer (default: 256)")
     parser.add_argument("--prompt", type=int, default=8192, help="tokens of the long prompt (default: 8192)")
     add_common(parser, runs=3, context_length=9216)
     options = parser.parse_args(arguments)
-    asked = {
+    asked: dict[str, Any] = {
         "counts": [int(count) for count in options.counts.split(",")],
         **{name: getattr(options, name) for name in ("tokens", "prompt", "runs")},
         "options": {"backend": options.backend, "contextLength": options.context_length},
     }
-    found = evaluated(MEASURE, options.model, asked, options.adapter)
+    draft: Path | None = options.draft
+    mounts = {"draft/": draft.resolve().parent} if draft else {}
+    asked["draft"] = f"/draft/{draft.name}" if draft else None
+    found = evaluated(MEASURE, options.model, asked, options.adapter, mounts)
     print(table(found))
     write_figures(found, options.json)
     return 0

@@ -192,7 +192,7 @@ class Engine:
         if not self.plan.causal or self.plan.recurrent or self.plan.encodes_prompts or self.content is None:
             return
         layout = layout_of(self.content, self.plan, repr(self._device))
-        sizes = [self.plan.page_bytes(group) for group in self.plan.page_groups]
+        sizes = [sum(self.plan.page_sizes(group, group.stored)) for group in self.plan.page_groups]
         self._generation.prefixes = PrefixStore(open_store(layout), sizes)
         await self._generation.prefixes.blocks()
 

@@ -92,7 +92,7 @@ from py_engine.plan.lists import (
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
 from py_engine.plan.pages import PAGE, shift_index
-from py_engine.plan.plan import Buffer, Plan
+from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.states import make_states
@@ -112,7 +112,7 @@ class PlanOptions:
     page: int = PAGE  # positions of a page of the caches
     media_width: int = 0  # values of an embedding of media, if prompts may have any
     adapters: Adapters = field(default_factory=Adapters)
-    first_group: int = 0  # the index of the first page group
+    drafts_for: DraftsFor | None = None  # the model is a draft model
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
 
 
@@ -127,7 +127,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     n_ctx = options.n_ctx
     in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
     plan = Plan(min(options.batch, n_ctx) if in_parts else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
-    plan.first_group, plan.decoder_start = options.first_group, cfg.decoder_start
+    plan.drafts_for, plan.decoder_start = options.drafts_for, cfg.decoder_start
     if plan.encodes_prompts and (options.media_width or options.adapters.count):
         raise (
             encoded.unsupported("Adapters are", "lora")
@@ -168,8 +168,8 @@ def add_draft_model(
     plan: Plan, header: Header, device: Device, kv_type: str, rope_factors: Sequence[float] | None = None
 ) -> None:
     """Add a draft model to a plan (plan/draft.py). WispError draft_mismatch or unsupported_parameter."""
-    first_group = len(plan.page_groups)
-    sizes = PlanOptions(plan.n_ctx, plan.batch, kv_type, rope_factors, page=plan.page, first_group=first_group)
+    both = DraftsFor(page_group(plan, 0).index, plan.n_vocab)
+    sizes = PlanOptions(plan.n_ctx, plan.batch, kv_type, rope_factors, page=plan.page, drafts_for=both)
     draft = make_plan(header, device, sizes)
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""

@@ -153,8 +153,8 @@ def _of_device(device: Device) -> Iterator[Shader]:
     yield repack.checksum_shader(device)
     for loads in read_rate.LOADS:
         yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
-    for verifies, rows in ((0, 1), (0, 2), (1, 2)):
-        yield kernels.expand("draft_states", {"VERIFY": verifies, "ROWS": rows}, device)
+    for stage in ("begin", "pairs", "newest", "end"):
+        yield kernels.expand("draft_states", {"STAGE": stage}, device)
 
 
 def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:

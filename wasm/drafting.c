@@ -68,17 +68,24 @@ void draft_rows_work(const draft_rows_call *r, u32 chunk, u32 chunks, u8 *scratc
   s->n = rows;
 }
 
+enum { STAGE_BEGIN, STAGE_PAIRS, STAGE_NEWEST, STAGE_END }; // STAGES in call_layouts.py
+
 u32 draft_states_chunks(const draft_states_call *r) { return 1; }
 
 void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   State *s = states(r->state);
-  const u32 n = s->n, pos = s->pos;
-  for (u32 m = 0; m < n; m++) {
+  const u32 n = s->n, alone = n == 1;
+  for (u32 m = 0; m < n && r->stage != STAGE_NEWEST; m++) {
     Drafting *d = DRAFTING(r, s[m].seq);
-    if (r->verify) d->count = s[m].pos - d->newest;
+    if (r->stage == STAGE_END) d->count = s[m].pos - d->newest;
     else d->newest = s[m].pos;
   }
-  if (r->verify || r->rows < 2 || !pos) return;
-  s[0].pos = pos - 1, s[0].n = 2;
-  s[1].pos = pos, s[1].seq = s[0].seq;
+  if (r->stage == STAGE_NEWEST) s->n = n / 2;
+  if (r->stage != STAGE_PAIRS || (alone && !s->pos)) return;
+  for (u32 m = 0; m < n; m++) {
+    const u32 pos = s[m].pos, before = MAX(pos, 1) - 1;
+    s[n + m].pos = alone ? pos : before, s[n + m].seq = s[m].seq;
+    if (alone) s[m].pos = before;
+  }
+  s->n = 2 * n;
 }

@@ -29,24 +29,26 @@ class CachePages:
         for group, count in zip(self._plan.page_groups, pages, strict=True):
             self._plan.set_pages(group, count)
 
-    def _regions(self, group: int, page: int) -> list[tuple[int, int]]:
-        return self._memory.page_regions(self._plan.page_groups[group], page)
+    def _stored(self, group: int, page: int) -> list[tuple[int, int]]:
+        of = self._plan.page_groups[group]
+        return self._memory.page_regions(of, page, of.stored)
 
     def copy(self, group: int, source: int, to: int) -> None:
         """Runner.copy_page()."""
-        both = zip(self._regions(group, source), self._regions(group, to), strict=True)
+        of = self._plan.page_groups[group]
+        both = zip(*(self._memory.page_regions(of, page, of.caches) for page in (source, to)), strict=True)
         self._device.copy([(old, new, size) for (old, size), (new, _) in both])
 
     async def read(self, pages: Sequence[tuple[int, int]]) -> Any:
         """Runner.read_pages()."""
-        return (await self._device.read(Region(*r) for page in pages for r in self._regions(*page))).data
+        return (await self._device.read(Region(*r) for page in pages for r in self._stored(*page))).data
 
     def write(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
         """Runner.write_pages()."""
         parts = []
         for group, page, first in pages:
             at = first
-            for address, size in self._regions(group, page):
+            for address, size in self._stored(group, page):
                 parts.append(Copy(address, at, size))
                 at += size
         self._device.write(data, parts)

@@ -97,7 +97,7 @@ FIELDS: dict[str, list[str]] = {
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
         "draft_rows": "state drafting",
-        "draft_states": "state drafting verify rows",
+        "draft_states": "state drafting stage",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
         "patches": "state side pixels places values y y_stride",
         "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",
@@ -119,6 +119,7 @@ LAYOUTS = {name: struct.Struct("<I" + "".join("f" if f.endswith(":f") else "I" f
 NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS.items()}
 
 # The numbers of the values that parameters have by name.
+STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}
 HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}

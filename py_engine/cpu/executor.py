@@ -30,7 +30,7 @@ class Cpu:
         self.buffers = {b.name: np.zeros(b.shape, DTYPES[b.dtype]) for b in plan.buffers.values()}
         for name, data in plan.constants.items():
             self.write(name, data)
-        self.write("state", first_tables(plan.all_groups, plan.n_ctx, plan.page), TABLES)
+        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
 
     @property
     def states(self) -> Array:
@@ -59,25 +59,25 @@ class Cpu:
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of a group."""
         rows = self.plan.page_rows(self.plan.page_groups[group])
-        for name in self._caches(group):
+        for name in self.plan.page_groups[group].caches:
             cache = self.buffers[name]
             cache[to * rows : (to + 1) * rows] = cache[source * rows : (source + 1) * rows]
 
     def read_pages(self, pages: Sequence[tuple[int, int]]) -> bytes:
-        """The contents of pages (group, page) in all caches of their groups, one after the other."""
-        return b"".join(self._page(name, page).tobytes() for group, page in pages for name in self._caches(group))
+        """The contents of pages (group, page) in all stored caches of their groups, one after the other."""
+        return b"".join(self._page(name, page).tobytes() for group, page in pages for name in self._stored(group))
 
     def write_pages(self, pages: Sequence[tuple[int, int, int]], data: bytes) -> None:
         """Write pages (group, page, first byte in `data`)."""
         for group, page, first in pages:
             at = first
-            for name in self._caches(group):
+            for name in self._stored(group):
                 rows = self._page(name, page)
                 rows.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8, rows.nbytes, at)
                 at += rows.nbytes
 
-    def _caches(self, group: int) -> list[str]:
-        return self.plan.page_groups[group].caches
+    def _stored(self, group: int) -> list[str]:
+        return self.plan.page_groups[group].stored
 
     def _page(self, name: str, page: int) -> Array:
         return self.buffers[name][page * self.plan.page : (page + 1) * self.plan.page]

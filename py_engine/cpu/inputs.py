@@ -52,7 +52,7 @@ class Inputs:
 
     def first_tables(self) -> None:
         """Write the block tables of a plan whose caches have their first pages."""
-        self.write("state", first_tables(self._plan.all_groups, self._plan.n_ctx, self._plan.page), TABLES)
+        self.write("state", first_tables(self._plan.page_groups, self._plan.n_ctx, self._plan.page), TABLES)
 
     def pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         """Write entries of a block table."""

@@ -88,10 +88,10 @@ class Memory:
             moved.append((old, self._buffers[b.name], self.plan.buffers[b.name].nbytes))
         return moved
 
-    def page_regions(self, group: PageGroup, page: int) -> list[tuple[int, int]]:
-        """The address and bytes of a page in every cache of its group."""
-        sizes = {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
-        return [(self._buffers[name] + page * size, size) for name, size in sizes.items()]
+    def page_regions(self, group: PageGroup, page: int, caches: Sequence[str]) -> list[tuple[int, int]]:
+        """The address and bytes of a page in each of these caches of its group."""
+        sizes = zip(caches, self.plan.page_sizes(group, caches), strict=True)
+        return [(self._buffers[name] + page * size, size) for name, size in sizes]
 
 
 def _aligned(size: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from py_engine.cpu.call_layouts import STAGES
 from py_engine.cpu.calls import Calls, batch_fields, state_of, stride_of
 from py_engine.plan.plan import Buffer, Op
 
@@ -60,8 +61,9 @@ def draft_rows(m: Calls, op: Op) -> None:
 
 
 def draft_states(m: Calls, op: Op) -> None:
-    sizes = {"verify": op.params["VERIFY"], "rows": op.params["ROWS"]}
-    m.add("draft_states", state=state_of(m, op), drafting=m.address(op, "drafting"), **sizes)
+    stage = str(op.params["STAGE"])
+    drafting = m.address(op, "drafting") if stage != "newest" else 0
+    m.add("draft_states", state=state_of(m, op), drafting=drafting, stage=STAGES[stage])
 
 
 def logprobs(m: Calls, op: Op) -> None:

@@ -278,15 +278,21 @@ def draft_rows(c: Call) -> None:
 
 
 def draft_states(c: Call) -> None:
-    states, pos = c.states, c.pos
-    for m in range(c.n):
+    states, n, stage = c.states, c.n, c.params["STAGE"]
+    if stage == "newest":
+        states[0, 1] = n // 2
+        return
+    for m in range(n):
         drafting = c["drafting"][int(states[m, 3])]
-        if c.params["VERIFY"]:
+        if stage == "end":
             drafting[3] = states[m, 0] - drafting[2]
         else:
             drafting[2] = states[m, 0]
-    if not c.params["VERIFY"] and c.params["ROWS"] == 2 and pos:
-        states[:2, 0], states[0, 1], states[1, 3] = (pos - 1, pos), 2, states[0, 3]
+    if stage == "pairs" and (n > 1 or c.pos):
+        newest = states[:n, 0].copy()
+        before = np.maximum(newest, 1) - 1
+        states[: 2 * n, 0] = np.concatenate([before, newest] if n == 1 else [newest, before])
+        states[n : 2 * n, 3], states[0, 1] = states[:n, 3], 2 * n
 
 
 def _find_match(tokens: Array, least: int) -> int | None:

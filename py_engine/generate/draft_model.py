@@ -1,15 +1,15 @@
 """What drafts on a runner: a draft model, or the model's own MTP layer; and whether that pays.
 
-plan/draft.py has their lists. A draft model's caches hold one sequence, the last one that drafted: what they have of
-the next one's tokens is used again. A wrong row of them could only have tokens rejected, so nothing else depends on it.
+plan/draft.py has their lists. Each block of the KV caches knows how many of its positions the draft model has computed
+(kv_cache.py). A wrong row could only have tokens rejected, so nothing else depends on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.draft import DRAFT_PREFILL
-from py_engine.plan.sampling import UNLIMITED
 from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
 from py_engine.runners import Row, Runner
 
@@ -133,13 +133,11 @@ class DraftAccount:
 class Drafter:
     """The MTP layer of one runner, or its draft model. `most`: tokens that it drafts at most."""
 
-    sequences = MAX_SMALL_BATCH // 2  # that it drafts for at a time: each has its newest token and one more in a batch
-
     def __init__(self, runner: Runner, most: int) -> None:
         plan = runner.plan
         assert plan.draft is not None
         self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost)
-        self.n_ctx = plan.draft.n_ctx
+        self.n_ctx, self.sequences = plan.draft.n_ctx, plan.draft.sequences
         self._runner = runner
         self._prefill: list[str] = []  # the list that reads a prompt, beside the lists of its steps
 
@@ -177,8 +175,8 @@ class Drafter:
         """The time of a step of so many sequences by the tokens of a draft."""
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
-    def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
-        """Compute what it lacks of a sequence's tokens `ids`. The newest two may be unknown: each step computes them.
+    def catch_up(self, sequence: RunningSequence) -> bool:
+        """Compute what it lacks of a sequence's tokens. The newest two may be unknown: each step computes them.
 
         False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
         """
@@ -189,48 +187,34 @@ class Drafter:
         self.account.start()
         self._runner.start_drafts(rows)
 
-    def record(self, row: Row, ids: Sequence[int], count: int, drafts: int, steps: int, tokens: int) -> None:
-        """Record the result of steps with drafts for one of `count` sequences. `row`, `ids`: of it afterwards."""
+    def record(self, sequence: RunningSequence, count: int, drafts: int, steps: int, tokens: int) -> None:
+        """Record the result of steps with drafts for one of `count` sequences, as it is afterwards."""
         self.account.record(drafts, steps, tokens, self._runner.step_ms(count), self._step_ms(count), 1 / count)
 
 
 class DraftModel(Drafter):
     """The draft model of one runner."""
 
-    sequences = 1
-
     def __init__(self, runner: Runner, most: int) -> None:
         super().__init__(runner, most)
-        plan = runner.plan
-        assert plan.draft is not None
-        self._prefill, self._cost = [DRAFT_PREFILL], plan.draft.cost
-        # positions that its windows' caches hold before they overwrite the first ones
-        self._rows = min((g.pages * plan.page for g in plan.draft.groups if g.window), default=UNLIMITED)
-        self._tokens: list[int] = []  # whose keys and values its caches hold
-        self._written = 0  # positions that were written at most
+        assert runner.plan.draft is not None
+        self._prefill, self._cost = [DRAFT_PREFILL], runner.plan.draft.cost
 
-    def catch_up(self, row: Row, ids: Sequence[int]) -> bool:
+    def catch_up(self, sequence: RunningSequence) -> bool:
         """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""
-        runner, batch, end = self._runner, self._runner.plan.batch, row.position - 1
-        first = self._common(ids[:end])
+        runner, batch, end = self._runner, self._runner.plan.batch, sequence.position - 1
+        first = min(sequence.cache.drafted, end)
         token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(1)
         fed = min(end, first + max(batch, int(PART_MS / token_ms) if token_ms else 0))
         for at in range(first, fed, batch):
-            runner.feed(at, list(ids[at : min(at + batch, fed)]), [DRAFT_PREFILL], row.seq)
-        self._tokens, self._written = list(ids[:fed]), max(self._written if first else 0, fed)
+            runner.feed(at, sequence.ids[at : min(at + batch, fed)], [DRAFT_PREFILL], sequence.cache.number)
+        sequence.cache.record_drafted(fed)
         self.account.charge((fed - first) * token_ms / plain_ms if plain_ms else 0.0)
         return fed == end
 
-    def _common(self, ids: Sequence[int]) -> int:
-        """How many of the first tokens its caches hold; where a window's rows were overwritten, none."""
-        pairs = zip(self._tokens, ids, strict=False)
-        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self._tokens), len(ids)))
-        return n if n == len(self._tokens) or self._written + AHEAD <= self._rows else 0
-
-    def record(self, row: Row, ids: Sequence[int], count: int, drafts: int, steps: int, tokens: int) -> None:
-        self._tokens += ids[len(self._tokens) : row.position - 1]
-        self._written = max(self._written, len(self._tokens))
-        super().record(row, ids, count, drafts, steps, tokens)
+    def record(self, sequence: RunningSequence, count: int, drafts: int, steps: int, tokens: int) -> None:
+        sequence.cache.record_drafted(sequence.position - 1)
+        super().record(sequence, count, drafts, steps, tokens)
 
 
 def drafter_of(runner: Runner, most: int) -> Drafter | None:

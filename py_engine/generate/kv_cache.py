@@ -31,6 +31,7 @@ class Block:
     before: Block | None = None
     before_key: bytes = START
     key: bytes = START  # once it is full
+    drafted: int = 0  # the first positions that the draft model has computed, too
     users: int = 0  # sequences whose block table it is in
     private: bool = False  # it must not outlive the page
 

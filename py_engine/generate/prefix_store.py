@@ -38,7 +38,7 @@ class BlockDevice(Protocol):
 
 def layout_of(content: str, plan: Plan, kernels: str) -> str:
     """The name of a layout. `content`: identifies the model's bytes; `kernels`: what computes the plan."""
-    groups = [(group.window, [(n, plan.buffers[n].dtype, plan.buffers[n].shape[1]) for n in group.caches])
+    groups = [(group.window, [(n, plan.buffers[n].dtype, plan.buffers[n].shape[1]) for n in group.stored])
               for group in plan.page_groups]  # fmt: skip
     directions = sorted(plan.adapters.directions.items())
     described = repr((VERSION, content, plan.n_ctx, plan.page, groups, kernels, *([directions] if directions else [])))
@@ -46,7 +46,7 @@ def layout_of(content: str, plan: Plan, kernels: str) -> str:
 
 
 class PrefixStore:
-    """The stored blocks of one layout. `page_bytes`: of a page in all caches of its group, by group."""
+    """The stored blocks of one layout. `page_bytes`: of a page in all stored caches of its group, by group."""
 
     def __init__(self, store: BlockStore, page_bytes: Sequence[int]) -> None:
         self._store, self._page_bytes = store, page_bytes

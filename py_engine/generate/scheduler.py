@@ -4,9 +4,9 @@ Requests join and leave between two submits; without drafts, nothing is drained 
     parts of prompts              those of new requests first, so that requests that come together soon share steps; in
                                   all as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
     steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
-Sequences that share steps draft tokens by prompt lookup or by the model's MTP layer where that pays and the batch has
-rows left; one that is alone by a draft model, too. Answers under a constraint share steps while others run; alone they
-hold the device in time slices (generation.py).
+Sequences that share steps draft tokens by prompt lookup, by the model's MTP layer or by a draft model where that pays
+and the batch has rows left. Answers under a constraint share steps while others run; alone they hold the device in time
+slices (generation.py).
 Some submits are on the device before the oldest is read, so the device never waits for the host.
 """
 
@@ -161,10 +161,10 @@ class Scheduler:
             # What was submitted past an answer's end says nothing about drafts.
             if self._drafter is not None and not sequence.cancelled and (sequence.left > 0 or not submit.steps):
                 if submit.n_model_draft:
-                    row, count = sequence.row, len(submit.unit)
+                    count = len(submit.unit)
                     if submit.waited:
                         self._drafter.account.waited(1 / count)
-                    self._drafter.record(row, sequence.ids, count, submit.n_model_draft, submit.steps, yielded)
+                    self._drafter.record(sequence, count, submit.n_model_draft, submit.steps, yielded)
                 elif not submit.prompt:
                     self._drafter.account.plain(yielded / len(submit.unit))
 
@@ -196,7 +196,7 @@ class Scheduler:
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._drafter is not None:
-                    self._catching_up = not self._drafter.catch_up(unit[0].row, unit[0].ids)
+                    self._catching_up = not all(map(self._drafter.catch_up, unit))
                     if self._catching_up:
                         return
                     self._drafter.start([sequence.row for sequence in unit])

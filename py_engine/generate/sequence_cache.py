@@ -56,12 +56,12 @@ class SequenceCache:
         differently, which can flip a choice between two nearly equal logits.
         """
         before = self.tokens
-        if before and before == ids[:-1] and self._has_state(len(before)):
-            return len(before)
-        self._find(ids, exact)
-        first = len(before) if before == ids[: len(before)] else 0
-        if first < len(self.tokens):
-            self._device.set_tokens(self.number, first, self.tokens[first:])
+        if not (before and before == ids[:-1] and self._has_state(len(before))):
+            self._find(ids, exact)
+            first = len(before) if before == ids[: len(before)] else 0
+            if first < len(self.tokens):
+                self._device.set_tokens(self.number, first, self.tokens[first:])
+        self._forget_drafted()
         return len(self.tokens)
 
     def _find(self, ids: list[int], exact: bool) -> None:
@@ -141,6 +141,7 @@ class SequenceCache:
                 assert source is not None
                 assert to is not None
                 self._device.copy_page(group, source, to)
+            self._blocks[-1].drafted = last.drafted
             prompted = min(len(ids) - first, last.prompted)
             self.append(ids[first : first + prompted])
             self.append(ids[first + prompted :], generated=True)
@@ -185,6 +186,31 @@ class SequenceCache:
         self._switch([], 0)
         self._release_slot()
         self.tokens, self.preempted = [], False
+
+    # -- the draft model's part of the caches
+
+    @property
+    def drafted(self) -> int:
+        """How many of the first positions the draft model has computed."""
+        n = 0
+        for block in self._blocks:
+            n += block.drafted
+            if block.drafted < self._cache.page:
+                break
+        return n
+
+    def record_drafted(self, end: int) -> None:
+        """Record that the draft model has computed the positions before `end`."""
+        page = self._cache.page
+        for i in range(self.drafted // page, pages_for(end, page)):
+            block = self._blocks[i]
+            block.drafted = max(block.drafted, min(page, end - i * page))
+
+    def _forget_drafted(self) -> None:
+        """Forget the draft model's positions after the tokens: an answer that has ended had gone on there."""
+        page = self._cache.page
+        for i, block in enumerate(self._blocks[len(self.tokens) // page :], len(self.tokens) // page):
+            block.drafted = min(block.drafted, max(0, len(self.tokens) - i * page))
 
     # -- the states of a recurrent model
 

@@ -12,7 +12,7 @@ from pyodide.ffi import JsException, create_proxy, to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
-from py_engine.plan.pages import TABLES, first_tables, table_offset
+from py_engine.plan.pages import TABLES, PageGroup, first_tables, table_offset
 from py_engine.plan.plan import Plan
 
 ARENA = 1 << 30  # bytes of a weight buffer at most
@@ -85,7 +85,7 @@ class Memory:
     def write_first_tables(self) -> None:
         """Write block tables with which any one sequence can run."""
         plan = self.plan
-        self.write("state", first_tables(plan.all_groups, plan.n_ctx, plan.page), TABLES)
+        self.write("state", first_tables(plan.page_groups, plan.n_ctx, plan.page), TABLES)
 
     def _allocate_weights(self) -> None:
         """Place the planes in a few large buffers, at aligned offsets."""
@@ -135,7 +135,7 @@ class Memory:
     def copy_page(self, group: int, source: int, to: int) -> None:
         """Copy a page in every cache of a group."""
         if self._scratch is None:
-            most = max(size for of_group in self._page_sizes() for size in of_group.values())
+            most = max(size for _, sizes in self._page_sizes() for size in sizes)
             self._scratch = self.buffer(most, 0, "page copy")
         self.pages().copy(group, source, to, self._scratch)
 
@@ -143,18 +143,18 @@ class Memory:
         """What copies the caches' pages, and moves them to the host and back: a Pages of pages.js."""
         if self._pages is None:
             groups = [
-                [obj(buffer=self.places[name][0], size=size) for name, size in of_group.items()]
-                for of_group in self._page_sizes()
+                [
+                    obj(buffer=self.places[name][0], size=size, stored=name in group.stored)
+                    for name, size in zip(group.caches, sizes, strict=True)
+                ]
+                for group, sizes in self._page_sizes()
             ]
             self._pages = js.wispPages.new(self.device, to_js(groups))
         return self._pages
 
-    def _page_sizes(self) -> list[dict[str, int]]:
-        """The bytes of a page in each cache, by group."""
-        return [
-            {name: self.plan.buffers[name].nbytes // group.pages for name in group.caches}
-            for group in self.plan.page_groups
-        ]
+    def _page_sizes(self) -> list[tuple[PageGroup, list[int]]]:
+        """The groups, and the bytes of a page in each cache."""
+        return [(group, self.plan.page_sizes(group, group.caches)) for group in self.plan.page_groups]
 
     async def enlarge_caches(self, pages: Sequence[int]) -> set[str]:
         """Replace the caches by ones with so many pages, by group, and copy the contents. Returns their names.

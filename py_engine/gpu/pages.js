@@ -1,6 +1,11 @@
 /** Copies pages of the KV caches, and moves them between the GPU and the host, as they are. */
 
-/** @typedef {{ buffer: GPUBuffer, size: number }} CacheBuffer  keys, values or states of a layer; bytes of a page in it */
+/**
+ * @typedef {object} CacheBuffer  keys, values or states of a layer
+ * @property {GPUBuffer} buffer
+ * @property {number} size bytes of a page in it
+ * @property {boolean} stored whether its pages are moved to the host and back
+ */
 
 export class Pages {
   #device;
@@ -27,11 +32,11 @@ export class Pages {
   }
 
   /**
-   * Reads pages (group, page): the contents of each in all caches of its group, one after the other.
+   * Reads pages (group, page): the contents of each in all stored caches of its group, one after the other.
    * @param {[number, number][]} pages @returns {Promise<ArrayBuffer>}
    */
   async read(pages) {
-    const parts = pages.flatMap(([group, page]) => this.#groups[group].map((cache) => ({ ...cache, page })));
+    const parts = pages.flatMap(([group, page]) => this.#stored(group).map((cache) => ({ ...cache, page })));
     const size = parts.reduce((sum, part) => sum + part.size, 0);
     const staging = this.#device.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
     const encoder = this.#device.createCommandEncoder();
@@ -56,10 +61,15 @@ export class Pages {
   write(pages, data) {
     for (const [group, page, first] of pages) {
       let at = first;
-      for (const { buffer, size } of this.#groups[group]) {
+      for (const { buffer, size } of this.#stored(group)) {
         this.#device.queue.writeBuffer(buffer, page * size, data, at, size);
         at += size;
       }
     }
+  }
+
+  /** @param {number} group */
+  #stored(group) {
+    return this.#groups[group].filter(({ stored }) => stored);
   }
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.plan.pages import MODEL_GROUPS, PageGroup, pages_for, table_offset
+from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.shared import MAX_STEPS
 from py_engine.plan.states import States
@@ -63,16 +63,20 @@ def page_group(plan: Plan, window: int) -> PageGroup:
     """The group of the layers with this window; 0: they read the whole context.
 
     Its caches start with the pages that one sequence needs: for the context, or for a window, a batch of the prompt or
-    the tokens that the GPU runs ahead, and the parts of pages at both ends.
+    the tokens that the GPU runs ahead, and the parts of pages at both ends. A draft model's layers are in one group,
+    which has the whole context.
     """
     most = pages_for(plan.n_ctx, plan.page)
-    if window:
+    if window and plan.drafts_for is None:
         span = pages_for(window + max(plan.batch, MAX_AHEAD), plan.page) + 1
         most, window = min(most, span), window if span < most else 0
+    else:
+        window = 0
     known = next((group for group in plan.page_groups if group.window == window and not group.states), None)
     if known is None:
-        assert len(plan.page_groups) < MODEL_GROUPS
-        known = PageGroup(plan.first_group + len(plan.page_groups), window, most, most)
+        assert len(plan.page_groups) < MAX_GROUPS
+        index = len(plan.page_groups) if plan.drafts_for is None else plan.drafts_for.group
+        known = PageGroup(index, window, most, most)
         plan.page_groups.append(known)
     return known
 

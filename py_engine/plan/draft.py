@@ -3,14 +3,16 @@
 A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
 lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
 with DRAFT.
-A round of a draft model drafts k tokens of one sequence and verifies them:
-    DRAFT_BEGIN                       the newest two tokens become a small batch
+Its caches are in the page group of the plan's own layers with full attention, so a sequence's pages serve both models.
+A round of a draft model drafts k tokens of each sequence and verifies them:
+    DRAFT_BEGIN                       the newest two tokens of each become a small batch
     SMALL_BATCH ... and a sampler     the draft model computes both and samples the token after them
     DECODE and a sampler, k - 1 times
-    DRAFT_END                         the newest token and its draft become a small batch
-    SMALL_BATCH ... and verify()      the plan's own model verifies the draft
-In that of an MTP layer, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT, each with a sampler: for one
-sequence, or as each(MTP) ... for several.
+    DRAFT_END                         the newest tokens and their drafts become a small batch
+    SMALL_BATCH ... and verify()      the plan's own model verifies the drafts
+Of several sequences, DRAFT_NEWEST leaves the newest tokens alone before the first sampler, and SMALL_BATCH replaces
+DECODE. In a round of an MTP layer, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT, each with a
+sampler: for one sequence, or as each(MTP) ... for several.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from py_engine.plan.lists import (
     DECODE,
     DRAFT_BEGIN,
     DRAFT_END,
+    DRAFT_NEWEST,
     MTP,
     MTP_NEXT,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
+    SMALL_BATCH_LOGITS,
     each,
     verify,
 )
@@ -44,8 +48,9 @@ from py_engine.plan.traffic import decode_bytes, of_step
 MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
 # Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
 # draft is rejected.
-SHARED = ("tokens", "state", "logits")
-LISTS = (PREFILL, DECODE, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # that a draft model needs
+SHARED = ("tokens", "state", "logits", f"{SMALL_BATCH_LOGITS}.logits")
+LISTS = (PREFILL, DECODE, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS)  # that a draft model needs
+SEQUENCES = MAX_SMALL_BATCH // 2  # that draft at a time: each has its newest token and one more in a batch
 DRAFT_PREFILL = DRAFT + PREFILL
 
 Step = tuple[list[str], int]  # lists, and the tokens of their batch
@@ -64,9 +69,12 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
     for name, data in draft.constants.items():
         if DRAFT + name in plan.buffers:
             plan.constants[DRAFT + name] = data
-    groups = [replace(group, caches=[DRAFT + name for name in group.caches]) for group in draft.page_groups]
-    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), groups, cost, MAX_DRAFT)
-    _add_states(plan, device, rows=2)
+    for group in draft.page_groups:
+        plan.page_groups[group.index].caches += [DRAFT + name for name in group.caches]
+    # A short convolution reads neighbouring rows of a batch, which are of other sequences there.
+    alone = any(op.kernel == "shortconv" for op in draft.lists[DECODE])
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), cost, MAX_DRAFT, 1 if alone else SEQUENCES)
+    _add_states(plan, device, "pairs")
 
 
 def add_mtp(plan: Plan, device: Device) -> None:
@@ -77,26 +85,24 @@ def add_mtp(plan: Plan, device: Device) -> None:
     """
     moved = sum(part.bytes for _, part in of_step(plan, [MTP], device, 1, 0))
     cost = moved / decode_bytes(plan, device, 0)
-    plan.draft = DraftPlan(plan.n_ctx, [], cost, 1 if plan.recurrent else MAX_DRAFT, own=True)
+    plan.draft = DraftPlan(plan.n_ctx, cost, 1 if plan.recurrent else MAX_DRAFT, SEQUENCES, own=True)
     plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}
-    _add_states(plan, device, rows=1)
+    _add_states(plan, device, "begin")
 
 
-def _add_states(plan: Plan, device: Device, rows: int) -> None:
-    """Add the lists that set the States. `rows`: tokens of a draft's first step."""
-    for name in (DRAFT_BEGIN, DRAFT_END):
-        set_states(OpList(plan, name, 1, device), verifies=name == DRAFT_END, rows=rows)
+def _add_states(plan: Plan, device: Device, begin: str) -> None:
+    """Add the lists that set the States. `begin`: before a draft's first step."""
+    stages = {DRAFT_BEGIN: begin, DRAFT_END: "end"} | ({DRAFT_NEWEST: "newest"} if begin == "pairs" else {})
+    for name, stage in stages.items():
+        set_states(OpList(plan, name, 1, device), stage)
         plan.lazy.add(name)
 
 
-def set_states(ops: OpList, *, verifies: bool, rows: int = 2) -> None:
-    """Append what sets the States before the first step of drafts, which has `rows` tokens, or after the last one.
-
-    A draft model's first step has two tokens: after a draft that was accepted whole, it has not computed the first one.
-    """
-    sizes = {"VERIFY": int(verifies), "ROWS": rows}
-    ops.add("draft_states", sizes, {}, {"state": ops.state, "drafting": drafting(ops)}, 1)
-    if verifies:
+def set_states(ops: OpList, stage: str) -> None:
+    """Append what sets the States at a stage of drafts (draft_states.wgsl)."""
+    bindings = {"state": ops.state} | ({"drafting": drafting(ops)} if stage != "newest" else {})
+    ops.add("draft_states", {"STAGE": stage}, {}, bindings, 1)
+    if stage == "end":
         draft_rows(ops)
 
 
@@ -120,8 +126,7 @@ def draft_step(
 ) -> list[Step]:
     """The lists of a step with a draft of each of some sequences. `samplings`: of all sequences, by number.
 
-    `n_model_draft`: tokens that a draft model drafts of one sequence, or an MTP layer of each; 0: the drafts are prompt
-    lookup's.
+    `n_model_draft`: tokens that a draft model or an MTP layer drafts of each; 0: the drafts are prompt lookup's.
     """
     *processors, sampler = samplers([replace(samplings[seq], logprobs=-1) for seq in sequences])
     verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
@@ -133,7 +138,7 @@ def draft_step(
     if draft.own:
         first, more = _mtp_draft(sampling, count)
     else:
-        first, more = _model_draft(sampling)
+        first, more = _model_draft(sampling, count)
     return [
         ([DRAFT_BEGIN], 1),
         *first,
@@ -143,10 +148,14 @@ def draft_step(
     ]
 
 
-def _model_draft(sampling: list[str]) -> tuple[list[Step], Step]:
-    """The steps in which a draft model drafts the first token of a sequence, and the one of each more."""
-    both = [DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LAST_LOGITS]
-    return [(both, 2), (sampling, 1)], ([DRAFT + DECODE, *sampling], 1)
+def _model_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:
+    """The steps in which a draft model drafts the first token of `count` sequences each, and the one of each more."""
+    forward, logits = DRAFT + SMALL_BATCH, DRAFT + SMALL_BATCH_LOGITS
+    if count == 1:
+        both = [forward, DRAFT + SMALL_BATCH_LAST_LOGITS]
+        return [(both, 2), (sampling, 1)], ([DRAFT + DECODE, *sampling], 1)
+    last = [logits, *map(each, sampling)]
+    return [([forward], 2 * count), ([DRAFT_NEWEST], 1), (last, count)], ([forward, *last], count)
 
 
 def _mtp_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:

@@ -29,6 +29,7 @@ LONG = "long_"
 SPLIT_ATTENTION = "split_"
 SIZES = (SPLIT_ATTENTION, SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py), in the order in which a name has them
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
+DRAFT_NEWEST = "draft_newest"  # after that step's layers, of several sequences
 DRAFT_END = "draft_end"  # after its last one
 
 

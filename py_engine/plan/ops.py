@@ -227,7 +227,7 @@ class Ops(LinearOps):
             low_rank.append(self, [Product(x, projection.stack[0], logits, projection.bias)])
             return logits
         if self.state_params["STATE_PER_TOKEN"]:
-            return self._stack("logits", x, projection)
+            return self._logits_rows(x, projection)
         (weight,) = projection.stack
         if all_tokens:
             logits = self.rows("logits", weight.rows)
@@ -236,6 +236,13 @@ class Ops(LinearOps):
             return logits
         logits = self.buffer("logits", (weight.rows,))
         low_rank.append(self, [Product(x, weight, logits, projection.bias, norm=projection.norm, eps=projection.eps)])
+        return logits
+
+    def _logits_rows(self, x: Buffer, projection: Projection) -> Buffer:
+        """Logits of each token of a small batch (n, padded vocab); a draft model's in rows as long as the model's."""
+        both = self.plan.drafts_for
+        logits = self.rows("logits", both.n_vocab if both else projection.rows)
+        low_rank.append(self, self._products(x, projection, logits))
         return logits
 
     def soft_cap(self, logits: Buffer, scale: float, cap: float) -> None:

@@ -13,12 +13,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from py_engine.files.draft_header import DRAFT
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PAGE = 64  # positions of a page; the tiles of attention divide it
-# of a model: full attention, two windows, a short convolution's inputs or the states of recurrent layers
-MODEL_GROUPS = 4
-MAX_GROUPS = 2 * MODEL_GROUPS  # and of its draft model
+MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers
 STATE_WORDS = 4  # u32 of a State
 RECORD_WORDS = 4  # u32 of a token's record
 SEGMENT_WORDS = 3  # of it that a packed batch uses
@@ -35,6 +34,11 @@ class PageGroup:
     pages: int  # of each cache now
     caches: list[str] = field(default_factory=list)  # the buffers
     states: bool = False  # a page is a slot: the states of one sequence (states.py)
+
+    @property
+    def stored(self) -> list[str]:
+        """The caches that later visits read: all but the draft model's, which are computed anew."""
+        return [name for name in self.caches if not name.startswith(DRAFT)]
 
 
 def pages_for(positions: int, page: int) -> int:

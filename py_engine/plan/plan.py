@@ -7,7 +7,7 @@ with numpy. Nothing here knows about either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -167,10 +167,18 @@ class DraftPlan:
     """What drafts in a plan: a draft model (draft.py), or the model's own MTP layer (mtp.py)."""
 
     n_ctx: int  # positions that it may be used at
-    groups: list[PageGroup]  # of a draft model's caches: block tables that never change
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
     most: int  # tokens of a draft
+    sequences: int  # that it drafts for at a time
     own: bool = False  # it is the MTP layer, whose cache the model's lists fill
+
+
+@dataclass(frozen=True)
+class DraftsFor:
+    """What the plan of a draft model has in common with that of the model that it drafts for."""
+
+    group: int  # the index of the page group that its caches are in
+    n_vocab: int  # tokens of the model, at least as many as its own
 
 
 @dataclass(frozen=True)
@@ -199,8 +207,8 @@ class Plan:
     adapters: Adapters = field(default_factory=Adapters)  # LoRA adapters and control vectors
     media_width: int = 0  # values of an embedding in place of a token (media.py); 0: none are expected
     encoders: dict[str, EncoderPlan] = field(default_factory=dict)  # of "image" and "audio", in a projector's plan
-    first_group: int = 0  # the index of the first page group
     draft: DraftPlan | None = None
+    drafts_for: DraftsFor | None = None  # this is a draft model's plan, before it becomes part of another one
     diffusion: DiffusionPlan | None = None
     decoder_start: int | None = None  # of an encoder-decoder model (encoded.py): the token that answers begin with
 
@@ -277,18 +285,17 @@ class Plan:
         """Whether layers have a state, which no position of a cache holds (states.py)."""
         return any(group.states for group in self.page_groups)
 
-    @property
-    def all_groups(self) -> list[PageGroup]:
-        """The page groups, and those of the draft model."""
-        return [*self.page_groups, *(self.draft.groups if self.draft is not None else ())]
-
     def page_rows(self, group: PageGroup) -> int:
         """Rows of one page in a cache of its group."""
         return 1 if group.states else self.page
 
     def page_bytes(self, group: PageGroup) -> int:
         """Bytes of one page in all caches of its group."""
-        return sum(self.buffers[name].nbytes for name in group.caches) // group.pages
+        return sum(self.page_sizes(group, group.caches))
+
+    def page_sizes(self, group: PageGroup, caches: Sequence[str]) -> list[int]:
+        """Bytes of one page in each of these caches of its group."""
+        return [self.buffers[name].nbytes // group.pages for name in caches]
 
     def with_pages(self, group: PageGroup, pages: int) -> list[Buffer]:
         """The caches of a group with so many pages."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.plan.pages import MODEL_GROUPS, PageGroup, pages_for, table_offset
+from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
 
 FIRST_SLOTS = 3  # that a model starts with: a sequence's, and snapshots at the ends of a prompt and of an answer
@@ -44,9 +44,8 @@ def make_states(plan: Plan, layer: int, shape: StateShape) -> States:
     """Create the buffers of a recurrent layer's states. All page groups of positions must exist."""
     group = next((group for group in plan.page_groups if group.states), None)
     if group is None:
-        assert len(plan.page_groups) < MODEL_GROUPS
-        index = plan.first_group + len(plan.page_groups)
-        group = PageGroup(index, 0, SLOTS_PER_SEQUENCE, FIRST_SLOTS, states=True)
+        assert len(plan.page_groups) < MAX_GROUPS
+        group = PageGroup(len(plan.page_groups), 0, SLOTS_PER_SEQUENCE, FIRST_SLOTS, states=True)
         plan.page_groups.append(group)
     sizes = {"matrices": shape.heads * shape.rows * shape.cols, "windows": shape.taps * shape.channels}
     matrices, windows = (_buffer(plan, group, f"{name}.{layer}", size) for name, size in sizes.items())

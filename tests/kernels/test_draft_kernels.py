@@ -101,7 +101,7 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
     """The newest two tokens, or the only one, for the draft model; then the newest token and its draft."""
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos, 2),)))
     swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5]})
-    draft.set_states(ops, verifies=False)
+    draft.set_states(ops, "pairs")
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     first = max(0, pos - 1)
@@ -111,7 +111,7 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
     assert (gpu["drafting"] == drafting_of({2: [0, 2, pos, 5]})).all()
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos + drafts, 2),)))
     swift_bench.data["drafting"] = gpu["drafting"]
-    draft.set_states(ops, verifies=True)
+    draft.set_states(ops, "end")
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     states = swift_bench.states(gpu)
@@ -123,16 +123,41 @@ def test_states_between_an_mtp_layer_and_the_model(swift_bench: Bench) -> None:
     """The newest token of each sequence for the layer; then these with their drafts, of two tokens each."""
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((40, 2), (7, 0))))
     swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5], 0: [0, 2, 3, 1]})
-    draft.set_states(ops, verifies=False, rows=1)
+    draft.set_states(ops, "begin")
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     assert (gpu["drafting"] == drafting_of({2: [0, 2, 40, 5], 0: [0, 2, 7, 1]})).all()
     assert swift_bench.states(gpu)[:2, [0, 3]].tolist() == [[40, 2], [7, 0]]
     ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((42, 2), (9, 0))))
     swift_bench.data["drafting"] = gpu["drafting"]
-    draft.set_states(ops, verifies=True)
+    draft.set_states(ops, "end")
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     states = swift_bench.states(gpu)
     assert states[:6, [0, 3]].tolist() == [[40, 2], [41, 2], [42, 2], [7, 0], [8, 0], [9, 0]]
     assert states[0, 1] == 6
+
+
+@pytest.mark.parametrize(
+    "places", [((40, 2), (7, 0)), ((1, 9), (0, 3), (64, 1)), ((8, 5), (31, 4), (3, 6), (2, 7))], ids=str
+)
+def test_states_of_pairs_of_several_sequences(swift_bench: Bench, places: tuple[tuple[int, int], ...]) -> None:
+    """The newest token of each, then the one before it, or the first one again; after the layers, the newest only."""
+    n = len(places)
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
+    swift_bench.data["drafting"] = drafting_of({seq: [0, 2, 9, 5] for _, seq in places})
+    draft.set_states(ops, "pairs")
+    gpu, host = swift_bench.run(ops)
+    assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
+    assert (gpu["drafting"] == drafting_of({seq: [0, 2, pos, 5] for pos, seq in places})).all()
+    pairs = [*places, *((max(0, pos - 1), seq) for pos, seq in places)]
+    states = swift_bench.states(gpu)
+    assert states[0, 1] == 2 * n
+    assert [tuple(row) for row in states[: 2 * n, [0, 3]]] == pairs
+    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2 * n, places=tuple(pairs)))
+    draft.set_states(ops, "newest")
+    gpu, host = swift_bench.run(ops)
+    assert (gpu["state"] == host["state"]).all()
+    states = swift_bench.states(gpu)
+    assert states[0, 1] == n
+    assert [tuple(row) for row in states[:n, [0, 3]]] == list(places)

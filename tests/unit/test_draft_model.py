@@ -16,6 +16,7 @@ from py_engine.files.draft_header import check_draft
 from py_engine.generate.draft_model import ACCEPTED, DraftModel
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
+from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row
 from tests.support import wasm_engines
 from tests.support.cpu_engines import MODEL, PROMPT, SHAPED, WARM, Counting, collect, make
@@ -27,7 +28,9 @@ GREEDY = Sampling(temperature=0)
 OTHER = GOLDEN / "qwen" / "qwen3.F16.gguf"  # of the same vocabulary, with other weights
 
 
-def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX_DRAFT) -> tuple[Engine, Counting]:
+def engine(
+    draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX_DRAFT, parallel: int = 1
+) -> tuple[Engine, Counting]:
     """An engine with a draft model. `draft_ms`: of a step with a draft, where a plain step takes 1."""
     cpu = load(MODEL, n_ctx, draft=draft)
     runner = Counting(cpu.plan)
@@ -37,7 +40,7 @@ def engine(draft: Path, n_ctx: int = 256, draft_ms: float = 1.0, most: int = MAX
         return draft_ms if n_model_draft else 100.0 if drafting else 1.0
 
     runner.step_ms = step_ms  # type: ignore[method-assign]
-    return Engine(cpu.plan, runner, "cpu", draft_tokens=most), runner
+    return Engine(cpu.plan, runner, "cpu", parallel, draft_tokens=most), runner
 
 
 def model_of(used: Engine) -> DraftModel:
@@ -81,6 +84,22 @@ async def test_the_cpu_engine_drafts_by_a_model() -> None:
             assert used._generation.totals.model_accepted > 0.9 * used._generation.totals.model_drafted > 50
             assert in_flight == [1, 1], "drafts begin before the prompt's result is read"
     assert texts[0] == texts[1] == texts[2]
+
+
+async def test_the_cpu_engine_drafts_for_several_requests() -> None:
+    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
+    prompts, texts = [PROMPT, [7, 3, 200, 45], [5]], []
+    for draft in (None, path):
+        used = await wasm_engines.load(path, 128, draft=draft, parallel=3)
+
+        def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+            return 1.0 if n_model_draft or not drafting else 100.0
+
+        used.runner.step_ms = step_ms  # type: ignore[method-assign]
+        texts.append(await asyncio.gather(*(collect(used, ids, WARM, 50) for ids in prompts)))
+    assert texts[0] == texts[1]
+    totals = used._generation.totals
+    assert totals.model_accepted > 0.9 * totals.model_drafted > 40
 
 
 async def test_a_prompt_that_the_draft_model_reads_does_not_count_as_steps() -> None:
@@ -156,10 +175,11 @@ async def test_the_draft_model_reads_a_long_prompt_in_parts_between_which_it_can
     prompt = [7 * i % 250 for i in range(100)]
     runner.prompt_token_ms = lambda: 10.0  # type: ignore[method-assign]
     waits: list[int] = []
-    finish, model = runner.finish, model_of(used)
+    finish = runner.finish
 
     async def finishing() -> None:
-        waits.append(len(model._tokens))
+        (cache,) = used._generation.sequences._running
+        waits.append(cache.drafted)
         await finish()
 
     runner.finish = finishing  # type: ignore[method-assign]
@@ -168,12 +188,43 @@ async def test_the_draft_model_reads_a_long_prompt_in_parts_between_which_it_can
     assert runner.verified
 
 
-async def test_several_requests_side_by_side_do_without_the_draft_model() -> None:
-    used, runner = engine(MODEL)
-    prompts = [PROMPT, [7, 3, 200, 45], [9, 1, 2]]
-    want = [await collect(make(), ids, WARM, 40) for ids in prompts]
-    assert await asyncio.gather(*(collect(used, ids, WARM, 40) for ids in prompts)) == want
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 4])
+async def test_several_requests_share_steps_with_drafts(count: int) -> None:
+    used, runner = engine(MODEL, parallel=4)
+    prompts, kinds = [PROMPT, [7, 3, 200, 45], [5], [9, 1, 2]][:count], [WARM, GREEDY, SHAPED, WARM]
+    want = [await collect(make(), ids, kind, 60) for ids, kind in zip(prompts, kinds, strict=False)]
+    texts = [collect(used, ids, kind, 60) for ids, kind in zip(prompts, kinds, strict=False)]
+    assert await asyncio.gather(*texts) == want
+    totals, most = used._generation.totals, MAX_SMALL_BATCH // count  # tokens of each sequence a step
+    assert totals.model_accepted > 0.9 * totals.model_drafted > 50
+    assert runner.verified < 1.7 * 60 / most, "some steps have fewer sequences"
+
+
+async def test_more_requests_than_a_batch_has_drafts_for_do_without() -> None:
+    used, runner = engine(MODEL, parallel=5)
+    prompts = [[seed, 3, 200, 45] for seed in range(5)]
+    want = [await collect(make(), ids, WARM, 30) for ids in prompts]
+    assert await asyncio.gather(*(collect(used, ids, WARM, 30) for ids in prompts)) == want
     assert runner.each > 20
+
+
+def test_a_draft_model_with_short_convolutions_drafts_for_one_sequence_at_a_time() -> None:
+    """They read neighbouring rows of a batch as neighbouring tokens."""
+    plans = [load(MODEL, 64, draft=draft).plan.draft for draft in (MODEL, GOLDEN / "lfm2" / "lfm2.F16.gguf")]
+    assert [plan.sequences for plan in plans if plan] == [4, 1]
+
+
+async def test_what_the_draft_model_has_computed_past_the_end_of_an_answer_is_not_used() -> None:
+    """The next turn has other tokens there."""
+    used, _ = engine(MODEL)
+    first = await collect(used, PROMPT, GREEDY, 40)
+    totals = used._generation.totals
+    for text in (first[:20], first[:7]):
+        other = [*PROMPT, *text, 7, 8, 9, 10, 11, 12]
+        before = totals.model_drafted - totals.model_accepted
+        assert await collect(used, other, GREEDY, 30) == await collect(make(), other, GREEDY, 30)
+        assert totals.model_drafted - totals.model_accepted == before, "nothing was rejected"
 
 
 async def test_another_runner_begins_with_an_empty_cache_of_the_draft_model() -> None:
@@ -184,18 +235,6 @@ async def test_another_runner_begins_with_an_empty_cache_of_the_draft_model() ->
     used.take_over(again)
     assert await collect(used, PROMPT, GREEDY, 40) == want
     assert runner.verified
-
-
-def test_rows_that_a_window_has_overwritten_are_not_used_again() -> None:
-    used, _ = engine(MODEL)
-    model = model_of(used)
-    ids = list(range(200))
-    while not model.catch_up(Row(0, 150), ids):
-        pass
-    assert model._common([*ids[:100], 7]) == 100
-    model._rows = 640
-    assert model._common([*ids[:100], 7]) == 0
-    assert model._common(ids) == 149
 
 
 # -- what can be a draft model
