@@ -3,10 +3,10 @@
 .venv/bin/python -m bench.side_by_side [--model FILE] [--draft FILE] [--tokens 256] [--prompt 8192] [--runs 3]
     [--json FILE]
 
-Tokens a second in sum, medians, with drafts and without:
+Tokens a second in sum, medians, with drafts by prompt lookup, by a draft model as well where one is given (`--draft`;
+bench/make_model.py makes one that agrees), and without:
     repeating   greedy, of a text that repeats one token
     sampled     temperature 0.8, top_p 0.95, a seed each; in random models no draft by prompt lookup is right
-Drafts are prompt lookup's, and those of a draft model where one is given (bench/make_model.py makes one that agrees).
 Then the milliseconds until the first token of a long prompt, alone and beside four sampled streams; and the longest
 time that one of those was without a token, before and beside it.
 """
@@ -18,7 +18,8 @@ from typing import Any
 
 from bench.headless import add_common, evaluated, write_figures
 
-MEASURE = """async ({ model, draft, counts, tokens, prompt, short = 128, runs, options, shared = false }) => {
+MEASURE = """async (asked) => {
+  const { model, draft, counts, tokens, prompt, short = 128, pause = 1000, runs, options, shared = false } = asked;
   const { Wisp } = await import("/wisp.js");
   const engine = await Wisp.create({ shared });
   const random = (n) => Array.from({ length: n }, () => Math.floor(Math.random() * 250));
@@ -43,22 +44,24 @@ MEASURE = """async ({ model, draft, counts, tokens, prompt, short = 128, runs, o
   const sampled = (seed) => ({ temperature: 0.8, top_p: 0.95, seed });
   const kinds = { repeating: () => ({ logit_bias: { 77: 100 } }), sampled };
   const result = { counts };
-  for (const speculation of [true, false]) {
+  const byModel = draft ? { draft: { draft: new URL(draft, location.href).href } } : {};
+  const ways = { ...byModel, lookup: {}, plain: { speculation: false } };
+  for (const [way, more] of Object.entries(ways)) {
     await engine.unload();
-    const more = speculation && draft ? { draft: new URL(draft, location.href).href } : {};
-    const stats = await engine.load({ model, parallel: Math.max(5, ...counts), speculation, ...options, ...more });
+    const stats = await engine.load({ model, parallel: Math.max(5, ...counts), ...options, ...more });
     result.backend = stats.backend;
     await answer(random(Math.min(64, short)), Math.min(64, tokens));
-    const found = (result[speculation ? "drafts" : "plain"] = {});
+    const found = (result[way] = {});
     for (const [kind, how] of Object.entries(kinds)) {
       found[kind] = [];
       for (const count of counts) {
         const totals = [];
-        for (let run = 0; run <= runs; run++) { // the first run compiles kernels
+        for (let run = 0; run <= runs; run++) { // the first run compiles kernels, or the pause after it
           const begun = performance.now();
           const all = await Promise.all(Array.from({ length: count }, (_, i) => answer(random(short), tokens, how(i))));
           const made = all.reduce((sum, one) => sum + one.tokens, 0);
           if (run) totals.push((1000 * made) / (performance.now() - begun));
+          else await new Promise((resolve) => setTimeout(resolve, pause));
         }
         found[kind].push(median(totals));
       }
@@ -108,12 +111,12 @@ def main(arguments: list[str]) -> int:
 
 def table(found: dict[str, Any]) -> str:
     """The figures as text."""
-    lines = [f"{found['backend']}; tokens/s with drafts / without, by requests at once"]
-    lines.append(" " * 10 + "".join(f"{count:>22}" for count in found["counts"]))
+    lines = [f"{found['backend']}; tokens/s in sum (of those without drafts), by requests at once"]
+    lines.append(" " * 20 + "".join(f"{count:>18}" for count in found["counts"]))
     for kind in ("repeating", "sampled"):
-        pairs = zip(found["drafts"][kind], found["plain"][kind], strict=True)
-        cells = [f"{drafts:.0f} / {plain:.0f} ({drafts / plain:.2f})" for drafts, plain in pairs]
-        lines.append(f"{kind:10}" + "".join(f"{cell:>22}" for cell in cells))
+        for way in (name for name in ("draft", "lookup", "plain") if name in found):
+            pairs = zip(found[way][kind], found["plain"][kind], strict=True)
+            lines.append(f"{kind:10}{way:10}" + "".join(f"{n:>11.0f} ({n / plain:.2f})" for n, plain in pairs))
     long = found["long"]
     lines.append(f"first token of a long prompt: {long['alone']:.0f} ms alone, {long['beside']:.0f} ms beside streams")
     lines.append(f"longest gap of a stream: {long['gap before']:.0f} ms before, {long['gap beside']:.0f} ms beside it")

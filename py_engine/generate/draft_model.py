@@ -16,7 +16,8 @@ from py_engine.runners import Row, Runner
 TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
 WAITS = 2.0  # for the host, whose time a trial may lose as well
 MOST = 9.5  # decode steps that the account has at most, besides WAITS
-REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off
+REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off; half after each further failure
+FAILURES = 4  # trials in a row that fail, after which they become no rarer
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
@@ -32,7 +33,7 @@ class DraftAccount:
 
     A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
     MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end them at once.
-    Once they have ended, REGAIN is the share of the time that all later trials may lose.
+    Once they have ended, REGAIN is the share of the time that later trials may lose: less where they keep failing.
     Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
     read, and when drafts end.
     """
@@ -47,6 +48,7 @@ class DraftAccount:
         self._since = 0.0  # steps with drafts since a plain one
         self._latest = 0  # tokens of the latest draft that was timed
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
+        self._failures = 0  # trials that have ended since drafts last gained
 
     def choose(self, plain_ms: float, drafting_ms: Callable[[int], float], most: int = MAX_SMALL_BATCH) -> int:
         """How many tokens to draft next, `most` at most; 0: none.
@@ -58,13 +60,14 @@ class DraftAccount:
         if self._since > max(FRESH, 100 * self.wait):  # the device may be slower or faster now
             return 0
 
-        def gain(k: int) -> float:
-            tokens, steps = sum(self.accepted**i for i in range(k + 1)), self.estimate(k, plain_ms, drafting_ms)
-            if k != self._latest:  # a time of long ago may have had a delay
-                steps = min(steps, self._extrapolated(k, plain_ms, drafting_ms))
-            return tokens / steps
+        return max(range(1, min(most, self.most) + 1), key=lambda k: self.gain(k, plain_ms, drafting_ms))
 
-        return max(range(1, min(most, self.most) + 1), key=gain)
+    def gain(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
+        """How many times as fast drafts of k tokens are expected to be. The arguments are those of choose()."""
+        tokens, steps = sum(self.accepted**i for i in range(k + 1)), self.estimate(k, plain_ms, drafting_ms)
+        if k != self._latest:  # a time of long ago may have had a delay
+            steps = min(steps, self._extrapolated(k, plain_ms, drafting_ms))
+        return tokens / steps
 
     def estimate(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """Decode steps that a step with a draft of k tokens takes: measured, or estimated from another length."""
@@ -118,8 +121,11 @@ class DraftAccount:
         paid = min(self._debt, max(gained, 0.0))
         self._debt -= paid
         self.balance = min(MOST + WAITS * self.wait, self.balance + gained - paid)
+        if self.balance > MOST / 2:
+            self._failures = 0
         if self.on and self.balance <= -self._limit:
             self.on = False
+            self._failures = min(self._failures + 1, FAILURES)
             self.balance -= self._debt + max(SWITCH, self.wait)
             self._debt = 0.0
 
@@ -127,7 +133,7 @@ class DraftAccount:
         """Record steps without drafts by the model, by their tokens of each sequence."""
         self._since = 0.0
         if not self.on:
-            self.balance = min(0.0, self.balance + REGAIN * tokens)
+            self.balance = min(0.0, self.balance + REGAIN / 2 ** max(self._failures - 1, 0) * tokens)
 
 
 class Drafter:
@@ -157,6 +163,10 @@ class Drafter:
         sequences = [row.seq for row in rows]
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
         return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
+
+    def gain(self, count: int, drafts: int) -> float:
+        """How many times as fast `count` sequences are expected to be with drafts of so many tokens."""
+        return self.account.gain(drafts, self._runner.step_ms(count), self._step_ms(count))
 
     def steps(self, count: int, drafts: int, ms: float, in_flight: int) -> int:
         """How many steps of `count` sequences to submit now, which take about `ms`, while others are in flight.

@@ -24,7 +24,7 @@ from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.generate.speculation import Drafts, drafts_pay
+from py_engine.generate.speculation import Drafts, drafts_pay, lookup_gain
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
@@ -329,14 +329,17 @@ class Scheduler:
         runner, drafter, count = self._runner, self._drafter, len(unit)
         if not self._speculation or count >= MAX_SMALL_BATCH or any(not may_draft(sequence) for sequence in unit):
             return Drafts.NONE, 0
+        by_lookup, on = 0.0, self._drafting == Drafts.LOOKUP
+        if not runner.plan.recurrent:  # else the states after a draft's first tokens are lost, if it is rejected
+            times = runner.step_ms(count), runner.step_ms(count, drafting=True)
+            by_lookup = lookup_gain([sequence.predicted() for sequence in unit], *times)
+        looks_up = drafts_pay(by_lookup, on=on)
         media = any(sequence.answer.media for sequence in unit)
         if drafter is not None and not media and (drafts := drafter.choose([sequence.row for sequence in unit])):
-            return Drafts.MODEL, drafts
-        if runner.plan.recurrent:  # the states after most of a draft's tokens are lost: a rejected one cannot be undone
-            return Drafts.NONE, 0
-        plain_ms, drafting_ms = runner.step_ms(count), runner.step_ms(count, drafting=True)
-        fractions = [sequence.predicted() for sequence in unit]
-        if drafts_pay(fractions, plain_ms, drafting_ms, self._drafting == Drafts.LOOKUP):
+            looks_up = looks_up and drafts_pay(by_lookup, drafter.gain(count, drafts), on=on)
+            if not looks_up:
+                return Drafts.MODEL, drafts
+        if looks_up:
             lists = runner.step_lists([sequence.cache.number for sequence in unit], drafting=True)
             return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0
         return Drafts.NONE, 0

@@ -50,16 +50,21 @@ class Predictions:
         self._last = last
 
 
-def drafts_pay(fractions: Sequence[float], plain_ms: float, drafting_ms: float, on: bool) -> bool:
-    """Whether sequences that share steps are to draft from here on.
+def lookup_gain(fractions: Sequence[float], plain_ms: float, drafting_ms: float) -> float:
+    """How many times as fast sequences that share steps are with drafts.
 
     `fractions`: of each one's tokens that are predicted. `plain_ms`: a step of a token each; `drafting_ms`: a step with
-    drafts; 0: not measured yet. `on`: they draft now.
+    drafts; 0: not measured yet.
     """
     count = len(fractions)
     unknown = 1 + UNKNOWN_ROW_COST * (MAX_SMALL_BATCH - count)
     cost = drafting_ms / plain_ms if plain_ms and drafting_ms else unknown
-    return _tokens(fractions) / count > cost * (1 if on else MARGIN)
+    return _tokens(fractions) / count / cost
+
+
+def drafts_pay(gain: float, other: float = 1.0, *, on: bool) -> bool:
+    """Whether sequences are to draft from here on, with this gain. `other`: the gain without; `on`: they draft now."""
+    return gain > other * (1 if on else MARGIN)
 
 
 def _tokens(fractions: Sequence[float]) -> float:

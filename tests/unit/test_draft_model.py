@@ -206,7 +206,21 @@ async def test_more_requests_than_a_batch_has_drafts_for_do_without() -> None:
     prompts = [[seed, 3, 200, 45] for seed in range(5)]
     want = [await collect(make(), ids, WARM, 30) for ids in prompts]
     assert await asyncio.gather(*(collect(used, ids, WARM, 30) for ids in prompts)) == want
-    assert runner.each > 20
+    assert runner.each > 10
+
+
+async def test_prompt_lookup_drafts_where_it_gains_more() -> None:
+    used, runner = engine(MODEL)
+
+    def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return 3.0 if n_model_draft else 1.2 if drafting else 1.0
+
+    runner.step_ms = step_ms  # type: ignore[method-assign]
+    repeating = Sampling(temperature=0, logit_bias=((5, 1000.0),))
+    assert await collect(used, PROMPT, repeating, 200) == [5] * 200
+    totals = used._generation.totals
+    by_lookup = totals.draft_tokens - totals.draft_steps - totals.model_accepted
+    assert by_lookup > 100 > totals.model_accepted > 0, "the model drafts until enough tokens have been predicted"
 
 
 def test_a_draft_model_with_short_convolutions_drafts_for_one_sequence_at_a_time() -> None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from py_engine.generate.speculation import Predictions, drafts_pay
+from py_engine.generate.speculation import Predictions, drafts_pay, lookup_gain
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import GREEDY, PROMPT, SHAPED, RandomConstraint, collect, counts, engine, make
 
@@ -56,9 +56,9 @@ def test_drafts_are_accepted_in_repetitive_text() -> None:
     text = [dice.randrange(300) for _ in range(200)]
     new, old = Predictions(text), Predictions(text)
     new.add([dice.randrange(300) for _ in range(60)])
-    assert not drafts_pay([new.fraction], 1.0, 1.4, on=False)
+    assert not drafts_pay(lookup_gain([new.fraction], 1.0, 1.4), on=False)
     old.add(text[50:110])
-    assert drafts_pay([old.fraction], 1.0, 1.4, on=False)
-    assert not drafts_pay([old.fraction], 1.0, 30.0, on=True)
+    assert drafts_pay(lookup_gain([old.fraction], 1.0, 1.4), on=False)
+    assert not drafts_pay(lookup_gain([old.fraction], 1.0, 30.0), on=True)
     old.add([dice.randrange(300) for _ in range(60)])
-    assert not drafts_pay([old.fraction], 1.0, 1.4, on=True), "off by itself"
+    assert not drafts_pay(lookup_gain([old.fraction], 1.0, 1.4), on=True), "off by itself"

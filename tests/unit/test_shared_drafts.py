@@ -10,7 +10,7 @@ import pytest
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
-from py_engine.generate.speculation import UNKNOWN_ROW_COST, drafts_pay
+from py_engine.generate.speculation import UNKNOWN_ROW_COST, drafts_pay, lookup_gain
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.runners import Row
@@ -193,21 +193,21 @@ async def test_the_cpu_engine_drafts_for_several() -> None:
 
 def test_the_gain_of_drafts_is_that_of_the_likeliest_ones() -> None:
     """A sequence whose text repeats itself makes drafts pay for one whose text does not, as long as a row is left."""
-    assert drafts_pay([0.9, 0.0], 1.0, 2.5, on=False), "6.2 tokens for 2 of plain steps"
-    assert not drafts_pay([0.9, 0.0], 1.0, 3.2, on=True)
-    assert not drafts_pay([0.0, 0.0], 1.0, 1.01, on=True)
-    assert drafts_pay([1.0] * 4, 1.0, 1.7, on=False), "8 tokens for 4"
-    assert not drafts_pay([1.0] * 4, 1.0, 1.8, on=False)
-    assert drafts_pay([1.0] * 4, 1.0, 1.8, on=True), "less is enough to go on"
-    assert not drafts_pay([1.0] * 7, 1.0, 1.0, on=False), "8 tokens for 7"
+    assert drafts_pay(lookup_gain([0.9, 0.0], 1.0, 2.5), on=False), "6.2 tokens for 2 of plain steps"
+    assert not drafts_pay(lookup_gain([0.9, 0.0], 1.0, 3.2), on=True)
+    assert not drafts_pay(lookup_gain([0.0, 0.0], 1.0, 1.01), on=True)
+    assert drafts_pay(lookup_gain([1.0] * 4, 1.0, 1.7), on=False), "8 tokens for 4"
+    assert not drafts_pay(lookup_gain([1.0] * 4, 1.0, 1.8), on=False)
+    assert drafts_pay(lookup_gain([1.0] * 4, 1.0, 1.8), on=True), "less is enough to go on"
+    assert not drafts_pay(lookup_gain([1.0] * 7, 1.0, 1.0), on=False), "8 tokens for 7"
 
 
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_an_unknown_cost_counts_the_rows_that_drafts_may_add(count: int) -> None:
     assumed = 1 + UNKNOWN_ROW_COST * (MAX_SMALL_BATCH - count)
     for fraction in (0.1, 0.2, 0.4, 1.0):
-        known = drafts_pay([fraction] * count, 1.0, assumed, on=False)
-        assert drafts_pay([fraction] * count, 1.0, 0.0, on=False) == known
-        assert drafts_pay([fraction] * count, 0.0, 2.0, on=False) == known
-    assert drafts_pay([1.0] * count, 0.0, 0.0, on=False)
-    assert not drafts_pay([0.0] * count, 0.0, 0.0, on=False)
+        known = drafts_pay(lookup_gain([fraction] * count, 1.0, assumed), on=False)
+        assert drafts_pay(lookup_gain([fraction] * count, 1.0, 0.0), on=False) == known
+        assert drafts_pay(lookup_gain([fraction] * count, 0.0, 2.0), on=False) == known
+    assert drafts_pay(lookup_gain([1.0] * count, 0.0, 0.0), on=False)
+    assert not drafts_pay(lookup_gain([0.0] * count, 0.0, 0.0), on=False)
