@@ -98,6 +98,13 @@ class Mixture:
         return mixture
 
 
+def _feed_forward_length(header: Header) -> int:
+    """The width of the dense layers. Files of mixtures that have none may hold any: at most what tensors have."""
+    if natural(header, "expert_count"):
+        return min(count(header, "feed_forward_length"), header.largest_dimension)
+    return dimension(header, "feed_forward_length")
+
+
 def _says_normalised(header: Header) -> bool:
     """Whether the metadata, where it counts, says that the chosen experts' weights sum to 1."""
     return header.architecture in NORMALISED_BY_METADATA and switch(header, "expert_weights_norm", False)
@@ -174,7 +181,7 @@ class Config:
         draft_layers = natural(header, "nextn_predict_layers")  # multi-token prediction, at the end (mtp.py)
         blocks = block_count(header) - draft_layers
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
-        head_dim = dimension(header, "attention.key_length", max(1, n_embd // n_head), n_head)
+        head_dim = cls.key_length(header, max(1, n_embd // n_head), n_head)
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
         n_head_kv = head_count_kv(header, blocks, n_head)
@@ -190,7 +197,7 @@ class Config:
             block_count=blocks,
             context_length=count(header, "context_length"),
             embedding_length=n_embd,
-            feed_forward_length=dimension(header, "feed_forward_length"),
+            feed_forward_length=_feed_forward_length(header),
             head_count=n_head,
             head_count_kv=n_head_kv,
             head_dim=head_dim,
@@ -204,6 +211,11 @@ class Config:
             layer_norm=layer_norm,
             mixture=Mixture.from_gguf(header),
         )
+
+    @classmethod
+    def key_length(cls, header: Header, default: int, n_head: int) -> int:
+        """Dimensions of a key head, of which the queries have `n_head`."""
+        return dimension(header, "attention.key_length", default, n_head)
 
     @classmethod
     def value_length(cls, header: Header, head_dim: int) -> int:

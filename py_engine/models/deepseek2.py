@@ -29,6 +29,11 @@ class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
+    def key_length(cls, header: Header, default: int, n_head: int) -> int:
+        """The metadata may hold the length of the latent and the rotated part, which is no multiple of a tensor's."""
+        return dimension(header, "attention.key_length", default)
+
+    @classmethod
     def value_length(cls, header: Header, head_dim: int) -> int:
         """The metadata may hold the latent's length, or a value head's."""
         return head_dim

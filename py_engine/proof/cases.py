@@ -32,10 +32,10 @@ from py_engine.proof.variants import SAMPLER_KERNELS
 
 DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
-ADDING = {  # to y, or to x
+ADDING = {  # to y, or to x, or in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
-    "scale_queries",
+    "scale_queries", "wkv7_inputs",
 }  # fmt: skip
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
 EXPERTS = 2  # of a mixture that a case uses

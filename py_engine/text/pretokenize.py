@@ -15,6 +15,8 @@ _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 _HAN_KANA = r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+# without the spaces in these ranges, such as the ideographic one: for llama.cpp they are as any other space
+_ASIAN = r"(?:(?!\s)[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff])+"
 _ASCII_SIGNS = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
 _DEEPSEEK3 = (
     _ASCII_SIGNS + r"[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + _SPACES
@@ -78,12 +80,12 @@ _SPLITS: dict[str, tuple[str | DigitGroups, ...]] = {
     "deepseek-llm": (
         r"[\r\n]",
         r"\s?" + _CASED,
-        r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+        r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3001\u3002]+",
         r"(?<!\s)\s++$",
-        r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+        _ASIAN,
         r"\p{N}+",
     ),
-    "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
+    "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _ASIAN, r"\p{N}"),
     "deepseek-v3": (r"\p{N}{1,3}", _HAN_KANA, _DEEPSEEK3),
     "spark2_5": (
         r"\p{N}{1,3}",
@@ -157,6 +159,7 @@ def _set(names: str) -> frozenset[str]:
 _LLAMA3 = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "
 _IGNORE_MERGES = _set(_LLAMA3 + "minicpm5 youtu tekken granite-embed-multi-97m")
 _ADD_BOS = _set(_LLAMA3 + "tekken chameleon")
+_GEMMA4 = _set("gemma4 granite-embed-multi-311m")
 # names for which llama.cpp's detokenizer does not join punctuation to the word before it
 _KEEP_SPACES = _set(
     "deepseek-llm deepseek-coder deepseek-v3 spark2_5 youtu sarvam-moe command-r qwen2 deepseek-r1-qwen kormo f2llmv2 "
@@ -178,6 +181,7 @@ class Pretokenizer:
     clean_spaces: bool = True
     byte_level: bool = True  # False: raw text, unknown characters as <0xXX>
     escape_spaces: bool = False  # spaces become ▁ first
+    gemma4: bool = False  # BOS whatever the metadata says; a run of newlines that is a token is not merged
     _compiled: list[Any] | None = None
 
     def split(self, text: str) -> list[str]:
@@ -224,4 +228,5 @@ def pretokenizer(name: str) -> Pretokenizer:
         clean_spaces=key not in _KEEP_SPACES,
         byte_level=_NAMES[key] != "lines",
         escape_spaces=_NAMES[key] == "lines",
+        gemma4=key in _GEMMA4,
     )

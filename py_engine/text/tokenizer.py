@@ -1,6 +1,7 @@
 """Text to token ids and back, as in llama.cpp, from the metadata of a GGUF file."""
 
 import codecs
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -193,29 +194,9 @@ def remove_breaks(text: str) -> str:
 
 def _clean_spaces(data: bytes) -> bytes:
     """Remove spaces in three passes: " ?" " !" " ." " ,", then " ' ", then " 's" " 'm" " 're" " 've"."""
-    out = bytearray(data[:1])
-    for i in range(1, len(data)):
-        if data[i - 1] == 0x20 and data[i] in b"?!.,":
-            out.pop()
-        out.append(data[i])
-    data, out = bytes(out), bytearray(out[:1])
-    i = 1
-    while i < len(data):
-        if data[i] == 0x27 and data[i - 1 : i + 2] == b" ' ":
-            out[-1:] = b"'"
-            i += 2
-            if i <= len(data):
-                continue
-        out.append(data[i])
-        i += 1
-    data, out = bytes(out), bytearray(out[:1])
-    for i in range(1, len(data)):
-        if data[i - 1 : i + 1] == b" '" and (
-            data[i + 1 : i + 2] in (b"s", b"m") or data[i + 1 : i + 3] in (b"re", b"ve")
-        ):
-            out.pop()
-        out.append(data[i])
-    return bytes(out)
+    data = re.sub(rb" (?=[?!.,])", b"", data)
+    data = re.sub(rb" ' ", b"'", data)
+    return re.sub(rb" (?='(?:[sm]|re|ve))", b"", data)
 
 
 def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
@@ -270,7 +251,7 @@ def _load_bpe(metadata: dict[str, Any], kind: str) -> Tokenizer:
     prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
     flags = Flags(add_bos=pre.add_bos, add_space_prefix=prefix, clean_spaces=pre.clean_spaces)
     tokenizer = Tokenizer(vocab, BPE(vocab, metadata, pre), metadata, flags)
-    if name == "gemma4":
+    if pre.gemma4:
         tokenizer.add_bos = tokenizer.bos_id is not None
     if not pre.known:
         tokenizer.notices.append(

@@ -5,17 +5,20 @@ It reads many keys for a few architectures only. The cases were found by compari
 
 from dataclasses import replace
 from math import log
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from py_engine import planner
 from py_engine.errors import WispError
-from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.gguf_header import Header, TensorInfo, parse
 from py_engine.files.tensor_types import TensorType
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
+from tests.golden.make.gguf_file import Layout
+from tests.golden.make.random_models import write
 from tests.support.cpu_models import header
 
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
@@ -221,3 +224,27 @@ def test_a_missing_bias_of_some_is_named() -> None:
     del found.tensors["blk.0.time_mix_key.bias"]
     with pytest.raises(WispError, match=r"blk\.0\.time_mix_key\.bias"):
         plan(found)
+
+
+@pytest.mark.parametrize("preset", ["deepseek2", "glm-dsa", "mistral4"])
+def test_keys_of_latent_attention_are_of_one_head(preset: str, tmp_path: Path) -> None:
+    """A key is the latent and the rotated part, for all heads: no tensor needs as many dimensions as heads times it."""
+    path = tmp_path / "model.gguf"
+    write(path, preset, "F16", 1, Layout(), None, n_head=8, kv_rank=64, nope=16, rope_dim=8, v_dim=16)
+    found = parse(path.read_bytes(), path.stat().st_size)
+    assert found.arch("attention.key_length") * 8 > found.largest_dimension
+    plan(found)
+
+
+@pytest.mark.parametrize("name", ["qwen/qwen3moe.F16", "gpt_oss/gpt-oss.F16", "experts/bailingmoe.F16"])
+def test_the_width_of_dense_layers_that_a_mixture_lacks(name: str) -> None:
+    plan(changed(name, {"feed_forward_length": 4000}))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("qwen/qwen3.F16", "corrupt_header"), ("experts/dots1.F16", "bad_tensor_shape")]
+)
+def test_the_width_of_dense_layers_that_a_model_has(name: str, code: str) -> None:
+    with pytest.raises(WispError) as error:
+        plan(changed(name, {"feed_forward_length": 4000}))
+    assert error.value.code == code

@@ -201,6 +201,16 @@ def test_a_cached_value_may_be_rounded_to_its_neighbour(steps: int, faulty: bool
     assert (wrong(case, name, values) is not None) == faulty
 
 
+def test_what_is_computed_in_place_has_values() -> None:
+    """Of NaNs a GPU may make any value: the case would prove nothing, or refuse a kernel that is right."""
+    plan = planner.make_plan(header("rwkv/rwkv7.F16"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
+    made = list(cases(plan, SOFTWARE, plan.lists, lambda shader: shader.kernel != "wkv7_inputs"))
+    assert made
+    for case in made:
+        name = case.ops[-1].bindings["x"].name
+        assert not np.isnan(case.want[name]).any()
+
+
 def test_known_kernels_have_no_case() -> None:
     plan = planner.make_plan(header("llama/llama.Q4_0"), SOFTWARE, planner.PlanOptions(512, 64, "f32"))
     labels = {

@@ -157,6 +157,28 @@ def test_pretokenizer_splits() -> None:
     assert split("superbpe", "1234567") == ["1", "234", "567"]
     assert split("afmoe", "1234567 x") == ["1", "234", "567", " x"]
     assert split("default", "a+b 1234") == ["a", "+", "b", " ", "123", "4"]
+    for name in ("deepseek-llm", "deepseek-coder"):  # an ideographic space belongs to what follows
+        assert split(name, "a\u3000^日本\u3000x\u3000、\u3000!") == [
+            "a",
+            "\u3000^",
+            "日本",
+            "\u3000x",
+            "\u3000",
+            "、",
+            "\u3000!",
+        ]
+
+
+def test_bos_whatever_the_metadata_says() -> None:
+    names = {"tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": False}
+    for pre, bos in (("granite-embed-multi-311m", [0]), ("gemma4", [0]), ("qwen2", [])):
+        assert load_tokenizer({**metadata("qwen2"), **names, "tokenizer.ggml.pre": pre}).encode("", True) == bos
+
+
+def test_word_pieces_with_apostrophes_and_unassigned_characters() -> None:
+    t = tokenizer("bert-bge")
+    assert t.decode(t.encode("a' ' b")) == " a'' b"
+    assert t.encode("a\u0378b") == [t.vocab.special("unknown")]
 
 
 def test_unknown_pretokenizer_is_default_with_a_notice() -> None:

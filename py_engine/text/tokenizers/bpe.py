@@ -48,7 +48,7 @@ class BPE:
         ids = self.vocab.ids
         if self.pre.byte_level:
             word = word.encode().decode("latin-1").translate(_TO_CHARACTERS)
-        if (self.pre.ignore_merges or (self.pre.name == "gemma4" and not word.strip("\n"))) and word in ids:
+        if (self.pre.ignore_merges or (self.pre.gemma4 and not word.strip("\n"))) and word in ids:
             return [ids[word]]
         out: list[int] = []
         for part in merge(list(word), self.ranks, " "):

@@ -85,7 +85,7 @@ def _kind(c: str, strip_accents: bool) -> int:
     if c in _SPACES:
         return _BREAK
     category = unicodedata.category(c)
-    if c in "\0\ufffd" or category[0] == "C":
+    if c in "\0\ufffd" or (category[0] == "C" and category != "Cn"):  # llama.cpp keeps unassigned characters
         return _DROP
     if strip_accents and category[0] == "M":
         return _DROP

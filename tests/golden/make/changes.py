@@ -91,6 +91,10 @@ def without_tensors(name: str) -> Change:
     return change
 
 
+def unchanged(file: GgufFile) -> None:
+    """Change nothing."""
+
+
 def with_divisors(file: GgufFile) -> None:
     """Add divisors of the rotation's frequencies. llama.cpp ignores them for some architectures that may have them."""
     count = dict(file.metadata)[f"{file.architecture}.rope.dimension_count"]
@@ -101,6 +105,7 @@ def with_divisors(file: GgufFile) -> None:
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
     """What each change is, and the function that makes it."""
     file, _ = build(preset, SEED)
+    yield "unchanged", unchanged
     for key in dict.fromkeys(name for name, _ in file.metadata if not name.startswith("tokenizer.")):
         yield f"without {key}", without_key(key)
     for key, values in KEYS.items():
@@ -121,6 +126,8 @@ def compared(preset: str, change: Change, path: Path) -> str:
     try:
         model = Model(llama_cpp, path, N_CTX)
     except RuntimeError:
+        if change is unchanged:
+            raise
         return ""
     prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
     wanted, greedy, rows = model.greedy(prompt, STEPS)
@@ -157,6 +164,8 @@ def main() -> None:
                 if worker.is_alive():
                     worker.kill()
                     worker.join()
+                if change is unchanged and worker.exitcode:
+                    parser.exit(1, f"llama.cpp does not run {preset}: its changes would all be left out\n")
 
 
 if __name__ == "__main__":

@@ -111,16 +111,18 @@ PRESETS: dict[str, Settings] = {
         **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
     },
     "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    # llama.cpp refuses Mamba-1, Jamba and Granite 4 unless `d_inner` is twice `n_embd`.
     # `d_inner` values of `ssm_heads` heads, which share `ssm_groups` heads of keys with `d_state` values each.
     "granitehybrid": {
         "arch": "granitehybrid",
         **GRANITE,
-        **{"n_layer": 4, "n_ff": 128, "d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2},
+        **{"n_embd": 64, "n_layer": 4, "n_ff": 128},
+        **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 2},
     },
     "granitehybrid-moe": {
         "arch": "granitehybrid",
         **GRANITE,
-        **{"n_layer": 3, "n_expert": 4, "n_used": 2, "n_ff": 64, "n_ff_shexp": 96, "no_rope": True},
+        **{"n_embd": 64, "n_layer": 3, "n_expert": 4, "n_used": 2, "n_ff": 64, "n_ff_shexp": 96, "no_rope": True},
         **{"d_conv": 3, "d_inner": 128, "d_state": 20, "ssm_heads": 4, "ssm_groups": 1},
     },
     "qwen35": {
@@ -147,9 +149,11 @@ PRESETS: dict[str, Settings] = {
     "mamba": {
         "arch": "mamba",
         **{"d_conv": 4, "d_inner": 128, "d_state": 16, "ssm_heads": 8, "ssm_groups": 0, "tied": True, "n_layer": 3},
+        "n_embd": 64,
     },
     "jamba": {
         "arch": "jamba",
+        "n_embd": 64,
         **{"d_conv": 4, "d_inner": 128, "d_state": 12, "ssm_heads": 10, "ssm_groups": 0, "n_layer": 3, "n_ff": 128},
     },
     # Layers without attention have 0 heads in the metadata. llama.cpp b11549 does not return if the first one has none.
