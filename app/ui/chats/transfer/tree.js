@@ -94,7 +94,7 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
 }
 
 /**
- * Joins two texts, either of which may be empty. join() would copy both each time.
+ * Joins two texts, which may be empty. join() would copy both.
  * @param {string} first @param {string} [second]
  */
 const joined = (first, second) => (first && second ? `${first}\n\n${second}` : first || second || "");
