@@ -100,7 +100,7 @@ class Document:
 
     def _walk(self, subschema: Subschema, depth: int) -> None:
         schema = subschema.schema
-        spend(3)
+        spend(4)
         self._walked.add(id(schema))
         if depth > MAX_DEPTH:
             raise subschema.unsupported("$defs", f"it is nested more than {MAX_DEPTH} levels deep")
