@@ -72,16 +72,25 @@ CODES: dict[str, str] = {
 }
 
 
+MAX_MESSAGE = 2000  # characters of a message and of `param`, which may quote what came from outside
+
+
 class WispError(Exception):
     """An error with one of CODES. `type` is one of the three above; `param` names the offending request field."""
 
     def __init__(self, message: str, code: str, type: str = INVALID_REQUEST, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _short(message)
+        super().__init__(self.message)
         self.code = code
         self.type = type
-        self.param = param
+        self.param = param and _short(param)
 
     def as_dict(self) -> dict[str, Any]:
         """{"error": {"message", "type", "param", "code"}}, OpenAI's shape."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+def _short(text: str) -> str:
+    """The text, without its middle where it is too long."""
+    half = MAX_MESSAGE // 2
+    return text if len(text) <= MAX_MESSAGE else f"{text[: half - 3]} … {text[-half:]}"

@@ -52,3 +52,14 @@ def depth(text: str) -> int:
         return brackets
     rest = _STRING.sub("", text).encode("utf-8", "replace").translate(_STEPS, _OTHERS)
     return max(accumulate(array("b", rest)), default=0)
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value is nested more than MAX_DEPTH levels deep. json.dumps() recurses as the parser does."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level = list({id(part): part for parts in inner for part in parts}.values())
+        if not level:
+            return False
+    return True

@@ -1,4 +1,6 @@
-"""Read counts from texts of any length: int() rejects more than 4300 digits, and accepts those of any script."""
+"""Read numbers from texts: int() takes signs, blanks, underscores and digits of any script, and rejects many digits."""
+
+import re
 
 LARGEST = 10**15
 
@@ -9,3 +11,8 @@ def count(text: str) -> int | None:
         return None
     digits = text.lstrip("0")
     return LARGEST if len(digits) > 15 else int(digits or "0")
+
+
+def hexadecimal(text: str) -> int | None:
+    """The value of hexadecimal digits; None for another text."""
+    return int(text, 16) if re.fullmatch("[0-9A-Fa-f]+", text) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urldefrag, urljoin
 
 from app.constrain.counts import count
+from app.constrain.effort import spend
 from app.openai.fields import Json
 
 # Values of $schema: drafts in which the supported keywords have the same meaning as in draft 2020-12.
@@ -94,10 +95,13 @@ class Document:
         self._anchors: dict[tuple[str, str], Subschema] = {}
         self._dynamic: dict[str, set[str]] = {}  # $dynamicAnchor -> base URIs of the subschemas that have it
         self.unevaluated = False
+        self._walked = set[int]()  # ids of the subschemas that were walked
         self._walk(self.root, 0)
 
     def _walk(self, subschema: Subschema, depth: int) -> None:
         schema = subschema.schema
+        spend(4)
+        self._walked.add(id(schema))
         if depth > MAX_DEPTH:
             raise subschema.unsupported("$defs", f"it is nested more than {MAX_DEPTH} levels deep")
         if isinstance(schema, bool):
@@ -169,5 +173,6 @@ class Document:
                 raise subschema.unsupported(keyword, f"{reference!r} points to nothing in the schema") from None
         if not isinstance(at.schema, dict | bool):
             raise subschema.unsupported(keyword, f"{reference!r} points to something that is not a schema")
-        self._walk(at, 0)
+        if id(at.schema) not in self._walked:
+            self._walk(at, 0)
         return at

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from app.constrain.counts import count
+from app.constrain.counts import count, hexadecimal
 from app.constrain.ebnf import UNICODE, Grammar, Ranges, complement, intersect, normalize
+from app.constrain.effort import spend
 from app.constrain.gbnf_parts import (
     Class,
     Either,
@@ -26,6 +27,10 @@ from app.constrain.gbnf_parts import (
 from app.constrain.gbnf_rules import add_rules
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+\s*+::=")
+# Possessive: nothing in them is tried again, which would take memory for each blank.
+_BLANKS = re.compile(r"(?:\s++|#[^\n]*+)*+")
+_BLANKS_OF_A_LINE = re.compile(r"(?:[^\S\n]++|#[^\n]*+)*+")
 _REPEAT = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _SHORT = {"n": 10, "r": 13, "t": 9, "0": 0, "b": 8, "f": 12, "v": 11, "a": 7}
@@ -86,8 +91,7 @@ class _Reader:
         return BadGrammar(f"line {line}: {what}")
 
     def _blanks(self, lines: bool = True) -> None:
-        blank = re.compile(r"(?:\s|#[^\n]*)*" if lines else r"(?:[^\S\n]|#[^\n]*)*")
-        found = blank.match(self._text, self._at)
+        found = (_BLANKS if lines else _BLANKS_OF_A_LINE).match(self._text, self._at)
         assert found is not None
         self._at = found.end()
 
@@ -146,9 +150,10 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _rule_begins(self) -> bool:
-        return re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\s*::=").match(self._text, self._at) is not None
+        return _RULE.match(self._text, self._at) is not None
 
     def _element(self) -> Part | None:
+        spend(5)
         if self._take('"'):
             return Literal(self._string('"'))
         if self._take("'"):
@@ -203,6 +208,7 @@ class _Reader:
         return "".join(out)
 
     def _char(self) -> int:
+        spend(1)
         char = self._text[self._at : self._at + 1]
         if not char or char == "\n":
             raise self._bad("unterminated string or character class")
@@ -216,10 +222,10 @@ class _Reader:
         if kind in _LENGTHS:
             digits = self._text[self._at : self._at + _LENGTHS[kind]]
             self._at += len(digits)
-            try:
-                return ord(chr(int(digits, 16)))
-            except (ValueError, OverflowError):
-                raise self._bad("an escape must have hexadecimal digits") from None
+            code = hexadecimal(digits)
+            if code is None or code > 0x10FFFF:
+                raise self._bad("an escape must have the hexadecimal digits of a character")
+            return code
         if not kind or kind.isalnum():
             raise self._bad(f"unknown escape \\{kind}")
         return ord(kind)

@@ -340,6 +340,7 @@ def _properties(
 
     def steps(state: PropertyState) -> Iterator[tuple[str, PropertyState]]:
         used, count, flags = state
+        spend(len(entries) >> 2)
         if t.high is not None and count >= t.high:
             return
         for e in entries:

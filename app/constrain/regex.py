@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 from app.constrain.automaton import Dfa, Nfa
-from app.constrain.counts import count
+from app.constrain.counts import count, hexadecimal
 from app.constrain.ebnf import UNICODE, Ranges, complement, intersect, normalize
 from app.constrain.effort import spend
 
@@ -271,6 +271,7 @@ class _Parser:
         found: list[tuple[int, int]] = []
         while not self._take("]"):
             first = self._member()
+            spend(len(first))
             if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
                 self._at += 1
                 last = self._member()
@@ -325,6 +326,8 @@ class _Parser:
     def _hex(self, kind: str) -> int:
         if kind == "u" and self._take("{"):
             close = self._text.find("}", self._at)
+            if close < 0:
+                raise BadPattern("\\u{ without its }")
             digits, self._at = self._text[self._at : close], close + 1
         else:
             size = 2 if kind == "x" else 4
@@ -332,12 +335,14 @@ class _Parser:
             self._at += size
             if len(digits) < size:
                 raise BadPattern("an escape with too few digits")
-        try:
-            code = int(digits, 16)
-        except ValueError:
-            raise BadPattern("an escape without hexadecimal digits") from None
+        code = hexadecimal(digits)
+        if code is None:
+            raise BadPattern("an escape without hexadecimal digits")
         if 0xD800 <= code < 0xDC00 and self._take("\\u"):
-            return 0x10000 + ((code - 0xD800) << 10) + (self._hex("u") - 0xDC00)
+            low = self._hex("u")
+            if not 0xDC00 <= low < 0xE000:
+                raise BadPattern("half of a surrogate pair")
+            return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
         if code > 0x10FFFF:
             raise BadPattern("an escape beyond U+10FFFF")
         return code
@@ -351,6 +356,7 @@ class _Parser:
         if value and key in ("General_Category", "gc"):
             name = value
         ranges = _category(_CATEGORIES.get(name, name))
+        spend(len(ranges))
         return complement(ranges) if negative else ranges
 
 

@@ -11,6 +11,7 @@ from app.constrain.json_grammar import JsonGrammar
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule
 from app.openai.fields import Json, unsupported, wrong_value
+from py_engine import json_input
 from py_engine.errors import WispError
 
 
@@ -73,7 +74,9 @@ def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
 
 
 def check_json(value: Json, param: str) -> None:
-    """Reject unpaired surrogates, which no UTF-8 text has, and numbers that JSON lacks."""
+    """Reject what is nested too deep, unpaired surrogates, which no UTF-8 text has, and numbers that JSON lacks."""
+    if json_input.is_deep(value):
+        raise wrong_value(f"{param} is nested more than {json_input.MAX_DEPTH} levels deep; make it flatter.", param)
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:

@@ -22,15 +22,17 @@ export function linesOf(items, page) {
   /** @type {Line | null} */
   let line = null;
   let end = 0;
+  let last = ""; // of the line's items
   for (const { str, transform, width, height, hasEOL } of items) {
     const [left, top] = [transform[4], -transform[5]];
     if (str && line && Math.abs(top - line.top) > Math.max(height, line.height) / 2) line = null;
     if (str.trim() && !line) lines.push((line = { text: "", top, left, height: 0, page }));
     if (line && str) {
-      const gap = line.text && left - end > height * 0.15 && !/\s$/.test(line.text) && !/^\s/.test(str);
+      const gap = line.text && left - end > height * 0.15 && !/\s$/.test(last) && !/^\s/.test(str);
       line.text += (gap ? " " : "") + str;
       line.height = Math.max(line.height, height);
       end = left + width;
+      last = str;
     }
     if (hasEOL) line = null;
   }
@@ -44,13 +46,15 @@ export function blocksOf(all) {
   /** @type {Block[]} */
   const blocks = [];
   let heading = "";
-  let text = "";
+  /** @type {string[]} of a paragraph, with the blanks between them: to look at the end of one text would copy it */
+  let parts = [];
   /** @type {Line | null} */
   let before = null;
   let page = 1;
   const flush = () => {
-    if (text.trim()) blocks.push({ text: text.trim(), page, ...(heading ? { heading } : {}) });
-    text = "";
+    const text = parts.join("").trim();
+    if (text) blocks.push({ text, page, ...(heading ? { heading } : {}) });
+    parts = [];
   };
   let inHeading = false;
   for (const line of lines) {
@@ -58,17 +62,21 @@ export function blocksOf(all) {
     if (line.height > body * LARGER && words.length <= MAX_HEADING && /\p{L}/u.test(words)) {
       flush();
       const continues = inHeading && before?.page === line.page && line.top - before.top < line.height * APART;
-      heading = continues ? `${heading} ${words}` : words;
+      heading = continues ? `${heading} ${words}`.slice(0, 2 * MAX_HEADING) : words;
       [before, inHeading] = [line, true];
       continue;
     }
     inHeading = false;
     const step = before ? line.top - before.top : 0;
     const newPage = before !== null && before.page !== line.page;
-    if (!before || newPage ? /[.!?:]["'”’)]*$/.test(text) || !text : step > line.height * APART || step < -line.height)
+    if (
+      !before || newPage
+        ? /[.!?:]["'”’)]*$/.test(parts.at(-1) ?? ".")
+        : step > line.height * APART || step < -line.height
+    )
       flush();
-    if (!text) page = line.page;
-    text = joined(text, words);
+    if (!parts.length) page = line.page;
+    append(parts, words);
     before = line;
   }
   flush();
@@ -87,11 +95,12 @@ function withoutMargins(lines) {
   return lines.filter((line) => !margins.has(line));
 }
 
-/** Appends a line; joins a word that was hyphenated at the line's end. @param {string} text @param {string} line */
-function joined(text, line) {
-  if (!text) return line;
-  if (/\p{L}[-\u00ad\u2010]$/u.test(text) && /^\p{Ll}/u.test(line)) return text.slice(0, -1) + line;
-  return `${text} ${line}`;
+/** Appends a line; joins a word that was hyphenated at the line's end. @param {string[]} parts @param {string} line */
+function append(parts, line) {
+  const last = parts.pop();
+  if (last === undefined) parts.push(line);
+  else if (/\p{L}[-\u00ad\u2010]$/u.test(last) && /^\p{Ll}/u.test(line)) parts.push(last.slice(0, -1), line);
+  else parts.push(last, ` ${line}`);
 }
 
 /** The most frequent height of letters: the body's. @param {Line[]} lines */

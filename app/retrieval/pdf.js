@@ -44,7 +44,7 @@ export async function readPdf(data, workerUrl) {
     for (let number = 1; number <= pdf.numPages; number++) {
       const page = await inTime(pdf.getPage(number));
       const { items } = await inTime(page.getTextContent());
-      lines.push(...linesOf(/** @type {import("./lines.js").Item[]} */ (items), number));
+      for (const line of linesOf(/** @type {import("./lines.js").Item[]} */ (items), number)) lines.push(line);
       page.cleanup();
     }
     return { blocks: blocksOf(lines), pages: pdf.numPages };

@@ -21,6 +21,7 @@
  */
 
 const MAX_HEADING = 300; // characters of a heading that passages show
+const STRETCH = 2000; // characters in which sentences are found at once
 
 /** Splits plain text into paragraphs. @param {string} text @returns {Block[]} */
 export function textBlocks(text) {
@@ -159,7 +160,28 @@ const lines = (text) => text.split(/(?<=\n)/);
 /** Splits a text into sentences, trailing blanks included. @param {string} text @returns {string[]} */
 export function sentences(text) {
   if (!Intl.Segmenter) return text.split(/(?<=[.!?…]["'”’)]*\s+|\n)/);
-  return [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)].map(({ segment }) => segment);
+  const segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" });
+  return stretches(text).flatMap((stretch) => [...segmenter.segment(stretch)].map(({ segment }) => segment));
+}
+
+/**
+ * Cuts a text where sentences end anyway, after lines, and long lines between words. V8 copies the whole text for each
+ * segment: those of a table of 100 KB took gigabytes.
+ * @param {string} text
+ */
+function stretches(text) {
+  const out = [];
+  for (const line of lines(text)) {
+    for (let at = 0, end = 0; at < line.length; at = end) {
+      end = line.length;
+      if (end > at + STRETCH) {
+        end = line.lastIndexOf(" ", at + STRETCH - 1) + 1;
+        if (end <= at) end = at + STRETCH - Number(/[\ud800-\udbff]/.test(line[at + STRETCH - 1])); // a whole character
+      }
+      out.push(line.slice(at, end));
+    }
+  }
+  return out;
 }
 
 /**

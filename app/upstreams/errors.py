@@ -99,5 +99,5 @@ def _short(upstream: Upstream, text: str) -> str:
     """The start of another server's text without the key, which some servers repeat."""
     if upstream.key:
         text = text.replace(upstream.key, "…")
-    text = " ".join(text.split())
+    text = " ".join(text[: 10 * MAX_QUOTE].split())  # an answer has up to 64 MiB
     return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]} …"

@@ -15,6 +15,7 @@ from py_engine.errors import WispError
 MAX_HEADER = 48 * 1024 * 1024  # bytes; known headers are under 30 MB, and a larger one must not fill the WASM heap
 MAX_MEMORY = 112 * 1024 * 1024  # bytes of the metadata and tensor table as Python objects
 MAX_ARRAY_DEPTH = 4
+MAX_ARRAYS = 1 << 16  # within other arrays; each takes long to read, and no known model has any
 MAX_STRING = 16 * 1024 * 1024  # bytes of one text
 STRINGS_AT_ONCE = 1 << 14  # strings read between two looks at the memory
 
@@ -57,6 +58,7 @@ class ValueReader:
         self.file_size = file_size
         self.buf = b""
         self.pos = 0
+        self.arrays = 0  # within other arrays, so far
         self.memory = 0  # bytes of the objects made so far, roughly
 
     def value_type(self, key: str) -> GGUFValueType:
@@ -87,6 +89,9 @@ class ValueReader:
         if kind == GGUFValueType.ARRAY:
             self.require(count * 12, f"the arrays of {key!r}")
             self.allocate(count * _ARRAY_BYTES)
+            self.arrays += count
+            if self.arrays > MAX_ARRAYS:
+                corrupt(f"{key!r} has more than {MAX_ARRAYS} arrays")
             return [self._array(key, depth + 1) for _ in range(count)]
         return self._numbers(kind, count, key)
 

@@ -274,6 +274,29 @@ def test_odd_values_of_other_programs_do_no_harm(js: Evaluate) -> None:
     assert branch(read(js, entry)[0]) == ["q\n\n[attachment]"]
 
 
+def test_branches_of_a_long_answer_do_not_repeat_it_for_ever(js: Evaluate) -> None:
+    """A file of megabytes would become a chat of gigabytes, or take minutes to read."""
+    made = """[...Array(%d).keys()].flatMap((i) => {
+      const parent = i ? "n" + (i - 1) : null;
+      const author = { role: "assistant" };
+      const answer = (id, text) => [id, { parent, message: { author, content: { parts: [text] } } }];
+      const thoughts = [{ content: "x".repeat(100) }];
+      const thought = { parent, message: { author: {}, content: { content_type: "thoughts", thoughts } } };
+      return %s;
+    })"""
+    read = """
+      const [{ messages }] = m.chatsOf(JSON.stringify([{ title: "t", mapping: Object.fromEntries(%s) }]));
+      return messages.reduce((sum, { content, reasoning }) => sum + content.length + (reasoning?.length ?? 0), 0);
+    """
+    branched = made % (4000, '[answer("n" + i, "x".repeat(100)), answer("m" + i, "y")]')
+    assert 4000 * 101 <= js(f"(() => {{ {read % branched} }})()") < 12_000_000
+    after_one_thought = 'i ? [answer("m" + i, "y")] : [["n0", thought]]'
+    star = (made % (200, after_one_thought)).replace('"n" + (i - 1)', '"n0"').replace("repeat(100)", "repeat(100_000)")
+    assert 200 <= js(f"(() => {{ {read % star} }})()") < 12_000_000
+    chain = made % (60_000, '[i < 59_999 ? ["n" + i, thought] : answer("n" + i, "y")]')
+    assert js(f"(() => {{ {read % chain} }})()") == 1 + 59_999 * 102 - 2
+
+
 @pytest.mark.parametrize("time", [1e300, -1e300, "x", {}, None, 10**400])
 def test_a_time_that_is_none_is_now(js: Evaluate, time: Any) -> None:
     nodes = {"a": gpt("a", None, "user", "Hi")}

@@ -1,6 +1,7 @@
 """Constraints that explode: a 400 in about a second, and none that the mask engine would compile for long."""
 
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,12 +11,21 @@ from app.answers.grammar import Grammars, Instance, rules_of
 from app.constrain import automaton, gbnf, gbnf_parts, numbers
 from app.constrain.cost import cost
 from app.constrain.ebnf import GrammarText
-from app.constrain.effort import TooComplex, begin, left
+from app.constrain.effort import MAX_EFFORT, TooComplex, begin, left
 from app.openai.formats import Format
 from py_engine.errors import WispError
 from tests.support import llama_grammars
 
 pytestmark = pytest.mark.slow
+
+
+def nested(times: int) -> dict[str, Any]:
+    """A schema within `times` others."""
+    schema: dict[str, Any] = {}
+    for _ in range(times):
+        schema = {"items": schema}
+    return schema
+
 
 REFUSED: list[tuple[str, Any]] = [
     ("regex", "(((a{1000}){1000}){1000})"),
@@ -97,6 +107,24 @@ REFUSED: list[tuple[str, Any]] = [
         {"properties": {f"p{i}": {"$ref": "#"} for i in range(5000)}, "required": [f"p{i}" for i in range(5000)]},
     ),
     ("json_schema", {"type": "object", "required": [f"p{i}" for i in range(20_000)]}),
+    # what is long only to read
+    ("regex", "[" + r"\p{L}" * 100_000 + "]"),
+    ("regex", "[^" + r"\P{L}" * 10_000 + "]"),
+    ("regex", "[" + "ab" * 500_000 + "]"),
+    ("grammar", 'root ::= "' + "a" * 1_000_000 + '"'),
+    ("grammar", "root ::= [" + "ab" * 500_000 + "]"),
+    ("grammar", 'root ::= "a"\n' + "\n".join(f'r{i} ::= "x" (r{i} | "b")*' for i in range(50_000))),
+    ("json_schema", {"$defs": {f"d{i}": {} for i in range(200_000)}}),
+    # escapes without hexadecimal digits, whatever int() says, and halves of surrogate pairs
+    ("regex", r"\u{41"),
+    ("regex", r"[\u{-5}-a]"),
+    ("regex", r"\u{4_1}"),
+    ("regex", r"\x 1"),
+    ("regex", r"\ud83d\u0041"),
+    ("grammar", r'root ::= "\x+1"'),
+    # what json.dumps() would follow until the stack overflows
+    ("json_schema", nested(20_000)),
+    ("structural_tag", nested(20_000)),
     # what is no URI
     ("json_schema", {"$ref": "http://[/"}),
     ("json_schema", {"$id": "http://x/y", "items": {"$id": "//[", "type": "string"}}),
@@ -151,6 +179,30 @@ def test_what_explodes_is_refused(kind: str, value: Any) -> None:
         rules_of(Format(kind, value))
     assert caught.value.code in ("unsupported_parameter", "invalid_value")
     assert time.process_time() - started < 10  # without limits: hours
+
+
+def test_each_kind_of_property_is_counted_for_each_state_of_an_object() -> None:
+    count = 1100
+    rules_of(Format("json_schema", {"type": "object", "required": [f"p{i}" for i in range(count)]}))
+    assert left() < MAX_EFFORT - count * count // 4
+
+
+def test_blanks_of_a_grammar_take_no_memory() -> None:
+    text = "#x\n" * 300_000 + 'root ::= "a"'
+    tracemalloc.start()
+    try:
+        rules_of(Format("grammar", text))
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_subschema_is_read_once_however_many_references_it_has() -> None:
+    large = {"properties": {f"p{i}": True for i in range(300)}}
+    rules_of(Format("json_schema", {"$defs": {"a": large}, "prefixItems": [{"not": {"$ref": "#/$defs/a"}}] * 3}))
+    before = left()
+    rules_of(Format("json_schema", {"$defs": {"a": large}, "prefixItems": [{"not": {"$ref": "#/$defs/a"}}] * 4}))
+    assert before - left() < 3 * len(large["properties"])
 
 
 def tags_of(grammars: list[str]) -> Format:

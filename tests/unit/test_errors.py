@@ -1,10 +1,10 @@
-"""The table of error codes lists every code that is used, and no other."""
+"""The table of error codes lists every code that is used, and no other. What errors quote is short."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-from py_engine.errors import CODES
+from py_engine.errors import CODES, MAX_MESSAGE, WispError
 from tools.paths import ROOT
 
 TABLE = ROOT / "py_engine" / "errors.py"
@@ -45,3 +45,11 @@ def test_every_code_of_the_table_is_reported_somewhere() -> None:
 def test_the_documentation_lists_every_code() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     assert {code for code in CODES if f"| `{code}` | {CODES[code]} |" not in text} == set()
+
+
+def test_what_an_error_quotes_is_shortened() -> None:
+    error = WispError("begins " + "x" * 1_000_000 + " ends", "invalid_value", param="y" * 1_000_000)
+    assert len(error.message) <= MAX_MESSAGE
+    assert error.message.startswith("begins x")
+    assert error.message.endswith("x ends")
+    assert len(str(error.param)) <= MAX_MESSAGE

@@ -15,6 +15,7 @@ from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files import gguf_values
 from py_engine.files.gguf_header import Header, parse
+from py_engine.files.gguf_values import MAX_ARRAYS
 from py_engine.files.parts import Parts
 from py_engine.plan.kernels import Device
 from py_engine.plan.rope import RopeSpec, table
@@ -209,3 +210,15 @@ def test_the_width_that_projectors_must_have_is_checked(name: str, value: Any) -
     with pytest.raises(WispError) as error:
         prompt_rows(vocabulary("x", header(**{name: value}), {}))
     assert error.value.code == "corrupt_header"
+
+
+def test_arrays_within_arrays_have_a_limit() -> None:
+    for count in (MAX_ARRAYS, MAX_ARRAYS + 1):
+        outer = string("k") + struct.pack("<IIQ", ARRAY, ARRAY, count)
+        data = gguf([outer + struct.pack("<IQ", STRING, 0) * count], [])
+        if count <= MAX_ARRAYS:
+            assert len(parse(data, None).metadata["k"]) == count
+            continue
+        with pytest.raises(WispError, match="arrays") as caught:
+            parse(data, None)
+        assert caught.value.code == "corrupt_header"

@@ -96,6 +96,35 @@ def test_passages_do_not_cross_headings_and_know_their_place(js: Any) -> None:
     ]
 
 
+def test_a_page_with_very_many_items_is_joined_without_copies(js: Any) -> None:
+    """Looking at the end of a text that grows would copy it each time: minutes."""
+    items = """Array.from({ length: 300_000 }, (_, i) => ({
+      str: "ab-", transform: [1, 0, 0, 1, %s], width: 20, height: 10, hasEOL: false }))"""
+    one_line = js(f"m.linesOf({items % '40 * i, 0'}, 1).map(({{ text }}) => text.length)")
+    assert one_line == [300_000 * 4 - 1]
+    paragraph = js(f"m.blocksOf(m.linesOf({items % '0, -10 * i'}, 1)).map(({{ text }}) => text)")
+    assert paragraph == ["ab" * 300_000 + "-"]
+
+
+def test_sentences_are_found_in_stretches_that_join_to_the_text(js: Any) -> None:
+    """V8 copies the text for each sentence: those of a table of 600 KB would take 40 GB."""
+    for text in (
+        "a,b,c\n" * 100_000,
+        "One is. " * 20_000,
+        "x" * 5000 + " y. " + "😀" * 5000,
+        "\n\n a.\n",
+        "a\ud83d",
+        "",
+    ):
+        found = js("m.sentences(a[0])", text)
+        assert "".join(found) == text
+        assert max(map(len, found), default=0) <= 4000
+    assert js("m.sentences('x😀'.repeat(2001)).join('|')").count("\ud83d|") == 0
+    assert js("m.sentences(a[0])", "One came in. He sat.\nThen he\nleft.") == [
+        "One came in. ", "He sat.\n", "Then he\n", "left."
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", ["x" * 5000, "word " * 900, "```\n" + "code line\n" * 500 + "```", "漢字" * 1500])
 def test_text_without_sentences_is_split_too(js: Any, text: str) -> None:
     passages = js("m.split([{ text: a[0] }], { size: 100, overlap: 20, count: async (t) => t.length / 4 })", text)

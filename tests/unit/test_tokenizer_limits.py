@@ -12,7 +12,7 @@ from py_engine.files.gguf_header import parse
 from py_engine.text import pretokenize
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
-from py_engine.text.tokenizers.vocab import CONTROL, NORMAL, USER_DEFINED, Vocab
+from py_engine.text.tokenizers.vocab import BYTE, CONTROL, MAX_LENGTHS, NORMAL, USER_DEFINED, Vocab
 from py_engine.text.tokenizers.wpm import WPM
 
 pytestmark = pytest.mark.slow
@@ -110,6 +110,22 @@ def test_a_long_word_of_wordpiece() -> None:
     model = WPM(vocab, {})
     grows_linearly(lambda n: model.encode("a" * n), 20_000)
     assert model.encode("a" * 7) == [1, 3, 3, 3]
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5", "rwkv", "plamo2", "control"])
+def test_the_lengths_that_are_tried_at_each_place_have_a_limit(kind: str) -> None:
+    for count in (MAX_LENGTHS, MAX_LENGTHS + 1):
+        texts = [*("ab" + "x" * i for i in range(count)), *(f"<0x{byte:02X}>" for byte in range(256))]
+        metadata = {
+            "tokenizer.ggml.model": "gpt2" if kind == "control" else kind, "tokenizer.ggml.tokens": texts,
+            "tokenizer.ggml.token_type": [CONTROL if kind == "control" else NORMAL] * count + [BYTE] * 256,
+            "tokenizer.ggml.scores": [0.0] * len(texts), "tokenizer.ggml.merges": [],
+        }  # fmt: skip
+        if count <= MAX_LENGTHS:
+            load_tokenizer(metadata)
+            continue
+        with pytest.raises(WispError, match="lengths"):
+            load_tokenizer(metadata)
 
 
 def test_tokens_and_sequence_breakers_have_a_limit() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -260,6 +261,18 @@ async def test_an_endless_answer_is_given_up(page: UpstreamPage, monkeypatch: py
     answer(page, "chat/completions", lambda: Reply(*[b"x" * 100] * 11, 30.0))
     error = await refused(page, request=CHAT)
     assert (error["code"], "too long to be one" in error["message"]) == ("upstream_error", True)
+
+
+async def test_an_answer_of_megabytes_is_quoted_without_splitting_it(page: UpstreamPage) -> None:
+    text = b"no " * 1_000_000
+    answer(page, "chat/completions", lambda: Reply(text))
+    tracemalloc.start()
+    try:
+        error = await refused(page, request=CHAT)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(text)
+    finally:
+        tracemalloc.stop()
+    assert "no no no" in error["message"]
 
 
 async def test_an_abort_ends_the_upstream_s_answer_too(page: UpstreamPage) -> None:

@@ -12,7 +12,7 @@ from math import floor
 from typing import Any
 
 from py_engine.errors import WispError
-from py_engine.text.tokenizers.vocab import BYTE, Vocab, byte_of, numbers
+from py_engine.text.tokenizers.vocab import BYTE, Vocab, byte_of, check_lengths, numbers
 
 STEPS = 10_000  # of a score of 1
 UNKNOWN_SCORE = -10_000_000  # steps, of a character that becomes bytes
@@ -38,6 +38,7 @@ class PLaMo:
             elif text:
                 self.tokens[text] = i, _steps(scores[i])
                 lengths.setdefault(text[0], set()).add(len(text))
+        check_lengths(lengths.values())
         self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         if any(bytes([value]) not in self.bytes for value in range(256)):
             raise WispError("The PLaMo vocabulary lacks the tokens of some bytes.", "corrupt_header")

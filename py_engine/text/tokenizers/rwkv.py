@@ -5,7 +5,7 @@ Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other cha
 
 import re
 
-from py_engine.text.tokenizers.vocab import Vocab
+from py_engine.text.tokenizers.vocab import Vocab, check_lengths
 
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
@@ -23,6 +23,7 @@ class RWKV:
             if data:
                 self.ids.setdefault(data, i)
                 lengths.setdefault(data[:2], set()).add(len(data))
+        check_lengths(lengths.values())
         self.lengths = {head: sorted(ns, reverse=True) for head, ns in lengths.items()}
 
     def encode(self, text: str, first: bool = False) -> list[int]:

@@ -9,7 +9,7 @@ import re
 from array import array
 from heapq import heappop, heappush
 
-from py_engine.text.tokenizers.vocab import CONTROL, USER_DEFINED, Vocab
+from py_engine.text.tokenizers.vocab import CONTROL, USER_DEFINED, Vocab, check_lengths
 
 BREAK = "\ufdd0"  # no token extends across it, and it is no token itself; Unicode reserves it for internal use
 _BLANKS = " \t\n\v\f\r"
@@ -33,6 +33,7 @@ class SpecialTokens:
             lengths.setdefault(text[:2], set()).add(len(text))
         for head in [head for head in lengths if len(head) == 2]:
             lengths[head] |= lengths.get(head[0], set())
+        check_lengths(lengths.values())
         self._lengths = {head: sorted(found, reverse=True) for head, found in lengths.items()}
         first = "".join(map(re.escape, sorted({head[0] for head in lengths})))
         self._first = re.compile(f"[{first}]") if first else None

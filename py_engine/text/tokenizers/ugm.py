@@ -12,7 +12,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.text.tokenizers.spm import spaced_piece
-from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, numbers
+from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, check_lengths, numbers
 
 CACHE_WORDS = 50_000
 UNKNOWN_PENALTY = 10.0
@@ -37,6 +37,7 @@ class UGM:
             if text and types[i] in (NORMAL, USER_DEFINED, UNUSED):
                 self.scores[text] = 0.0 if types[i] == USER_DEFINED else scores[i]
                 lengths.setdefault(text[0], set()).add(len(text))
+        check_lengths(lengths.values())
         self.lengths = {first: sorted(ns) for first, ns in lengths.items()}
         normal = [scores[i] for i, kind in enumerate(types) if kind == NORMAL]
         self.unknown_score = min(normal, default=0.0) - UNKNOWN_PENALTY

@@ -1,13 +1,14 @@
 """The vocabulary of a GGUF file: token texts, types and special ids, with llama.cpp's corrections."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from py_engine.errors import WispError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
-MAX_LENGTH = 1024  # characters of a token: tokenizers try every length
+MAX_LENGTH = 1024  # characters of a token
+MAX_LENGTHS = 128  # of tokens with the same begin: some tokenizers try each at each place of a text
 
 # Texts of tokens that are end-of-generation and control tokens, regardless of the metadata and of their type.
 END_TEXTS = (
@@ -109,6 +110,14 @@ def numbers(metadata: dict[str, Any], name: str, count: int) -> list[float]:
     if len(given) < count:
         raise WispError(f"tokenizer.ggml.{name} is shorter than the vocabulary.", "corrupt_header")
     return given
+
+
+def check_lengths(found: Iterable[Collection[int]]) -> None:
+    """Refuse a vocabulary with too many lengths. `found`: those of each begin of a token."""
+    if any(len(lengths) > MAX_LENGTHS for lengths in found):
+        raise WispError(
+            f"Tokens of the vocabulary that begin alike have more than {MAX_LENGTHS} lengths.", "corrupt_header"
+        )
 
 
 def byte_of(text: str) -> bytes:

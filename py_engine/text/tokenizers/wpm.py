@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from py_engine.text.tokenizers.spm import spaced_piece
-from py_engine.text.tokenizers.vocab import Vocab
+from py_engine.text.tokenizers.vocab import Vocab, check_lengths
 
 _CJK = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
@@ -25,6 +25,7 @@ class WPM:
         self.lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
         self.strip_accents = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", self.lowercase))
         self.lengths = sorted(set(map(len, vocab.texts)) - {0}, reverse=True)
+        check_lengths([self.lengths])
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:

@@ -1,5 +1,7 @@
 /** Makes a chat of another program's messages: theirs name their parents by ids, and some are not shown. */
 
+const REPEATED = 1e7; // characters that a chat's branches repeat: thousands of branches of a long answer have billions
+
 /**
  * @typedef {import("../database.js").ChatInfo} ChatInfo
  * @typedef {import("../database.js").Message} Message
@@ -36,6 +38,7 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
   const shownBy = new Map();
   /** @type {Map<string | null, string>} node -> the answer up to it, which versions of the answer's next part share */
   const begun = new Map();
+  let repeated = 0;
   /** @type {{ node: Node, before: Message | null, thought: string }[]} */
   const waiting = (after.get(null) ?? []).toReversed().map((node) => ({ node, before: null, thought: "" }));
   for (;;) {
@@ -43,11 +46,12 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
     if (!next) break;
     const { node, before, thought } = next;
     const { role, content, model } = node;
-    const reasoning = [thought, node.reasoning].filter(Boolean).join("\n\n");
+    const reasoning = joined(thought, node.reasoning);
     let last = before;
     if (role && content) {
-      const part = role === "assistant" && before?.role === "assistant" ? before : null;
       const shared = begun.get(node.parent);
+      const isPart = role === "assistant" && before?.role === "assistant" && mayRepeat(shared);
+      const part = isPart ? before : null;
       if (part && shared === undefined) {
         begun.set(node.parent, part.content);
         part.content += `\n\n${content}`;
@@ -60,9 +64,9 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
     }
     shownBy.set(node.id, last);
     const rest = last === before && !content ? reasoning : "";
-    for (const next of (after.get(node.id) ?? []).toReversed()) {
-      if (!shownBy.has(next.id)) waiting.push({ node: next, before: last, thought: rest });
-    }
+    const branches = (after.get(node.id) ?? []).filter(({ id }) => !shownBy.has(id));
+    const thoughts = branches.map((_, index) => (index && !mayRepeat(rest) ? "" : rest));
+    for (const next of branches.toReversed()) waiting.push({ node: next, before: last, thought: thoughts.pop() ?? "" });
   }
   const shown = current ? shownBy.get(current) : null;
   const info = {
@@ -75,6 +79,12 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
   };
   return { info, messages };
 
+  /** Whether another branch may have the same text. Counts it. @param {string} [text] */
+  function mayRepeat(text = "") {
+    repeated += text.length;
+    return repeated <= REPEATED;
+  }
+
   /** @param {import("../database.js").Draft} draft @param {number | null} parent */
   function add(draft, parent) {
     const made = { ...draft, n: messages.length, parent };
@@ -82,6 +92,12 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
     return made;
   }
 }
+
+/**
+ * Joins two texts, which may be empty. join() would copy both.
+ * @param {string} first @param {string} [second]
+ */
+const joined = (first, second) => (first && second ? `${first}\n\n${second}` : first || second || "");
 
 /** A time in ms; now, where there is none that Date takes. @param {number} seconds */
 function timeOf(seconds) {
