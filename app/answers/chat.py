@@ -55,8 +55,12 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     if request.continued:
         engine.check_continues("continue_final_message")
     identity = exchange.journal.identity
-    dialect = dialect_of(model.template, request.tools)
-    shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
+    ids = model.tokenizer.vocab.ids
+    dialect = dialect_of(model.template, request.tools, ids)
+    if dialect.banned:
+        biases = (*request.sampling.logit_bias, (ids[dialect.banned], -100.0))
+        request = replace(request, sampling=replace(request.sampling, logit_bias=biases))
+    shown = frozenset(ids[t] for t in dialect.markers if t in ids)
     expect(model, request.format, shown)
     rules = dialect.rules(request.format)
     run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
@@ -76,7 +80,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:
     """The tokens of a chat request's prompt, and of the model's context."""
-    dialect = dialect_of(model.template, request.tools)
+    dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
     messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
