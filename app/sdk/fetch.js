@@ -107,7 +107,14 @@ function queryOf({ url }, { query = [] }) {
 async function model(engine, id) {
   const list = await engine.models.list();
   const found = list.data.find((/** @type {Json} */ entry) => entry.id === id);
-  return found ? json(found) : refusal(404, `There is no model ${id}.`);
+  if (found) return json(found);
+  const error = {
+    message: `There is no model ${id}.`,
+    type: "not_found_error",
+    param: "model",
+    code: "model_not_found",
+  };
+  return json({ error }, 404);
 }
 
 /** @param {any} value @param {number} [status] */
