@@ -129,7 +129,7 @@ def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
 def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequest:
     """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
-    limit = integer(body, "max_tokens", 1)
+    limit = integer(body, "max_tokens", 0)
     common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body), max_stops)
     best = integer(body, "best_of", 1, 20)
     if best is not None and best != common.n:
