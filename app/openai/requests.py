@@ -28,7 +28,7 @@ from py_engine.plan.sampling import Sampling
 MAX_STOPS = 4  # as OpenAI has it; other servers, whose requests are converted, accept more
 MAX_N = 128
 RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
@@ -44,7 +44,8 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 }
 # Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
 _IGNORED = frozenset(
-    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"]
+    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+     "prompt_cache_options"]
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
@@ -183,7 +184,7 @@ def _effort(body: Body) -> dict[str, Json]:
     effort = one_of(body, "reasoning_effort", EFFORTS)
     if effort is None:
         return {}
-    level = {"none": "low", "minimal": "low", "xhigh": "high"}.get(effort, effort)
+    level = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
     return {"reasoning_effort": level, "enable_thinking": effort not in ("none", "minimal")}
 
 

@@ -13,7 +13,8 @@ from py_engine.errors import WispError
 # Fields of a chat request that a response request has under the same name.
 _PASSED_ON = (
     "stream", "user", "metadata", "store", "model", "parallel_tool_calls", "truncation",
-    "service_tier", "safety_identifier", "prompt_cache_key", "stop", "chat_template_kwargs", "top_logprobs", "lora",
+    "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "stop",
+    "chat_template_kwargs", "top_logprobs", "lora",
     *(name for name, parameter in PARAMETERS.items() if parameter.range.responses),
 )  # fmt: skip
 _KNOWN = frozenset(
@@ -148,6 +149,8 @@ def _content(content: Json, path: str) -> Json:
             parts.append({"type": "input_audio", "input_audio": part.get("input_audio")})
         elif kind == "input_file":
             parts.append(input_file(part))
+        elif kind == "refusal":
+            parts.append({"type": "refusal", "refusal": part.get("refusal")})
         elif kind in ("input_text", "output_text", "text"):
             parts.append({"type": "text", "text": part.get("text")})
         else:
