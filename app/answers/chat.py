@@ -63,7 +63,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     shown = frozenset(ids[t] for t in dialect.markers if t in ids)
     expect(model, request.format, shown)
     rules = dialect.rules(request.format)
-    run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
+    run = Run(model, request, Answer(model.id, True, identity, request.include_usage), exchange, rules is not None)
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
     messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     asked_at = datetime.fromtimestamp(identity.created)
@@ -94,7 +94,7 @@ async def complete(
     model.engine_or_error()
     expect(model, request.format, frozenset())
     rules = rules_of(request.format) if request.format is not None else None
-    answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
+    answer = Answer(model.id, False, exchange.journal.identity, request.include_usage)
     run = Run(model, request, answer, exchange, rules is not None)
     if pieces is not None:
         found = [prompts.of_pieces(model, pieces)]

@@ -247,7 +247,7 @@ class Answer:
                 self._reason = "length" if choice["finish_reason"] == "length" else "stop"
             if said or thought or found:
                 self._send(self._content(said, thought) | _listed("logprobs", found) | {"done": False})
-        if "usage" not in chunk:
+        if not chunk.get("usage"):
             return
         calls = [
             {"id": one["id"], "function": {"index": i, "name": one["name"], "arguments": parsed(one["arguments"])}}

@@ -224,7 +224,7 @@ class Response:
             self._delta(choice["delta"], choice["logprobs"])
             if choice["finish_reason"]:
                 self._end(choice["finish_reason"])
-        if "usage" in chunk:
+        if chunk.get("usage"):
             self._complete(chunk["usage"])
 
     def _id(self, kind: str) -> str:

@@ -69,6 +69,7 @@ async def test_several_choices_share_the_prompt_and_differ_by_seed(page: Page) -
         mine = [c["choices"][0] for c in chunks if c["choices"] and c["choices"][0]["index"] == index]
         assert "".join(c["delta"].get("content", "") for c in mine) == HELLO
         assert (mine[0]["delta"]["role"], mine[-1]["finish_reason"]) == ("assistant", "stop")
+    assert {str(c["usage"]) for c in chunks[:-1]} == {"None"}
     assert chunks[-1]["usage"]["completion_tokens"] == 2 * (len(page.engine.tokenizer.encode(HELLO)) + 1)
 
 
