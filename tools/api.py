@@ -28,6 +28,11 @@ MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
 API_PATHS = {path: endpoint for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
 OLLAMA = "/api/"  # below it are Ollama's endpoints only
+ANTHROPIC_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+}  # of errors that are not invalid_request_error
 TAB_S = 10.0  # how long a request waits for a tab to connect
 
 
@@ -259,10 +264,12 @@ class ApiHandler(Handler):
             refused = "authentication_error" if status == HTTPStatus.UNAUTHORIZED else "invalid_request_error"
             kind = "unavailable_error" if inside else refused
             return json.dumps({"error": {"code": status, "message": message, "type": kind}})
-        error = {"message": message, "type": "server_error" if inside else "invalid_request_error"}
+        kind = "server_error" if inside else "invalid_request_error"
+        error = {"message": message, "type": kind, "param": None, "code": code}
         if form == "anthropic":
-            return json.dumps({"type": "error", "error": error | ({"type": "api_error"} if inside else {})})
-        return json.dumps({"error": error | {"param": None, "code": code}})
+            kind = "api_error" if inside else ANTHROPIC_TYPES.get(status, kind)
+            return json.dumps({"type": "error", "error": error | {"type": kind}})
+        return json.dumps({"error": error})
 
     def _send(self, status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer: the answer to HEAD has no body."""

@@ -15,6 +15,7 @@ python3 build.py eval FILE [--model M] [--base M] perplexity, KL divergence or m
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -194,4 +195,13 @@ def _run(command: list[str], env: dict[str, str]) -> int:
     env = {**env, "PYTHONPATH": str(ROOT)}
     if env.pop("PYTHONDONTWRITEBYTECODE", ""):  # then each process would compile every module again
         env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))
-    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _: object) -> None:
+    """End as the shell reports signals. run() then ends the command, which would go on with its port and browser."""
+    sys.exit(128 + number)

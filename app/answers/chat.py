@@ -55,11 +55,15 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     if request.continued:
         engine.check_continues("continue_final_message")
     identity = exchange.journal.identity
-    dialect = dialect_of(model.template, request.tools)
-    shown = frozenset(model.tokenizer.vocab.ids[t] for t in dialect.markers if t in model.tokenizer.vocab.ids)
+    ids = model.tokenizer.vocab.ids
+    dialect = dialect_of(model.template, request.tools, ids)
+    if dialect.banned:
+        biases = (*request.sampling.logit_bias, (ids[dialect.banned], -100.0))
+        request = replace(request, sampling=replace(request.sampling, logit_bias=biases))
+    shown = frozenset(ids[t] for t in dialect.markers if t in ids)
     expect(model, request.format, shown)
     rules = dialect.rules(request.format)
-    run = Run(model, request, Answer(model.id, chat=True, identity=identity), exchange, rules is not None)
+    run = Run(model, request, Answer(model.id, True, identity, request.include_usage), exchange, rules is not None)
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
     messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     asked_at = datetime.fromtimestamp(identity.created)
@@ -76,7 +80,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:
     """The tokens of a chat request's prompt, and of the model's context."""
-    dialect = dialect_of(model.template, request.tools)
+    dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
     messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
     tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
@@ -90,7 +94,7 @@ async def complete(
     model.engine_or_error()
     expect(model, request.format, frozenset())
     rules = rules_of(request.format) if request.format is not None else None
-    answer = Answer(model.id, chat=False, identity=exchange.journal.identity)
+    answer = Answer(model.id, False, exchange.journal.identity, request.include_usage)
     run = Run(model, request, answer, exchange, rules is not None)
     if pieces is not None:
         found = [prompts.of_pieces(model, pieces)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -88,15 +88,19 @@ GENERIC = (
 )
 
 
-def dialect_of(template: ChatTemplate, tools: Tools) -> Dialect:
-    """The dialect of a template, for a request's tools."""
+def dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str] = ()) -> Dialect:
+    """The dialect of a template, for a request's tools. `tokens`: the texts of the vocabulary's tokens.
+
+    Tools that may not be called are shown to the model only where one banned token keeps it from calling them.
+    """
     source = template.source
     found = next((s for signs, s in SYNTAXES if all(sign in source for sign in signs)), None)
     tags = tags_of(source)
     native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
-    if found is HARMONY:
-        return Harmony(HARMONY, tags, tools, source, native)
-    return Dialect(found if native and found is not None else HERMES, tags, tools, source, native)
+    syntax = found if found is not None and (native or found is HARMONY) else HERMES
+    if not tools.tools and (syntax is FUNCTIONARY or syntax.trigger not in tokens):  # its texts begin like its calls
+        tools = Tools()
+    return (Harmony if syntax is HARMONY else Dialect)(syntax, tags, tools, source, native)
 
 
 class Dialect:
@@ -114,6 +118,11 @@ class Dialect:
         texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.wrappers) if self._tools.tools else s.wrappers
         found = [token for text in texts for token in _tokens(text)]
         return tuple(dict.fromkeys([*found, *(self._tags or ())]))
+
+    @property
+    def banned(self) -> str | None:
+        """The token that begins a call, if the model sees tools and may call none."""
+        return self.syntax.trigger if self._tools.shown and not self._tools.tools else None
 
     # -- prompt
 

@@ -265,7 +265,7 @@ class Message:
                 self.body["stop_reason"] = _REASONS[choice["finish_reason"]]
                 if choice.get("stop_reason") is not None:
                     self.body |= {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
-        if "usage" in chunk:
+        if chunk.get("usage"):
             self.body["usage"] = _usage(chunk["usage"])
             ended = {name: self.body[name] for name in ("stop_reason", "stop_sequence")}
             self._event("message_delta", delta=ended, usage=self.body["usage"])

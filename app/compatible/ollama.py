@@ -101,7 +101,7 @@ def frees(body: Body) -> bool:
 
 
 def only_loads(body: Json, field: str) -> bool:
-    """Whether a request has nothing to answer: it asks to load the model. `field`: "messages" or "prompt"."""
+    """Whether a request has nothing to answer: it asks to load the model. `field`: of the prompt."""
     return isinstance(body, dict) and body.get(field) in (None, "", []) and not body.get("images")
 
 
@@ -247,7 +247,7 @@ class Answer:
                 self._reason = "length" if choice["finish_reason"] == "length" else "stop"
             if said or thought or found:
                 self._send(self._content(said, thought) | _listed("logprobs", found) | {"done": False})
-        if "usage" not in chunk:
+        if not chunk.get("usage"):
             return
         calls = [
             {"id": one["id"], "function": {"index": i, "name": one["name"], "arguments": parsed(one["arguments"])}}

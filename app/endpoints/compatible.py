@@ -73,6 +73,9 @@ class CompatibleHandlers(Handlers):
     async def ollama_embed(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Embed texts."""
         body, started = ollama.named(fields.get("request")), time.perf_counter()
+        if ollama.only_loads(body, "input"):
+            async with self.held(body, call) as model:
+                return {"model": model.id, "embeddings": []}
         request = embeddings.embedding_request(ollama.embed_request(body))
         request = replace(request, truncate=boolean(body, "truncate", True))
         async with self.alone(body, call) as model:

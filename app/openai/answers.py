@@ -135,8 +135,9 @@ class Message:
 class Answer:
     """A builder of the objects of one answer, which share an id and a time."""
 
-    def __init__(self, model: str, chat: bool, identity: Identity | None = None) -> None:
+    def __init__(self, model: str, chat: bool, identity: Identity | None = None, include_usage: bool = False) -> None:
         self.chat = chat
+        self._usage: dict[str, Json] = {"usage": None} if include_usage else {}  # of chunks but the last
         identity = identity or Identity.new()
         self._head = {
             "id": ("chatcmpl-" if chat else "cmpl-") + identity.root,
@@ -195,7 +196,8 @@ class Answer:
     def _chunk(self, index: int, delta: Delta, logprobs: Json, finish_reason: str | None) -> dict[str, Json]:
         content: dict[str, Json] = {"delta": delta} if self.chat else {"text": delta.get("content", "")}
         head = {**self._head, "object": "chat.completion.chunk"} if self.chat else self._head
-        return {**head, "choices": [{"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}]}
+        choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
+        return {**head, "choices": [choice], **self._usage}
 
 
 def _with_ids(chunk: dict[str, Json], ids: list[int] | None) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from py_engine.errors import WispError
 DATA = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 ADDRESS = re.compile(r"(https?|blob):", re.IGNORECASE)
 TYPES = ("image_url", "input_audio")
-DETAILS = (None, "auto", "low", "high")  # of OpenAI; the projector decides what it sees
+DETAILS = (None, "auto", "low", "high", "original")  # of OpenAI; the projector decides what it sees
 
 Message = dict[str, Any]
 
@@ -39,7 +39,9 @@ def media_part(part: dict[str, Any], path: str) -> MediaPart:
             raise WispError(f"{path}.image_url.url must be a string.", "invalid_type", param=f"{path}.image_url.url")
         if given.get("detail") not in DETAILS:
             raise WispError(
-                f"{path}.image_url.detail must be auto, low or high.", "invalid_value", param=f"{path}.image_url.detail"
+                f"{path}.image_url.detail must be auto, low, high or original.",
+                "invalid_value",
+                param=f"{path}.image_url.detail",
             )
         return at_address(url, f"{path}.image_url.url")
     data = given.get("data") if isinstance(given, dict) else None

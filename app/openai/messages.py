@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.openai.fields import Json, boolean, unsupported, whole, wrong_type, wrong_value
+from app.openai.fields import Json, boolean, whole, wrong_type, wrong_value
 from app.openai.files import with_texts
 from app.openai.media import TYPES as MEDIA_TYPES
 from app.openai.media import MediaPart, from_base64, media_part
@@ -38,7 +38,16 @@ def messages(value: Json) -> list[dict[str, Json]]:
         raise WispError("messages is empty: give at least one message.", "empty_messages", param="messages")
     for i, message in enumerate(value):
         _check_message(message, f"messages[{i}]")
-    return [with_texts(message, f"messages[{i}]") for i, message in enumerate(value)]
+    return [_refused(with_texts(message, f"messages[{i}]")) for i, message in enumerate(value)]
+
+
+def _refused(message: dict[str, Json]) -> dict[str, Json]:
+    """A checked message with texts in place of its refusals, which chat templates do not know."""
+    content = message.get("content")
+    if not isinstance(content, list) or all(part["type"] != "refusal" for part in content):
+        return message
+    parts = [{"type": "text", "text": part["refusal"]} if part["type"] == "refusal" else part for part in content]
+    return {**message, "content": parts}
 
 
 def split_final(conversation: list[dict[str, Json]]) -> tuple[list[dict[str, Json]], str]:
@@ -102,8 +111,10 @@ def _check_part(part: Json, path: str, role: str) -> None:
         if kind != "file":  # with_texts() checks those
             media_part(part, path)
         return
-    if kind == "refusal":
-        raise unsupported(f"{path} is of type {kind!r}; this engine reads text, images and sound.", path)
+    if kind == "refusal" and role == "assistant":
+        if not isinstance(part.get("refusal"), str):
+            raise wrong_type(f"{path}.refusal", "a string", part.get("refusal"))
+        return
     if kind != "text":
         known = "'text', 'image_url', 'input_audio' or 'file'"
         raise wrong_value(f"{path}.type is {kind!r}; it must be {known}.", f"{path}.type")

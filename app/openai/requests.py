@@ -28,7 +28,7 @@ from py_engine.plan.sampling import Sampling
 MAX_STOPS = 4  # as OpenAI has it; other servers, whose requests are converted, accept more
 MAX_N = 128
 RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
@@ -44,7 +44,8 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 }
 # Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
 _IGNORED = frozenset(
-    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"]
+    ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+     "prompt_cache_options"]
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
@@ -129,7 +130,7 @@ def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
 def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequest:
     """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
-    limit = integer(body, "max_tokens", 1)
+    limit = integer(body, "max_tokens", 0)
     common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body), max_stops)
     best = integer(body, "best_of", 1, 20)
     if best is not None and best != common.n:
@@ -183,7 +184,7 @@ def _effort(body: Body) -> dict[str, Json]:
     effort = one_of(body, "reasoning_effort", EFFORTS)
     if effort is None:
         return {}
-    level = {"none": "low", "minimal": "low", "xhigh": "high"}.get(effort, effort)
+    level = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
     return {"reasoning_effort": level, "enable_thinking": effort not in ("none", "minimal")}
 
 

@@ -13,17 +13,17 @@ from py_engine.errors import WispError
 # Fields of a chat request that a response request has under the same name.
 _PASSED_ON = (
     "stream", "user", "metadata", "store", "model", "parallel_tool_calls", "truncation",
-    "service_tier", "safety_identifier", "prompt_cache_key", "stop", "chat_template_kwargs", "top_logprobs", "lora",
+    "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "stop",
+    "chat_template_kwargs", "top_logprobs", "lora",
     *(name for name, parameter in PARAMETERS.items() if parameter.range.responses),
 )  # fmt: skip
 _KNOWN = frozenset(
     [*_PASSED_ON, "input", "instructions", "max_output_tokens", "tools", "tool_choice", "text", "reasoning",
-     "include", "stream_options", "prompt_cache_retention"]
+     "include", "stream_options", "prompt_cache_retention", "max_tool_calls"]
 )  # fmt: skip
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "background": (False,),
-    "max_tool_calls": (),
     "previous_response_id": (),
     "conversation": (),
     "prompt": (),
@@ -31,7 +31,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 # (start of the chat request's field, start of the response request's), for the `param` of errors
 _RENAMED = (
     ("messages", "input"), ("response_format", "text.format"), ("reasoning_", "reasoning."),
-    ("max_tokens", "max_output_tokens"),
+    ("max_tokens", "max_output_tokens"), ("verbosity", "text.verbosity"),
 )  # fmt: skip
 LOGPROBS = "message.output_text.logprobs"  # the element of `include` that requests logprobs
 
@@ -58,7 +58,8 @@ def _chat_request(body: Json) -> ChatRequest:
     chat["max_tokens"] = integer(body, "max_output_tokens", 1)
     chat["tools"] = _tools(body.get("tools"))
     chat["tool_choice"] = body.get("tool_choice")
-    chat["response_format"] = _format(mapping(body, "text"))
+    written = mapping(body, "text") or {}
+    chat["response_format"], chat["verbosity"] = _format(written), written.get("verbosity")
     reasoning = mapping(body, "reasoning") or {}
     chat["reasoning_effort"] = reasoning.get("effort")
     include = body.get("include") or []
@@ -100,7 +101,11 @@ def _add_item(messages: list[dict[str, Json]], item: Json, path: str) -> None:
         raise wrong_type(path, "an object", item)
     kind = item.get("type", "message")
     if kind == "message":
-        messages.append({"role": item.get("role"), "content": _content(item.get("content"), path)})
+        role, content = item.get("role"), _content(item.get("content"), path)
+        if role == "assistant" and messages and "reasoning_content" in messages[-1] and not messages[-1]["content"]:
+            messages[-1]["content"] = content  # the thoughts' own message
+        else:
+            messages.append({"role": role, "content": content})
     elif kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         if not messages or messages[-1]["role"] != "assistant":
@@ -144,6 +149,8 @@ def _content(content: Json, path: str) -> Json:
             parts.append({"type": "input_audio", "input_audio": part.get("input_audio")})
         elif kind == "input_file":
             parts.append(input_file(part))
+        elif kind == "refusal":
+            parts.append({"type": "refusal", "refusal": part.get("refusal")})
         elif kind in ("input_text", "output_text", "text"):
             parts.append({"type": "text", "text": part.get("text")})
         else:
@@ -167,8 +174,8 @@ def _tools(given: Json) -> Json:
     return out
 
 
-def _format(given: Body | None) -> Json:
-    form = (given or {}).get("format")
+def _format(given: Body) -> Json:
+    form = given.get("format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return form
     return {"type": "json_schema", "json_schema": {k: v for k, v in form.items() if k != "type"}}
@@ -217,7 +224,7 @@ class Response:
             self._delta(choice["delta"], choice["logprobs"])
             if choice["finish_reason"]:
                 self._end(choice["finish_reason"])
-        if "usage" in chunk:
+        if chunk.get("usage"):
             self._complete(chunk["usage"])
 
     def _id(self, kind: str) -> str:

@@ -27,7 +27,7 @@ class Tools:
     tools: tuple[Tool, ...] = ()
     required: bool = False
     parallel: bool = True
-    shown: tuple[Tool, ...] = ()  # all tools of the request, for the chat template
+    shown: tuple[Tool, ...] = ()  # all tools of the request, for the chat template where calls can be prevented
 
 
 def tools(body: Body) -> Tools:

@@ -96,7 +96,7 @@ class Transcription:
                     "context_length_exceeded",
                     param="file",
                 )
-        if "usage" in chunk:
+        if chunk.get("usage"):
             self._end(chunk["usage"])
 
     def _add(self, piece: str) -> None:

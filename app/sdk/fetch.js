@@ -41,6 +41,9 @@ const STATUS_OF_CODE = {
 const OF_MODELS = /\/api\/(pull|push|create|copy|delete|blobs\/.*)$/;
 const NO_MODELS = "models come and go in Wisp's page, not by requests. /api/tags lists those that a request may name.";
 
+/** Anthropic's clients then send the whole conversation, without a thread. */
+const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+
 /** llama.cpp's types of errors by Wisp's codes, where they are not OpenAI's. */
 const LLAMA_TYPES = {
   not_ready: "unavailable_error",
@@ -107,7 +110,14 @@ function queryOf({ url }, { query = [] }) {
 async function model(engine, id) {
   const list = await engine.models.list();
   const found = list.data.find((/** @type {Json} */ entry) => entry.id === id);
-  return found ? json(found) : refusal(404, `There is no model ${id}.`);
+  if (found) return json(found);
+  const error = {
+    message: `There is no model ${id}.`,
+    type: "not_found_error",
+    param: "model",
+    code: "model_not_found",
+  };
+  return json({ error }, 404);
 }
 
 /** @param {any} value @param {number} [status] */
@@ -156,7 +166,7 @@ export function errorBody(error, endpoint) {
   if (endpoint?.errors === "llama") return { error: ofLlama(error) };
   if (endpoint?.errors !== "anthropic") return { error };
   const type = error.type === "server_error" ? "api_error" : error.type;
-  return { type: "error", error: { ...error, type } };
+  return { type: "error", error: { ...error, type, ...(error.param === "thread" && { details: NO_THREADS }) } };
 }
 
 /** llama.cpp's error: its code is the HTTP status. @param {import("./error.js").ErrorBody} error */

@@ -114,7 +114,7 @@ export interface ChatRequest extends Common {
   tool_choice?:
     "auto" | "none" | "required" | { type: "function"; function: { name: string } } | Record<string, any> | null;
   parallel_tool_calls?: boolean | null;
-  reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | null;
+  reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null;
   /** "none" leaves the thinking in `content`; else it comes as `reasoning_content` */
   reasoning_format?: "auto" | "deepseek" | "none" | null;
   /** continue the last message, an answer of the assistant, instead of beginning a new one */

@@ -14,7 +14,7 @@ RATE = 16000  # samples a second
 HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
 WHISPER_FRAMES = 3000  # of a chunk: 30 s
-AT_ONCE = 3000  # frames transformed in one call
+AT_ONCE = 1000  # frames transformed in one call: the view of all windows of 42 s would exceed wasm32's 2 GiB
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Mel = np.ndarray[Any, np.dtype[np.float32]]  # (n_mel, n_frames)
@@ -65,10 +65,12 @@ def _hann(count: int, n_fft: int, at: int = 0, *, symmetric: bool = False) -> Ar
 def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False) -> Array:
     """Mel energies (n_mel, n_frames) under a window. HTK's filters take magnitudes, the others take squares."""
     n_fft = len(window)
-    frames = np.lib.stride_tricks.sliding_window_view(samples, n_fft)[::HOP]
-    found = np.empty((n_mel, len(frames)))
-    for first in range(0, len(frames), AT_ONCE):
-        magnitudes = np.abs(np.fft.rfft(frames[first : first + AT_ONCE] * window, axis=1))
+    n_frames = (len(samples) - n_fft) // HOP + 1
+    found = np.empty((n_mel, n_frames))
+    for first in range(0, n_frames, AT_ONCE):
+        part = samples[first * HOP : (min(first + AT_ONCE, n_frames) - 1) * HOP + n_fft]
+        frames = np.lib.stride_tricks.sliding_window_view(part, n_fft)[::HOP]
+        magnitudes = np.abs(np.fft.rfft(frames * window, axis=1))
         found[:, first : first + AT_ONCE] = _bank(n_mel, n_fft, htk) @ (magnitudes if htk else magnitudes**2).T
     return found
 

@@ -45,7 +45,7 @@ export function readWav(bytes) {
 
 /** @type {Record<string, (view: DataView, at: number) => number>} format and bits -> a reader of one sample */
 const READERS = {
-  [`${PCM}/8`]: (view, at) => (view.getUint8(at) - 128) / 128,
+  [`${PCM}/8`]: (view, at) => view.getUint8(at) / 127.5 - 1,
   [`${PCM}/16`]: (view, at) => view.getInt16(at, true) / 2 ** 15,
   [`${PCM}/24`]: (view, at) => (view.getUint16(at, true) + view.getInt8(at + 2) * 2 ** 16) / 2 ** 23,
   [`${PCM}/32`]: (view, at) => view.getInt32(at, true) / 2 ** 31,

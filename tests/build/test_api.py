@@ -119,6 +119,19 @@ def test_a_request_that_is_not_allowed_gets_an_openai_error(
     assert not [name for name in answer if name.lower().startswith("access-control-")]
 
 
+def test_a_request_that_is_not_allowed_gets_anthropics_error(server: ApiServer) -> None:
+    for headers, body, kind, why in (
+        ({"X_Api_Key": "wrong", "Authorization": ""}, b"{}", "authentication_error", "invalid_api_key"),
+        ({"Origin": "https://example.org"}, b"{}", "permission_error", "forbidden_origin"),
+        ({}, b" " * 10_001, "request_too_large", "request_too_large"),
+    ):
+        given: dict[str, Any] = headers
+        _, _, text = ask(server, "/v1/messages", "POST", body, **given)
+        answer = json.loads(text)
+        assert answer["type"] == "error"
+        assert (answer["error"]["type"], answer["error"]["code"]) == (kind, why)
+
+
 def test_the_files_too_answer_for_this_host_alone(server: ApiServer) -> None:
     assert ask(server, "/", Host="example.org")[0] == 403
 

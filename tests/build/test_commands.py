@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG_S
 from tools import commands
 from tools.paths import ROOT
 
@@ -30,6 +31,18 @@ def test_fast_leaves_slow_tests_out() -> None:
     assert "test_the_page_answers" in done.stdout
     assert "test_shaped_logits" in done.stdout
     assert "test_draws_follow_the_definition" not in done.stdout
+
+
+def test_a_command_ends_with_its_parent() -> None:
+    """Its end closes the pipe that it shares with its parent."""
+    sleep = "import time; print('ready', flush=True); time.sleep(600)"
+    code = f"import sys; from tools import commands; commands._run([sys.executable, '-c', {sleep!r}], {{}})"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == "ready\n"
+        parent.terminate()
+        assert parent.communicate(timeout=HANG_S)[0] == ""
+        assert parent.returncode == 143
 
 
 def test_compiled_modules_are_cached_outside_the_checkout_where_python_must_not_write_them(

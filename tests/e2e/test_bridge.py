@@ -145,6 +145,13 @@ def test_anthropics_client(api: ApiServer, page: Page) -> None:
     called = client.messages.create(model=MODEL, max_tokens=60, messages=weather, tools=[tool], extra_body=GREEDY)
     assert called.stop_reason == "tool_use"
     assert [block.input for block in called.content if block.type == "tool_use"] == [{"city": "Paris"}]
+    runner_tool = anthropic.beta_tool(
+        lambda city: "", name=tool["name"], description="The weather.", input_schema=tool["input_schema"]
+    )
+    runner = client.beta.messages.tool_runner(  # begins with a thread
+        model=MODEL, max_tokens=60, messages=weather, tools=[runner_tool], max_iterations=1, extra_body=GREEDY
+    )
+    assert runner.until_done().stop_reason == "tool_use"
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
         client.messages.create(model=MODEL, max_tokens=40, messages=asked, extra_body={"temperature": 9})
     with pytest.raises(anthropic.AuthenticationError, match="API key"):

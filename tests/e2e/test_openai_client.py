@@ -227,7 +227,7 @@ def test_errors_are_the_clients_own_classes(page: Page) -> None:
         ("openai.chat.completions.create(ask('Hi', { temperature: 9 }))", "BadRequestError", 400, "temperature"),
         ("openai.chat.completions.create(ask('Hi', { stream: true, n: 0 }))", "BadRequestError", 400, "n"),
         ("openai.chat.completions.create({ model: 'x', messages: [] })", "BadRequestError", 400, "messages"),
-        ("openai.models.retrieve('no-such-model')", "NotFoundError", 404, None),
+        ("openai.models.retrieve('no-such-model')", "NotFoundError", 404, "model"),
         ("openai.images.generate({ prompt: 'x' })", "NotFoundError", 404, None),
     ):
         error = run(page, f"return failure({code});")

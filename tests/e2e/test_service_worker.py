@@ -156,7 +156,7 @@ def test_errors_have_their_status(asker: Page, host: Page) -> None:
         ("openai.chat.completions.create(ask('Hi', { temperature: 9 }))", "BadRequestError", 400, "temperature"),
         ("openai.chat.completions.create(ask('Hi', { stream: true, n: 0 }))", "BadRequestError", 400, "n"),
         ("openai.embeddings.create({ model: 'x', input: '' })", "BadRequestError", 400, "input"),
-        ("openai.models.retrieve('no-such-model')", "NotFoundError", 404, None),
+        ("openai.models.retrieve('no-such-model')", "NotFoundError", 404, "model"),
     ):
         error = run(asker, f"return failure({code});")
         assert (error["name"], error["status"], error["param"]) == (name, status, param), code

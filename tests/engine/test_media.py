@@ -118,6 +118,13 @@ def test_sound_is_prepared_as_llama_cpp_does(engine_page: Page, name: str, frame
     np.testing.assert_allclose(found[:, model.arrays[f"{case}/1/frames"]], wanted, atol=2e-3)
 
 
+@pytest.mark.parametrize("mmproj", ["ultravox", "qwen3a", "lfm2a"])
+def test_clips_of_a_minute_are_prepared(engine_page: Page, mmproj: str) -> None:
+    """Pyodide's arrays have at most 2 GiB, and so have views."""
+    data = base64.b64encode(slow_wav(minutes=1)).decode()
+    assert call_python(engine_page, "media.refused", mmproj=f"{mmproj}.mmproj.gguf", data=data) == ""
+
+
 def slow_wav(minutes: int) -> bytes:
     """A long clip in a small file: 8 samples a second, of a byte each."""
     data = bytes([128] * 8 * 60 * minutes)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.openai.requests import ChatRequest
+from app.openai.responses import responses_request
 from py_engine.generate.answer import GenerationRequest
 from py_engine.options import LoadOptions
 from py_engine.plan.sampling import Batch, TokenLogprob
@@ -67,6 +69,7 @@ async def test_several_choices_share_the_prompt_and_differ_by_seed(page: Page) -
         mine = [c["choices"][0] for c in chunks if c["choices"] and c["choices"][0]["index"] == index]
         assert "".join(c["delta"].get("content", "") for c in mine) == HELLO
         assert (mine[0]["delta"]["role"], mine[-1]["finish_reason"]) == ("assistant", "stop")
+    assert {str(c["usage"]) for c in chunks[:-1]} == {"None"}
     assert chunks[-1]["usage"]["completion_tokens"] == 2 * (len(page.engine.tokenizer.encode(HELLO)) + 1)
 
 
@@ -76,6 +79,18 @@ async def test_several_prompts_and_echo(page: Page) -> None:
     assert [c["text"] for c in answer["choices"]] == ["One" + HELLO] * 2 + [decoded + HELLO] * 2
     assert [c["index"] for c in answer["choices"]] == [0, 1, 2, 3]
     assert answer["usage"]["prompt_tokens"] == len(page.engine.tokenizer.encode("One")) + 2
+
+
+async def test_no_tokens(page: Page) -> None:
+    """OpenAI's completions may ask for none, chats may not."""
+    request = {"prompt": "One", "max_tokens": 0}
+    answer = await page.call("completions", request={**request, "echo": True})
+    assert (answer["choices"][0]["text"], answer["choices"][0]["finish_reason"]) == ("One", "length")
+    assert answer["usage"]["completion_tokens"] == 0
+    chunks = await page.stream("completions", **request)
+    assert [c["choices"][0]["finish_reason"] for c in chunks][-1] == "length"
+    assert not page.engine.prompts
+    assert await page.code("chat.completions", request={"messages": HI, "max_tokens": 0}) == "invalid_value"
 
 
 async def test_parameters_reach_the_engine(page: Page) -> None:
@@ -90,6 +105,19 @@ async def test_parameters_reach_the_engine(page: Page) -> None:
     await chat(page, cache_prompt=False)
     assert engine.forgotten == 1
     assert await page.code("chat.completions", request={"messages": HI, "logit_bias": {"999999": 1}}) == "invalid_value"
+
+
+async def test_tools_that_may_not_be_called(page: Page) -> None:
+    """A token that begins calls is banned; without one, the model does not see the tools."""
+    engine: Any = page.engine
+    for request in ({}, {"tools": [TOOL], "tool_choice": "none"}):
+        await chat(page, **request)
+    assert engine.prompts[0] == engine.prompts[1]
+    assert not engine.asked[-1].sampling.logit_bias
+    page.worker._models.loaded["mini"].tokenizer.vocab.ids["<tool_call>"] = 7
+    await chat(page, tools=[TOOL], tool_choice="none", logit_bias={"7": 5, "9": 1})
+    assert set(engine.asked[-1].sampling.logit_bias) == {(7, -100.0), (9, 1.0)}
+    assert len(engine.prompts[-1]) > len(engine.prompts[0])
 
 
 async def test_logprobs_go_with_their_text(page: Page) -> None:
@@ -207,6 +235,16 @@ async def test_responses_take_items(page: Page) -> None:
     assert text.index("There.") < text.index("More")
 
 
+def test_the_thoughts_before_a_message_are_its_own() -> None:
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    said = {"role": "assistant", "content": "There."}
+    asked = responses_request(
+        {"input": [thought, said, said, {"role": "user", "content": "More"}], "max_tool_calls": 1}
+    )
+    assert isinstance(asked.request, ChatRequest)
+    assert asked.request.messages[:2] == [{**said, "reasoning_content": "Hm."}, said]
+
+
 async def test_wrong_responses_name_their_field(page: Page) -> None:
     for request, code, param in (
         ({"input": 5}, "invalid_type", "input"),
@@ -217,6 +255,7 @@ async def test_wrong_responses_name_their_field(page: Page) -> None:
         ({"max_output_tokens": 0}, "invalid_value", "max_output_tokens"),
         ({"previous_response_id": "x"}, "unsupported_parameter", "previous_response_id"),
         ({"background": True}, "unsupported_parameter", "background"),
+        ({"text": {"verbosity": "low"}}, "unsupported_parameter", "text.verbosity"),
         ({"tools": [{"type": "web_search"}]}, "invalid_value", "tools[0].type"),
         ({"text": {"format": {"type": "xml"}}}, "invalid_value", "text.format.type"),
         ({"reasoning": {"effort": "huge"}}, "invalid_value", "reasoning.effort"),

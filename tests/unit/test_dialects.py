@@ -213,6 +213,22 @@ def test_a_response_format_with_tools() -> None:
     assert dialect_of(ChatTemplate(LOOP), Tools()).rules(None) is None
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tools_that_may_not_be_called(kind: str) -> None:
+    """The model sees them only where the token that begins a call can be banned."""
+    none = functools.partial(dialect_of, template(kind), tools_of(tool_choice="none"))
+    assert none().template_tools() is None
+    trigger = none().syntax.trigger
+    assert none().banned is None
+    found = none({trigger})
+    if kind == "functionary":  # ">>>" begins its texts, too
+        assert (found.banned, found.template_tools()) == (None, None)
+    else:
+        assert found.banned == trigger
+        assert found.template_tools()
+    assert dialect_of(template(kind), tools_of(), {trigger}).banned is None
+
+
 THINKS = LOOP + "{# <think></think> <tool_call> #}"
 
 

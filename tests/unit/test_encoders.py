@@ -70,6 +70,15 @@ def test_a_small_device_gets_smaller_pictures() -> None:
     assert large.encoders["image"].capacity["patches"] == 4 * 4096
 
 
+def test_layer_norms_of_queries_are_refused() -> None:
+    """They are RMS norms in the one InternVL that has them."""
+    header = header_of(VISION / "internvl.mmproj.gguf")
+    name = "v.blk.0.attn_{}_norm.weight"
+    norms = {name.format(part): replace(header.tensors["v.blk.0.ln1.weight"], name=name.format(part)) for part in "qk"}
+    with pytest.raises(WispError, match="Layer norms"):
+        make_plan(replace(header, tensors=header.tensors | norms), Device(), PlanOptions(1, 1, "f16"))
+
+
 DAMAGE: tuple[Any, ...] = (0, 1, 3, 7, 255, 65536, 2**31 - 1, -1, True, 0.0, 1e30, "", "x", [], [1], [0.5] * 3)
 
 

@@ -1,11 +1,13 @@
 """One table of endpoints: the worker, the SDK and the service worker follow it."""
 
 import re
+from pathlib import Path
 
 from app.endpoints.compatible import CompatibleHandlers
 from app.endpoints.handlers import paths_of
 from app.endpoints.openai import OpenAIHandlers
 from app.openai.endpoints import ENDPOINTS
+from tests.support.js_modules import evaluator
 from tools.paths import ROOT
 
 
@@ -19,6 +21,14 @@ def test_the_sdks_types_name_every_method_of_the_table() -> None:
     api = text.partition("export interface Api {")[2].partition("\n}\n")[0]
     for endpoint in ENDPOINTS.values():
         assert all(re.search(rf"\b{name}\b", api) for name in endpoint.sdk.split(".")), endpoint.sdk
+
+
+def test_an_unknown_model_has_openais_code(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
+    ask = """m.engineFetch({ models: { list: () => ({ data: [] }) } }, "http://wisp/v1/models/none")
+      .then(async (answer) => [answer.status, (await answer.json()).error])"""
+    status, error = evaluate(ask)
+    assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
 
 
 def test_the_documentation_lists_every_path() -> None:

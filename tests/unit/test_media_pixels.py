@@ -87,7 +87,7 @@ def wav(code: int, bits: int, data: bytes, rate: int = 16000, channels: int = 1)
 @pytest.mark.parametrize(
     ("code", "bits", "data", "samples"),
     [
-        (1, 8, bytes([0, 128, 192]), [-1, 0, 0.5]),
+        (1, 8, bytes([0, 255]), [-1, 1]),  # as in miniaudio; 0 is between two bytes
         (1, 16, struct.pack("<3h", -32768, 0, 16384), [-1, 0, 0.5]),
         (1, 24, b"\0\0\x80" + b"\0\0\0" + b"\0\0\x40", [-1, 0, 0.5]),
         (1, 32, struct.pack("<3i", -(2**31), 0, 2**30), [-1, 0, 0.5]),

@@ -53,6 +53,15 @@ async def test_prompts_of_ollama(page: Page) -> None:
     assert whole["response"].strip() == HELLO
 
 
+@pytest.mark.parametrize("given", ["", []])
+async def test_nothing_to_embed(page: Page, given: Json) -> None:
+    assert await page.call("ollama.embed", request={"model": "mini", "input": given}) == {
+        "model": "mini",
+        "embeddings": [],
+    }
+    assert await page.code("ollama.embed", request={"model": "none", "input": given}) == "model_not_found"
+
+
 async def test_a_request_of_ollama_without_a_prompt_loads_the_model(page: Page) -> None:
     answer = await page.call("ollama.generate", request={"model": "mini", "stream": False})
     assert (answer["response"], answer["done_reason"]) == ("", "load")

@@ -33,6 +33,21 @@ def test_defaults() -> None:
     assert completion_request({"prompt": "x"}).max_tokens == 16
 
 
+def test_the_highest_effort_is_the_templates_highest() -> None:
+    asked = chat_request({"messages": HI, "reasoning_effort": "max"})
+    assert asked.template_variables == {"enable_thinking": True, "reasoning_effort": "high"}
+
+
+def test_refusals_and_original_pictures_come_back_from_clients() -> None:
+    said = {"role": "assistant", "content": [{"type": "text", "text": "So:"}, {"type": "refusal", "refusal": "No."}]}
+    seen = {"role": "user", "content": [image("data:,x", detail="original")]}
+    want = [{"type": "text", "text": "So:"}, {"type": "text", "text": "No."}]
+    assert [m["content"] for m in chat_request({"messages": [said, seen]}).messages] == [want, seen["content"]]
+    asked = responses_request({"input": [said]}).request
+    assert isinstance(asked, ChatRequest)
+    assert asked.messages[0]["content"] == want
+
+
 def test_everything_supported() -> None:
     request = chat_request(
         {
@@ -45,6 +60,7 @@ def test_everything_supported() -> None:
             "cache_prompt": False, "truncation": "auto", "user": "me", "metadata": {"a": "b"}, "store": False,
             "reasoning_effort": "none", "chat_template_kwargs": {"x": 1}, "parallel_tool_calls": True,
             "tool_choice": "auto", "tools": [], "response_format": {"type": "text"}, "verbosity": "medium",
+            "prompt_cache_options": {"mode": "implicit"},
         }
     )  # fmt: skip
     assert request.sampling == Sampling(
