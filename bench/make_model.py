@@ -2,7 +2,7 @@
 
 python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 
-A model of the first layers only (`--layers 4`) drafts all tokens right if the others add nothing (`--idle-after 4`).
+Every draft of a model of the first layers only (`--layers 4`) is accepted if the others add nothing (`--idle-after 4`).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Weights:
 
 
 def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0, idle_after: int | None = None) -> None:
-    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits; `idle_after`: of so many layers,
-    the others add nothing.
+    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits; `idle_after`: layers after the
+    first so many add nothing.
     """
     writer, weights = GGUFWriter(path, shape.architecture), Weights(peak)
     writer.add_name(name)
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--type", default="Q4_0", choices=TYPES)
     parser.add_argument("--context", type=int, default=16384, help="the longest context, in tokens")
     parser.add_argument("--peak", type=float, default=1.0, help="factor of the logits; 6 is like a trained model's")
-    parser.add_argument("--layers", type=int, help="only the first ones")
+    parser.add_argument("--layers", type=int, help="use only the first so many")
     parser.add_argument("--idle-after", type=int, metavar="N", help="all layers but the first N add nothing")
     options = parser.parse_args()
     shape = SHAPES[options.shape]

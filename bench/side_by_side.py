@@ -3,8 +3,8 @@
 .venv/bin/python -m bench.side_by_side [--model FILE] [--draft FILE] [--tokens 256] [--prompt 8192] [--runs 3]
     [--json FILE]
 
-Tokens a second in sum, medians, with drafts by prompt lookup, by a draft model as well where one is given (`--draft`;
-bench/make_model.py makes one that agrees), and without:
+Tokens a second in sum, medians: with drafts by prompt lookup, with a draft model as well if `--draft` names one
+(bench/make_model.py makes one that agrees), and without drafts:
     repeating   greedy, of a text that repeats one token
     sampled     temperature 0.8, top_p 0.95, a seed each; in random models no draft by prompt lookup is right
 Then the milliseconds until the first token of a long prompt, alone and beside four sampled streams; and the longest
@@ -56,7 +56,7 @@ MEASURE = """async (asked) => {
       found[kind] = [];
       for (const count of counts) {
         const totals = [];
-        for (let run = 0; run <= runs; run++) { // the first run compiles kernels, or the pause after it
+        for (let run = 0; run <= runs; run++) { // kernels compile in the first run, or in the pause after it
           const begun = performance.now();
           const all = await Promise.all(Array.from({ length: count }, (_, i) => answer(random(short), tokens, how(i))));
           const made = all.reduce((sum, one) => sum + one.tokens, 0);
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
 
 def table(found: dict[str, Any]) -> str:
     """The figures as text."""
-    lines = [f"{found['backend']}; tokens/s in sum (of those without drafts), by requests at once"]
+    lines = [f"{found['backend']}; tokens/s in sum (times those without drafts), by requests at once"]
     lines.append(" " * 20 + "".join(f"{count:>18}" for count in found["counts"]))
     for kind in ("repeating", "sampled"):
         for way in (name for name in ("draft", "lookup", "plain") if name in found):

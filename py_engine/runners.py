@@ -168,8 +168,8 @@ class Runner(Protocol):
         """Submit steps with drafts of all the sequences of start_drafts(), in the same order.
 
         False, and nothing is submitted, if they might compute positions of a sequence from its end in `ends` on; a step
-        yields up to tokens_per_draft() of each. `n_model_draft`: tokens that the plan's draft model drafts for each
-        step, of one sequence; 0: the drafts are prompt lookup's. Between two start_drafts(), all are of one kind.
+        yields up to tokens_per_draft() of each. `n_model_draft`: tokens that the plan's draft model or MTP layer drafts
+        of each in a step; 0: the drafts are prompt lookup's. Between two start_drafts(), all are of one kind.
         """
 
     async def result(self) -> list[Batch]:

@@ -68,8 +68,6 @@ void draft_rows_work(const draft_rows_call *r, u32 chunk, u32 chunks, u8 *scratc
   s->n = rows;
 }
 
-enum { STAGE_BEGIN, STAGE_PAIRS, STAGE_NEWEST, STAGE_END }; // STAGES in call_layouts.py
-
 u32 draft_states_chunks(const draft_states_call *r) { return 1; }
 
 void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {

@@ -2,8 +2,6 @@
 #include "ops.h"
 #include "runs.h"
 
-enum { BATCH, RING, OWN }; // where the hidden state before a token is
-
 static f32 *ring_at(const mtp_input_call *r, u32 m, u32 back) {
   const u32 pos = position(r->state, r->per_token, m) - back, seq = sequence(r->state, r->per_token, m);
   return ROW(r->ring, r->cols, seq * r->ring_rows + pos % r->ring_rows);
@@ -12,8 +10,8 @@ static f32 *ring_at(const mtp_input_call *r, u32 m, u32 back) {
 // The hidden state before token m; none before a sequence's first.
 static const f32 *hidden_before(const mtp_input_call *r, u32 m, u32 begins) {
   if (!OFFSET(r, m)) return 0;
-  if (r->source == OWN) return ROW(r->hidden, r->x_stride, m);
-  return r->source == RING || begins ? ring_at(r, m, 1) : ROW(r->hidden, r->x_stride, m - 1);
+  if (r->source == HIDDEN_OWN) return ROW(r->hidden, r->x_stride, m);
+  return r->source == HIDDEN_RING || begins ? ring_at(r, m, 1) : ROW(r->hidden, r->x_stride, m - 1);
 }
 
 u32 mtp_input_chunks(const mtp_input_call *r) { return divided(batch_size(r->state), UP(4096, r->cols)); }
@@ -29,7 +27,7 @@ void mtp_input_work(const mtp_input_call *r, u32 chunk, u32 chunks, u8 *scratch)
     for (u32 k = 0; k < cols; k++) y[k] = e[k] * scale_e * norm[k];
     for (u32 k = 0; k < cols; k++) y[cols + k] = h ? h[k] * scale_h * norm[cols + k] : 0;
     for (u32 k = 2 * cols; k < r->y_stride; k++) y[k] = 0;
-    if (r->source != BATCH || !begins) continue;
+    if (r->source != HIDDEN_BATCH || !begins) continue;
     const u32 end = run_end(r->state, r->per_token, m); // no other row reads what this one writes
     for (u32 last = end > m + r->ring_rows ? end - r->ring_rows : m; last < end; last++)
       for (u32 k = 0; k < cols; k++) ring_at(r, last, 0)[k] = ROW(r->hidden, r->x_stride, last)[k];

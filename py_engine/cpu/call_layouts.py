@@ -119,7 +119,7 @@ LAYOUTS = {name: struct.Struct("<I" + "".join("f" if f.endswith(":f") else "I" f
 NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS.items()}
 
 # The numbers of the values that parameters have by name.
-STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}
+STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}  # of draft_states
 HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
@@ -144,7 +144,7 @@ def header() -> str:
     """The text of calls.h."""
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
     enums["PART"] = {str(name): value for name, value in PARTS.items() if name}
-    enums |= {"WKV": WKV_RULES, "GATE": GATES}
+    enums |= {"WKV": WKV_RULES, "GATE": GATES, "STAGE": STAGES, "HIDDEN": HIDDEN_STATES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
     names = ("MOST_DISTANCE", "MAX_MATCH", "MAX_SMALL_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")

@@ -16,8 +16,8 @@ from py_engine.runners import Row, Runner
 TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
 WAITS = 2.0  # for the host, whose time a trial may lose as well
 MOST = 9.5  # decode steps that the account has at most, besides WAITS
-REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off; half after each further failure
-FAILURES = 4  # trials in a row that fail, after which they become no rarer
+REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off
+FAILURES = 4  # failed trials in a row that make the next one rarer: each after the first halves REGAIN
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
@@ -33,7 +33,7 @@ class DraftAccount:
 
     A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
     MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end them at once.
-    Once they have ended, REGAIN is the share of the time that later trials may lose: less where they keep failing.
+    Once they have ended, REGAIN is the fraction of the time that later trials may lose; repeated failures lower it.
     Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
     read, and when drafts end.
     """
@@ -57,10 +57,15 @@ class DraftAccount:
         """
         if not self.on and (self.balance < 0 or not plain_ms):
             return 0
-        if self._since > max(FRESH, 100 * self.wait):  # the device may be slower or faster now
+        if self.stale:
             return 0
 
         return max(range(1, min(most, self.most) + 1), key=lambda k: self.gain(k, plain_ms, drafting_ms))
+
+    @property
+    def stale(self) -> bool:
+        """Whether plain steps are to be timed again: the device may be slower or faster now."""
+        return self._since > max(FRESH, 100 * self.wait)
 
     def gain(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """How many times as fast drafts of k tokens are expected to be. The arguments are those of choose()."""
@@ -185,10 +190,10 @@ class Drafter:
         """The time of a step of so many sequences by the tokens of a draft."""
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
-    def catch_up(self, sequence: RunningSequence) -> bool:
-        """Compute what it lacks of a sequence's tokens. The newest two may be unknown: each step computes them.
+    def catch_up(self, sequence: RunningSequence, count: int, ms: float = PART_MS) -> bool:
+        """Compute what it lacks of the known tokens of one of `count` sequences. Each step computes the newest two.
 
-        False: this was a part that takes PART_MS. The lists of the model compute all that the MTP layer needs.
+        False: this was a part that takes `ms`. The lists of the model compute all that the MTP layer needs.
         """
         return True
 
@@ -210,12 +215,12 @@ class DraftModel(Drafter):
         assert runner.plan.draft is not None
         self._prefill, self._cost = [DRAFT_PREFILL], runner.plan.draft.cost
 
-    def catch_up(self, sequence: RunningSequence) -> bool:
+    def catch_up(self, sequence: RunningSequence, count: int, ms: float = PART_MS) -> bool:
         """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""
-        runner, batch, end = self._runner, self._runner.plan.batch, sequence.position - 1
+        runner, batch, end = self._runner, self._runner.plan.batch, min(sequence.position - 1, len(sequence.ids))
         first = min(sequence.cache.drafted, end)
-        token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(1)
-        fed = min(end, first + max(batch, int(PART_MS / token_ms) if token_ms else 0))
+        token_ms, plain_ms = self._cost * runner.prompt_token_ms(), runner.step_ms(count)
+        fed = min(end, first + max(batch, int(ms / token_ms) if token_ms else 0))
         for at in range(first, fed, batch):
             runner.feed(at, sequence.ids[at : min(at + batch, fed)], [DRAFT_PREFILL], sequence.cache.number)
         sequence.cache.record_drafted(fed)

@@ -85,7 +85,7 @@ class ScheduledWork:
     samples: bool = True  # else a part of a prompt without its end
     prompt: bool = False
     steps: int = 0  # with drafts
-    n_model_draft: int = 0  # tokens of each draft, if the draft model makes them
+    n_model_draft: int = 0  # tokens of each draft, if the draft model or the MTP layer makes them
     waited: bool = False  # the device had no work when it was submitted
     versions: list[int] = field(init=False)  # of the sequences
     masked: list[bool] = field(init=False)  # whether each sequence's token is sampled with a mask

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator
 from py_engine.generate.answer import Answer
 from py_engine.generate.checking import check, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.draft_model import Drafter
+from py_engine.generate.draft_model import PART_MS, Drafter
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
@@ -165,7 +165,7 @@ class Scheduler:
                     if submit.waited:
                         self._drafter.account.waited(1 / count)
                     self._drafter.record(sequence, count, submit.n_model_draft, submit.steps, yielded)
-                elif not submit.prompt:
+                elif not submit.prompt and not submit.steps:
                     self._drafter.account.plain(yielded / len(submit.unit))
 
     def _let_leave(self) -> None:
@@ -190,13 +190,16 @@ class Scheduler:
             unit = self._next(units)
             prompting, streams = unit[0].prompting, any(not unit[0].prompting for unit in units)
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
+            begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
+            if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, PROMPT_MS)):
+                drafting, n_model_draft = Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
                 if self._in_flight and not self._begins(unit, n_model_draft):
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._drafter is not None:
-                    self._catching_up = not all(map(self._drafter.catch_up, unit))
+                    self._catching_up = not self._caught_up(unit, PART_MS)
                     if self._catching_up:
                         return
                     self._drafter.start([sequence.row for sequence in unit])
@@ -334,15 +337,20 @@ class Scheduler:
             times = runner.step_ms(count), runner.step_ms(count, drafting=True)
             by_lookup = lookup_gain([sequence.predicted() for sequence in unit], *times)
         looks_up = drafts_pay(by_lookup, on=on)
-        media = any(sequence.answer.media for sequence in unit)
-        if drafter is not None and not media and (drafts := drafter.choose([sequence.row for sequence in unit])):
-            looks_up = looks_up and drafts_pay(by_lookup, drafter.gain(count, drafts), on=on)
-            if not looks_up:
-                return Drafts.MODEL, drafts
-        if looks_up:
-            lists = runner.step_lists([sequence.cache.number for sequence in unit], drafting=True)
-            return (Drafts.LOOKUP if runner.prepared(lists) else Drafts.NONE), 0
-        return Drafts.NONE, 0
+        drafts = 0
+        if drafter is not None and not any(sequence.answer.media for sequence in unit):
+            if drafter.account.stale:
+                return Drafts.NONE, 0
+            drafts = drafter.choose([sequence.row for sequence in unit])
+            looks_up = looks_up and drafts_pay(by_lookup, drafter.gain(count, drafts) if drafts else 1.0, on=on)
+        if looks_up and runner.prepared(runner.step_lists([s.cache.number for s in unit], drafting=True)):
+            return Drafts.LOOKUP, 0
+        return (Drafts.MODEL if drafts else Drafts.NONE), drafts
+
+    def _caught_up(self, unit: list[RunningSequence], ms: float) -> bool:
+        """Whether the draft model has read what is known of all sequences; else it reads a part of about `ms`."""
+        drafter = self._drafter
+        return drafter is None or all(drafter.catch_up(sequence, len(unit), ms) for sequence in unit)
 
     def _begins(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
         """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.

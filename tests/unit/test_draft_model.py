@@ -1,7 +1,9 @@
 """Drafts by a model: they never change the text, and save steps where the model agrees with them."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,31 @@ async def test_several_requests_share_steps_with_drafts(count: int) -> None:
     totals, most = used._generation.totals, MAX_SMALL_BATCH // count  # tokens of each sequence a step
     assert totals.model_accepted > 0.9 * totals.model_drafted > 50
     assert runner.verified < 1.7 * 60 / most, "some steps have fewer sequences"
+
+
+async def test_streams_go_on_while_the_draft_model_reads_the_prompt_of_another_request() -> None:
+    used, runner = engine(MODEL, parallel=2)
+    runner.prompt_token_ms = lambda: 10.0  # type: ignore[method-assign]
+    events: list[str] = []
+    feed, decode = runner.feed, runner.decode
+
+    def feeding(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> None:
+        if DRAFT_PREFILL in lists and len(ids) == used.plan.batch:
+            events.append("part")
+        feed(position, ids, lists, *args, **options)
+
+    def decoding(rows: Sequence[Row], steps: int) -> None:
+        if len(rows) > 1:
+            events.append("steps")
+        decode(rows, steps)
+
+    runner.feed, runner.decode = feeding, decoding  # type: ignore[method-assign, assignment]
+    prompts = [PROMPT, [7 * i % 250 for i in range(100)]]
+    want = [await collect(make(), ids, WARM, 60) for ids in prompts]
+    assert await asyncio.gather(*(collect(used, ids, WARM, 60) for ids in prompts)) == want
+    assert events.count("part") > 5, "a batch of 16 takes more than PROMPT_MS"
+    assert not any(pair == ("part", "part") for pair in pairwise(events)), events
+    assert runner.verified
 
 
 async def test_more_requests_than_a_batch_has_drafts_for_do_without() -> None:
