@@ -230,7 +230,7 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
             whole_numpy = site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data)
             data, left_out["numpy"] = python_parts.start_of_numpy(wheel, started)
         parts.append(site.add(f"assets/wheels-{short_hash(data)}/{wheel.name}", data))
-    # The sandbox starts a Python of its own, with all modules.
+    # The sandbox starts from the same snapshot, and has all modules.
     site.moved |= {"node_modules/pyodide/": folder, "python_stdlib.zip": whole_library, "numpy.whl": whole_numpy}
     site.moved["regex.whl"] = next(part for part in parts if "/regex-" in part)
     dataclasses = dataclass_code(sources, members, started.data, python_zip.pack(library), wheels)
@@ -238,7 +238,7 @@ def _add_python(site: Site, sources: dict[str, bytes], wheels: list[Path]) -> tu
     assets: dict[str, object] = {
         "pyodide": folder,
         "zip": site.add_hashed("assets", "py.zip", archive),
-        "snapshot": site.add_hashed("assets", "python.bin", started.data),
+        "snapshot": site.add_hashed("assets", "python.bin", started.data, "python.bin"),
         "library": site.add_hashed("assets", "library.zip", start),
         "packages": site.add_hashed("assets", "packages.zip", packages),
         "wheels": parts,

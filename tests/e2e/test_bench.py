@@ -95,18 +95,21 @@ def test_stop_ends_a_measurement(bench_page: Page) -> None:
 def test_requests_side_by_side_are_measured(shared_page: Page, server: Server) -> None:
     asked = {
         "model": f"{server.url}repo/static/models/wisp-mini-q4_0.gguf",
-        **{"counts": [1, 2], "tokens": 4, "prompt": 40, "short": 8, "runs": 1},
+        "draft": "/repo/static/models/wisp-mini-draft-q4_0.gguf",
+        **{"counts": [1, 2], "tokens": 4, "prompt": 40, "short": 8, "runs": 1, "pause": 0},
         "options": {"backend": "cpu", "contextLength": 256},
         "shared": True,
     }
     found = shared_page.evaluate(side_by_side.MEASURE, asked)
     asked |= {"chats": [60], "more": [8, 16]}
     found_of_chats = shared_page.evaluate(chat_requests.MEASURE, asked)
-    assert all(speed > 0 for way in ("drafts", "plain") for kind in found[way].values() for speed in kind)
-    head, counts, repeating, sampled, first, gap = side_by_side.table(found).splitlines()
+    assert all(speed > 0 for way in ("draft", "lookup", "plain") for kind in found[way].values() for speed in kind)
+    head, counts, *rows, first, gap = side_by_side.table(found).splitlines()
     assert head.startswith("cpu;")
     assert counts.split() == ["1", "2"]
-    assert [len(line.split("/")) for line in (repeating, sampled)] == [3, 3]
+    ways = [[kind, way] for kind in ("repeating", "sampled") for way in ("draft", "lookup", "plain")]
+    assert [line.split()[:2] for line in rows] == ways
+    assert [len(line.split()) for line in rows] == [6] * 6
     assert first.startswith("first token of a long prompt: ")
     assert gap.startswith("longest gap")
     head, strings, objects, chat = chat_requests.table(found_of_chats).splitlines()

@@ -1,5 +1,7 @@
 /** Starts Python in the sandbox's worker, of files that the page hands in: there is no network here. */
 
+import { startFrom } from "../../memory_snapshot.js";
+
 /** @typedef {import("./worker.js").Runner} Runner */
 
 const BASE = "https://sandbox.invalid/"; // no address is fetched: `parts` has the files by their name
@@ -28,21 +30,21 @@ export async function startPython(parts, wheels, resolves) {
     return data ? new Response(data, { headers: { "Content-Type": type } }) : new Response(null, { status: 404 });
   };
   parts["pyodide-lock.json"] = joined(parts["pyodide-lock.json"], parts["packages.json"]);
-  const { default: createPyodideModule } = await importPart(parts["pyodide.asm.mjs"]);
+  const asm = () => importPart(parts["pyodide.asm.mjs"]);
   const { loadPyodide } = await importPart(parts["pyodide.mjs"]);
-  const pyodide = await loadPyodide({
-    indexURL: BASE,
-    createPyodideModule,
-    jsglobals: {}, // what `import js` has
-    env: { HOME: "/files", MPLBACKEND: "module://wisp_sandbox.plots", MPLCONFIGDIR: "/sandbox/matplotlib" },
-    stdin: () => undefined,
-  });
+  const env = { HOME: "/files", MPLBACKEND: "module://wisp_sandbox.plots", MPLCONFIGDIR: "/sandbox/matplotlib" };
+  // `import js` has nothing.
+  const settings = { indexURL: BASE, jsglobals: {}, env, stdin: () => undefined };
+  const pyodide = await loadPyodide({ ...settings, ...startFrom(parts["python.bin"], asm) }).catch(async () =>
+    loadPyodide({ ...settings, createPyodideModule: (await asm()).default }),
+  );
   for (const name of Object.keys(parts).filter((name) => name.endsWith(".py"))) {
     pyodide.FS.mkdirTree(`${MODULES}/${name.split("/")[0]}`);
     pyodide.FS.writeFile(`${MODULES}/${name}`, new Uint8Array(parts[name]));
   }
   pyodide.runPython(`import sys; sys.path.append('${MODULES}')`);
   const session = pyodide.pyimport("wisp_sandbox.session");
+  session.begin(pyodide.toPy(env));
   const packages = /** @type {{ name: string, file_name: string, imports: string[] }[]} */ (
     Object.values(pyodide.lockfile.packages)
   );

@@ -26,8 +26,9 @@ const OUTPUT = 10_000; // characters
 const START_S = 60; // a slow computer starts Python in ten
 const DOWNLOAD_S = 600; // for packages; the next of them, the last, and each that is installed begin another limit
 const CORE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
-// Modules in the sandbox, and what it has beside Pyodide's packages; and the parts of the page that have them.
-const MODULES = {
+// What the sandbox has beside Pyodide's core and packages, and the parts of the page that have it.
+const OTHERS = {
+  "python.bin": "snapshot",
   "packages.json": "sandboxPackages",
   "wisp_sandbox/session.py": "session",
   "wisp_sandbox/pictures.py": "pictures",
@@ -43,7 +44,7 @@ function addresses(language) {
   const wheels = [part("numpy"), part("regex")];
   return [
     ...CORE.map((name) => /** @type {[string, string]} */ ([name, `${part("pyodide")}${name}`])),
-    ...Object.entries(MODULES).map(([name, id]) => /** @type {[string, string]} */ ([name, part(id)])),
+    ...Object.entries(OTHERS).map(([name, id]) => /** @type {[string, string]} */ ([name, part(id)])),
     ...wheels.map((address) => /** @type {[string, string]} */ ([nameOf(address), address])),
   ];
 }

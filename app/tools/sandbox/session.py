@@ -7,10 +7,12 @@ import ast
 import contextlib
 import io
 import linecache
+import os
+import random
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +22,7 @@ from .pictures import show
 
 NAME = "<python>"  # of the code, in tracebacks
 HOME = Path("/files")
+OF_PAGE = "/wisp/"  # the folder of the page's own modules and packages
 NOT_HERE = "{name} is not in this sandbox, and there is no network. {importable}"
 NOT_LOADED = "{name} could not be loaded{why}. Import it by name in the code, as in: import {name}. Its first use " \
              "needs a network."  # fmt: skip
@@ -51,6 +54,18 @@ class Output(io.TextIOBase):
 
 
 _globals: dict[str, Any] = {"__name__": "__main__", "show": show}
+
+
+def begin(environment: Mapping[str, str]) -> None:
+    """Forget what the page's own Python has left in the snapshot that this one started from."""
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(OF_PAGE):
+            del sys.modules[name]
+    sys.path[:] = dict.fromkeys(sys.path)
+    random.seed()  # the same everywhere
+    for name in ("_", "PYTHONHASHSEED"):
+        os.environ.pop(name, None)
+    os.environ.update(environment)
 
 
 def imports(code: str) -> str:
