@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,21 @@ def test_a_command_ends_with_its_parent() -> None:
 def test_a_command_is_interrupted_so_that_it_can_end_what_it_has_started() -> None:
     status, rest = end(sys.executable, *commands.INTERRUPTIBLE, "http.server", "0", "--bind", "127.0.0.1")
     assert (status, rest.strip()) == (143, "Keyboard interrupt received, exiting.")
+
+
+def test_the_file_with_the_ticket_is_removed_when_the_server_ends() -> None:
+    code = "import threading, sys; from tools import background; "
+    code += "threading.Thread(target=background._open_privately, args=('http://127.0.0.1/',), daemon=True).start(); "
+    code += "sys.stdin.read()"
+    env = {**os.environ, "BROWSER": "echo %s"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout
+        page = Path(server.stdout.readline().strip().removeprefix("file://"))
+        assert "http://127.0.0.1/" in page.read_text()
+        server.communicate(timeout=HANG_S)
+    assert not page.parent.exists()
 
 
 def test_compiled_modules_are_cached_outside_the_checkout_where_python_must_not_write_them(
