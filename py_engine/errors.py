@@ -72,7 +72,7 @@ CODES: dict[str, str] = {
 }
 
 
-MAX_MESSAGE = 2000  # characters of a message and of `param`, which may quote what came from outside
+MAX_MESSAGE = 2000  # characters of a message, and of `param`; both may quote input
 
 
 class WispError(Exception):

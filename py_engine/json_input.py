@@ -58,8 +58,9 @@ def is_deep(value: Any) -> bool:
     """Whether a value is nested more than MAX_DEPTH levels deep. json.dumps() recurses as the parser does."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
-        level = list({id(part): part for parts in inner for part in parts}.values())
+        level = [part for part in level if isinstance(part, dict | list)]
         if not level:
             return False
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = list({id(part): part for parts in inner for part in parts}.values())
     return True

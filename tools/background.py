@@ -1,6 +1,7 @@
 """Run `build.py serve --api`: the server, and a headless browser that lends its engine while no tab does."""
 
 import argparse
+import atexit
 import shutil
 import sys
 import tempfile
@@ -76,13 +77,14 @@ def _open_privately(address: str) -> None:
     The browser's command line, which all users of the machine see, has the file's name instead of the ticket.
     """
     folder = Path(tempfile.mkdtemp(prefix="wisp-"))  # readable by the user alone
-    try:
-        page = folder / "open.html"
-        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">')
-        webbrowser.open(page.as_uri())
-        time.sleep(GRACE_S)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    atexit.register(
+        shutil.rmtree, folder, ignore_errors=True
+    )  # this thread may end with the process, without `finally`
+    page = folder / "open.html"
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">')
+    webbrowser.open(page.as_uri())
+    time.sleep(GRACE_S)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lend(server: ApiServer, model: str | None) -> None:

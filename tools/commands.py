@@ -14,6 +14,7 @@ python3 build.py eval FILE [--model M] [--base M] perplexity, KL divergence or m
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from tools.paths import ROOT, cache_dir
 
 # `test --fast`: the unit tests, lint and one page in a browser, without slow tests, in two processes.
 FAST = ["tests/unit", "tests/e2e/test_smoke.py", "-m", "not slow", "-n", "2"]
+INTERRUPTIBLE = ["-m", "tools.interruptible"]  # before the name of a module
+END_S = 10.0  # for a command to end its browser and programs
 
 
 def main(arguments: list[str]) -> int:
@@ -33,11 +36,11 @@ def main(arguments: list[str]) -> int:
         if arguments[:1] == ["test"]:  # these four parse the rest of their arguments
             return _test(arguments[1:])
         if arguments[:1] == ["eval"]:
-            return _in_environment(["-m", "tools.evaluate", *arguments[1:]])
+            return _in_environment(["tools.evaluate", *arguments[1:]])
         if arguments[:1] == ["bench"]:
-            return _with_npm(["-m", "bench", *arguments[1:]])
+            return _with_npm(["bench", *arguments[1:]])
         if arguments[:1] == ["faults"]:
-            return _with_npm(["-m", "tests.faults", *arguments[1:]])
+            return _with_npm(["tests.faults", *arguments[1:]])
         options = _parser().parse_args(arguments)
         status: int = options.run(options)
         return status
@@ -105,7 +108,7 @@ def _serve(options: argparse.Namespace) -> int:
     if options.api:
         arguments = [*_server_arguments(options), *(["--model", options.model] if options.model else [])]
         arguments += [argument for named in options.mcp for argument in ("--mcp", named)]
-        return _in_environment(["-m", "tools.background", *arguments])
+        return _in_environment(["tools.background", *arguments])
     serve.serve(dist.made(quiet=False), options.port, open_browser=not options.no_open)
     return 0
 
@@ -114,7 +117,7 @@ def _dev(options: argparse.Namespace) -> int:
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
-    return _run([str(python), "-m", "tools.dev", *_server_arguments(options)], dict(os.environ))
+    return _run([str(python), *INTERRUPTIBLE, "tools.dev", *_server_arguments(options)], dict(os.environ))
 
 
 def _server_arguments(options: argparse.Namespace) -> list[str]:
@@ -150,7 +153,7 @@ def _test(arguments: list[str]) -> int:
     if "--fast" in arguments:
         arguments = [*FAST, *(argument for argument in arguments if argument != "--fast")]
         os.environ[checks.QUICK] = "1"
-    return _in_environment(["-m", "pytest", *arguments])
+    return _in_environment(["pytest", *arguments])
 
 
 def _lint(_: argparse.Namespace) -> int:
@@ -177,18 +180,18 @@ def _chat(options: argparse.Namespace) -> int:
     arguments += ["--model", options.model] if options.model else []
     arguments += ["--yes"] if options.yes else []
     arguments += ["--tools", *options.tools] if options.tools else []
-    return _in_environment(["-m", "tools.chat", *arguments])
+    return _in_environment(["tools.chat", *arguments])
 
 
 def _in_environment(arguments: list[str]) -> int:
-    """Find a browser, make dist/ unless it is made, and run the environment's Python; return its exit status."""
+    """Find a browser, make dist/ unless it is made, and run a module, the first argument; return its exit status."""
     from tools import browser, dist
     from tools.environment import ensure_venv
 
     python = ensure_venv(dev=True)
     found = browser.ensure_browser()
     dist.made(quiet=False)
-    return _run([str(python), *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
+    return _run([str(python), *INTERRUPTIBLE, *arguments], {**os.environ, "WISP_BROWSER": found, dist.MADE: "1"})
 
 
 def _run(command: list[str], env: dict[str, str]) -> int:
@@ -197,11 +200,27 @@ def _run(command: list[str], env: dict[str, str]) -> int:
         env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+        with subprocess.Popen(command, cwd=ROOT, env=env) as process:
+            try:
+                return process.wait()
+            except SystemExit:
+                process.terminate()
+                raise
+            finally:  # Ctrl-C has interrupted the command, too
+                _await(process)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
+def _await(process: "subprocess.Popen[bytes]") -> None:
+    """Give a command the time to end; then kill it."""
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
+    finally:
+        process.kill()
+
+
 def _end(number: int, _: object) -> None:
-    """End as the shell reports signals. run() then ends the command, which would go on with its port and browser."""
+    """End as the shell reports signals. _run() then ends the command, which would go on with its port and browser."""
     sys.exit(128 + number)

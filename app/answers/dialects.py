@@ -98,7 +98,8 @@ def dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str] = ()
     tags = tags_of(source)
     native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
     syntax = found if found is not None and (native or found is HARMONY) else HERMES
-    if not tools.tools and (syntax is FUNCTIONARY or syntax.trigger not in tokens):  # its texts begin like its calls
+    # Functionary's texts, too, begin with >>>.
+    if not tools.tools and (syntax is FUNCTIONARY or syntax.trigger not in tokens):
         tools = Tools()
     return (Harmony if syntax is HARMONY else Dialect)(syntax, tags, tools, source, native)
 

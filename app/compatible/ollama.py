@@ -101,7 +101,10 @@ def frees(body: Body) -> bool:
 
 
 def only_loads(body: Json, field: str) -> bool:
-    """Whether a request has nothing to answer: it asks to load the model. `field`: of the prompt."""
+    """Whether a request has nothing to answer: it asks to load the model.
+
+    `field`: the name of the field with the prompt or input.
+    """
     return isinstance(body, dict) and body.get(field) in (None, "", []) and not body.get("images")
 
 

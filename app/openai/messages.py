@@ -38,10 +38,10 @@ def messages(value: Json) -> list[dict[str, Json]]:
         raise WispError("messages is empty: give at least one message.", "empty_messages", param="messages")
     for i, message in enumerate(value):
         _check_message(message, f"messages[{i}]")
-    return [_refused(with_texts(message, f"messages[{i}]")) for i, message in enumerate(value)]
+    return [_with_refusals_as_text(with_texts(message, f"messages[{i}]")) for i, message in enumerate(value)]
 
 
-def _refused(message: dict[str, Json]) -> dict[str, Json]:
+def _with_refusals_as_text(message: dict[str, Json]) -> dict[str, Json]:
     """A checked message with texts in place of its refusals, which chat templates do not know."""
     content = message.get("content")
     if not isinstance(content, list) or all(part["type"] != "refusal" for part in content):

@@ -103,7 +103,7 @@ def _add_item(messages: list[dict[str, Json]], item: Json, path: str) -> None:
     if kind == "message":
         role, content = item.get("role"), _content(item.get("content"), path)
         if role == "assistant" and messages and "reasoning_content" in messages[-1] and not messages[-1]["content"]:
-            messages[-1]["content"] = content  # the thoughts' own message
+            messages[-1]["content"] = content  # reasoning and the message after it are one message
         else:
             messages.append({"role": role, "content": content})
     elif kind == "function_call":

@@ -46,7 +46,7 @@ export function blocksOf(all) {
   /** @type {Block[]} */
   const blocks = [];
   let heading = "";
-  /** @type {string[]} of a paragraph, with the blanks between them: to look at the end of one text would copy it */
+  /** @type {string[]} parts of a paragraph, blanks included; a regex on one growing text would copy it */
   let parts = [];
   /** @type {Line | null} */
   let before = null;

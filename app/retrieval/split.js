@@ -21,7 +21,7 @@
  */
 
 const MAX_HEADING = 300; // characters of a heading that passages show
-const STRETCH = 2000; // characters in which sentences are found at once
+const STRETCH = 2000; // characters in which sentences are found at once; longer ones are cut
 
 /** Splits plain text into paragraphs. @param {string} text @returns {Block[]} */
 export function textBlocks(text) {
@@ -161,27 +161,28 @@ const lines = (text) => text.split(/(?<=\n)/);
 export function sentences(text) {
   if (!Intl.Segmenter) return text.split(/(?<=[.!?…]["'”’)]*\s+|\n)/);
   const segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" });
-  return stretches(text).flatMap((stretch) => [...segmenter.segment(stretch)].map(({ segment }) => segment));
+  // V8 copies the whole text for each segment: those of a table of 100 KB took gigabytes. Sentences end with lines anyway.
+  return lines(text).flatMap((line) => {
+    const out = [];
+    let rest = line;
+    while (rest) {
+      const stretch = rest.slice(0, cutOf(rest, STRETCH));
+      const found = [...segmenter.segment(stretch)].map(({ segment }) => segment);
+      const part = stretch.length < rest.length && found.length > 1 ? (found.pop() ?? "") : ""; // the rest may continue it
+      out.push(...found);
+      rest = rest.slice(stretch.length - part.length);
+    }
+    return out;
+  });
 }
 
 /**
- * Cuts a text where sentences end anyway, after lines, and long lines between words. V8 copies the whole text for each
- * segment: those of a table of 100 KB took gigabytes.
- * @param {string} text
+ * Where to cut a text of more than so many characters: after a blank, if any, else after a whole character.
+ * @param {string} text @param {number} most
  */
-function stretches(text) {
-  const out = [];
-  for (const line of lines(text)) {
-    for (let at = 0, end = 0; at < line.length; at = end) {
-      end = line.length;
-      if (end > at + STRETCH) {
-        end = line.lastIndexOf(" ", at + STRETCH - 1) + 1;
-        if (end <= at) end = at + STRETCH - Number(/[\ud800-\udbff]/.test(line[at + STRETCH - 1])); // a whole character
-      }
-      out.push(line.slice(at, end));
-    }
-  }
-  return out;
+function cutOf(text, most) {
+  if (text.length <= most) return text.length;
+  return text.lastIndexOf(" ", most) + 1 || most + Number(/[\ud800-\udbff]/.test(text[most - 1]));
 }
 
 /**
@@ -191,7 +192,7 @@ function stretches(text) {
 function pieces(text, most) {
   const out = [];
   while (text.trimEnd().length > most) {
-    const cut = text.lastIndexOf(" ", most) + 1 || most;
+    const cut = cutOf(text, most);
     out.push(text.slice(0, cut));
     text = text.slice(cut);
   }

@@ -41,7 +41,7 @@ const STATUS_OF_CODE = {
 const OF_MODELS = /\/api\/(pull|push|create|copy|delete|blobs\/.*)$/;
 const NO_MODELS = "models come and go in Wisp's page, not by requests. /api/tags lists those that a request may name.";
 
-/** Anthropic's clients then send the whole conversation, without a thread. */
+/** Details of a refused thread. With them, Anthropic's clients send the whole conversation. */
 const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
 
 /** llama.cpp's types of errors by Wisp's codes, where they are not OpenAI's. */

@@ -1,5 +1,7 @@
 """Errors of upstreams. Each names the upstream and says what to do."""
 
+import re
+from itertools import islice
 from typing import Any
 
 from app.upstreams.server import Upstream
@@ -99,5 +101,7 @@ def _short(upstream: Upstream, text: str) -> str:
     """The start of another server's text without the key, which some servers repeat."""
     if upstream.key:
         text = text.replace(upstream.key, "…")
-    text = " ".join(text[: 10 * MAX_QUOTE].split())  # an answer has up to 64 MiB
+    # An answer has up to 64 MiB: split off no more words than a quote may have.
+    words = (found.group() for found in re.finditer(rf"\S{{1,{MAX_QUOTE}}}", text))
+    text = " ".join(islice(words, MAX_QUOTE))
     return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]} …"

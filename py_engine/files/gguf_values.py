@@ -91,7 +91,7 @@ class ValueReader:
             self.allocate(count * _ARRAY_BYTES)
             self.arrays += count
             if self.arrays > MAX_ARRAYS:
-                corrupt(f"{key!r} has more than {MAX_ARRAYS} arrays")
+                corrupt(f"its metadata has more than {MAX_ARRAYS} arrays within arrays")
             return [self._array(key, depth + 1) for _ in range(count)]
         return self._numbers(kind, count, key)
 

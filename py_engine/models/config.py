@@ -99,7 +99,10 @@ class Mixture:
 
 
 def _feed_forward_length(header: Header) -> int:
-    """The width of the dense layers. Files of mixtures that have none may hold any: at most what tensors have."""
+    """The width of the dense layers.
+
+    A mixture without dense layers may state any width; limit it to the largest dimension of a tensor.
+    """
     if natural(header, "expert_count"):
         return min(count(header, "feed_forward_length"), header.largest_dimension)
     return dimension(header, "feed_forward_length")
@@ -214,7 +217,7 @@ class Config:
 
     @classmethod
     def key_length(cls, header: Header, default: int, n_head: int) -> int:
-        """Dimensions of a key head, of which the queries have `n_head`."""
+        """Dimensions of a key head. The queries have `n_head` heads of this size."""
         return dimension(header, "attention.key_length", default, n_head)
 
     @classmethod

@@ -30,7 +30,10 @@ class Config(config.Config):
 
     @classmethod
     def key_length(cls, header: Header, default: int, n_head: int) -> int:
-        """The metadata may hold the length of the latent and the rotated part, which is no multiple of a tensor's."""
+        """The metadata may hold the length of the latent and the rotated part.
+
+        All heads share that, so `n_head` times it need not fit a tensor.
+        """
         return dimension(header, "attention.key_length", default)
 
     @classmethod

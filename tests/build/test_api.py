@@ -120,15 +120,15 @@ def test_a_request_that_is_not_allowed_gets_an_openai_error(
 
 
 def test_a_request_that_is_not_allowed_gets_anthropics_error(server: ApiServer) -> None:
-    for headers, body, kind, why in (
-        ({"X_Api_Key": "wrong", "Authorization": ""}, b"{}", "authentication_error", "invalid_api_key"),
-        ({"Origin": "https://example.org"}, b"{}", "permission_error", "forbidden_origin"),
-        ({}, b" " * 10_001, "request_too_large", "request_too_large"),
+    for headers, body, expected, kind, why in (
+        ({"X_Api_Key": "wrong", "Authorization": ""}, b"{}", 401, "authentication_error", "invalid_api_key"),
+        ({"Origin": "https://example.org"}, b"{}", 403, "permission_error", "forbidden_origin"),
+        ({}, b" " * 10_001, 413, "request_too_large", "request_too_large"),
     ):
         given: dict[str, Any] = headers
-        _, _, text = ask(server, "/v1/messages", "POST", body, **given)
+        status, _, text = ask(server, "/v1/messages", "POST", body, **given)
         answer = json.loads(text)
-        assert answer["type"] == "error"
+        assert (status, answer["type"]) == (expected, "error")
         assert (answer["error"]["type"], answer["error"]["code"]) == (kind, why)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,16 +34,43 @@ def test_fast_leaves_slow_tests_out() -> None:
     assert "test_draws_follow_the_definition" not in done.stdout
 
 
-def test_a_command_ends_with_its_parent() -> None:
-    """Its end closes the pipe that it shares with its parent."""
-    sleep = "import time; print('ready', flush=True); time.sleep(600)"
-    code = f"import sys; from tools import commands; commands._run([sys.executable, '-c', {sleep!r}], {{}})"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+def end(*command: str, end_s: float = HANG_S) -> tuple[int, str]:
+    """End _run() with SIGTERM once its command has written a line. Its exit status, and what was written later."""
+    run = f"commands._run({list(command)}, {{'PYTHONUNBUFFERED': '1'}})"
+    code = f"from tools import commands; commands.END_S = {end_s}; {run}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as parent:
         assert parent.stdout
-        assert parent.stdout.readline() == "ready\n"
+        assert parent.stdout.readline()
         parent.terminate()
-        assert parent.communicate(timeout=HANG_S)[0] == ""
-        assert parent.returncode == 143
+        rest, _ = parent.communicate(timeout=2 * HANG_S)  # the pipe, which both share, closes with the last of them
+        return parent.returncode, rest
+
+
+def test_a_command_ends_with_its_parent() -> None:
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready'); time.sleep(600)"
+    assert end(sys.executable, "-c", ignoring, end_s=0.1) == (143, "")
+
+
+def test_a_command_is_interrupted_so_that_it_can_end_what_it_has_started() -> None:
+    status, rest = end(sys.executable, *commands.INTERRUPTIBLE, "http.server", "0", "--bind", "127.0.0.1")
+    assert (status, rest.strip()) == (143, "Keyboard interrupt received, exiting.")
+
+
+def test_the_file_with_the_ticket_is_removed_when_the_server_ends() -> None:
+    code = "import threading, sys; from tools import background; "
+    code += "threading.Thread(target=background._open_privately, args=('http://127.0.0.1/',), daemon=True).start(); "
+    code += "sys.stdin.read()"
+    env = {**os.environ, "BROWSER": "echo %s"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout
+        page = Path(server.stdout.readline().strip().removeprefix("file://"))
+        assert "http://127.0.0.1/" in page.read_text()
+        server.communicate(timeout=HANG_S)
+    assert not page.parent.exists()
 
 
 def test_compiled_modules_are_cached_outside_the_checkout_where_python_must_not_write_them(

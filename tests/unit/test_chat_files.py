@@ -297,6 +297,14 @@ def test_branches_of_a_long_answer_do_not_repeat_it_for_ever(js: Evaluate) -> No
     assert js(f"(() => {{ {read % chain} }})()") == 1 + 59_999 * 102 - 2
 
 
+def test_an_answer_without_branches_is_one_message_after_very_many_branches(js: Evaluate) -> None:
+    long = gpt("n", None, "assistant", "x" * 100_000)
+    branches = [gpt(f"m{i}", "n", "assistant", "y") for i in range(200)]
+    rest = [gpt("u", "m199", "user", "?"), gpt("a", "u", "assistant", "One."), gpt("b", "a", "assistant", "Two.")]
+    (chat,) = read(js, [{"title": "t", "mapping": {node["id"]: node for node in (long, *branches, *rest)}}])
+    assert [m["content"] for m in chat["messages"]][-3:] == ["y", "?", "One.\n\nTwo."]
+
+
 @pytest.mark.parametrize("time", [1e300, -1e300, "x", {}, None, 10**400])
 def test_a_time_that_is_none_is_now(js: Evaluate, time: Any) -> None:
     nodes = {"a": gpt("a", None, "user", "Hi")}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_engine.json_input import MAX_DEPTH, TooDeep, depth, parse, stored
+from py_engine.json_input import MAX_DEPTH, TooDeep, depth, is_deep, parse, stored
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('[]{}",\\a'),
@@ -41,6 +41,14 @@ def test_deep_json_is_refused_before_it_is_parsed(opening: str) -> None:
     closing = "".join({"[": "]", "{": "}"}.get(c, "") for c in reversed(opening.replace('"["', "")))
     times = MAX_DEPTH // len(closing)
     assert levels(parse(opening * times + "1" + closing * times)) == times * len(closing)
+
+
+@pytest.mark.parametrize("inner", ["", "1", "[]", "{}"])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": [', "]}")])
+def test_a_value_is_deep_where_its_text_is(inner: str, opening: str, closing: str) -> None:
+    for times in range(MAX_DEPTH // 2 - 2, MAX_DEPTH + 3):
+        text = f"[1, {opening * times}{inner}{closing * times}]"
+        assert is_deep(json.loads(text)) == (depth(text) > MAX_DEPTH)
 
 
 @pytest.mark.parametrize(

@@ -125,12 +125,25 @@ def test_sentences_are_found_in_stretches_that_join_to_the_text(js: Any) -> None
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["x" * 5000, "word " * 900, "```\n" + "code line\n" * 500 + "```", "漢字" * 1500])
+@pytest.mark.parametrize(("sentence", "blank"), [("Number {} is a sentence.", " "), ("第{}个句子到此为止。", "")])
+def test_sentences_of_a_long_line_are_whole(js: Any, sentence: str, blank: str) -> None:
+    expected = [f"{sentence.format(i)}{blank}" for i in range(1000)]
+    assert js("m.sentences(a[0])", "".join(expected)) == expected
+    tail = "A word " * 1000
+    found = js("m.sentences(a[0])", "".join(expected) + tail)
+    assert found[:1000] == expected
+    assert "".join(found[1000:]) == tail
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 5000, "word " * 900, "```\n" + "code line\n" * 500 + "```", "漢字" * 1500, "x" + "😀" * 2500]
+)
 def test_text_without_sentences_is_split_too(js: Any, text: str) -> None:
     passages = js("m.split([{ text: a[0] }], { size: 100, overlap: 20, count: async (t) => t.length / 4 })", text)
     assert len(passages) > 5
     assert all(0 < len(p["text"]) <= 420 for p in passages)
     joined = "".join(p["text"] for p in passages)
+    assert joined.encode()  # no passage ends within a character
     assert set(text.split()) <= set(joined.split()) or len(joined) >= len(text)
 
 

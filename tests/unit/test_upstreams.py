@@ -275,6 +275,23 @@ async def test_an_answer_of_megabytes_is_quoted_without_splitting_it(page: Upstr
     assert "no no no" in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        (" " * 6000 + "no", "no"),
+        ("a" + " " * 6000 + "b", "a b"),
+        ("no " * 199 + "end", "no " * 199 + "end"),
+        ("no " * 200 + "end", "no " * 200 + " …"),
+        ("x" * 600, "x" * 600),
+        ("a " + "x" * 600, "a " + "x" * 598 + " …"),
+    ],
+)
+async def test_an_answer_is_quoted_without_repeated_blanks(page: UpstreamPage, text: str, quote: str) -> None:
+    answer(page, "chat/completions", lambda: Reply(text.encode()))
+    error = await refused(page, request=CHAT)
+    assert error["message"].endswith(f"Its answer: {quote}")
+
+
 async def test_an_abort_ends_the_upstream_s_answer_too(page: UpstreamPage) -> None:
     reply = Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", 60.0, type="text/event-stream")
     answer(page, "chat/completions", lambda: reply)

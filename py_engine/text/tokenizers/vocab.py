@@ -8,7 +8,7 @@ from py_engine.errors import WispError
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
 MAX_LENGTH = 1024  # characters of a token
-MAX_LENGTHS = 128  # of tokens with the same begin: some tokenizers try each at each place of a text
+MAX_LENGTHS = 128  # of tokens with the same first characters: some tokenizers try each at each place of a text
 
 # Texts of tokens that are end-of-generation and control tokens, regardless of the metadata and of their type.
 END_TEXTS = (
@@ -113,10 +113,11 @@ def numbers(metadata: dict[str, Any], name: str, count: int) -> list[float]:
 
 
 def check_lengths(found: Iterable[Collection[int]]) -> None:
-    """Refuse a vocabulary with too many lengths. `found`: those of each begin of a token."""
+    """Refuse a vocabulary with too many lengths. `found`: the lengths, by the tokens' first characters."""
     if any(len(lengths) > MAX_LENGTHS for lengths in found):
         raise WispError(
-            f"Tokens of the vocabulary that begin alike have more than {MAX_LENGTHS} lengths.", "corrupt_header"
+            f"The vocabulary's tokens have more than {MAX_LENGTHS} lengths to try at a place of a text.",
+            "corrupt_header",
         )
 
 

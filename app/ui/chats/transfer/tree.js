@@ -1,6 +1,6 @@
 /** Makes a chat of another program's messages: theirs name their parents by ids, and some are not shown. */
 
-const REPEATED = 1e7; // characters that a chat's branches repeat: thousands of branches of a long answer have billions
+const REPEATED = 1e7; // limit on the characters that branches repeat; thousands of branches of a long answer would repeat billions
 
 /**
  * @typedef {import("../database.js").ChatInfo} ChatInfo
@@ -50,8 +50,8 @@ export function chatOf({ id, title, created, updated, system }, nodes, current) 
     let last = before;
     if (role && content) {
       const shared = begun.get(node.parent);
-      const isPart = role === "assistant" && before?.role === "assistant" && mayRepeat(shared);
-      const part = isPart ? before : null;
+      const continues = role === "assistant" && before?.role === "assistant";
+      const part = continues && (shared === undefined || mayRepeat(shared)) ? before : null;
       if (part && shared === undefined) {
         begun.set(node.parent, part.content);
         part.content += `\n\n${content}`;
