@@ -17,6 +17,7 @@ from app.models.catalog import Catalog
 from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.requests import chat_request, completion_request
+from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
@@ -107,7 +108,7 @@ class Engine:
     ) -> Answer:
         """Answer a conversation. WispError at once for wrong parameters; other errors come from the answer."""
         conversation = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        request = chat_request({**parameters, **_STREAM, "messages": conversation})
+        request = chat_request(_checked({**parameters, **_STREAM, "messages": conversation}))
         return self._answer(chat.chat, request, self._hooks(logits_processor, stop_when), on_text)
 
     def complete(
@@ -120,7 +121,7 @@ class Engine:
         **parameters: Unpack[Parameters],
     ) -> Answer:
         """Continue a text, or token ids, without a chat template."""
-        request = completion_request({**parameters, **_STREAM, "prompt": prompt})
+        request = completion_request(_checked({**parameters, **_STREAM, "prompt": prompt}))
         return self._answer(chat.complete, request, self._hooks(logits_processor, stop_when), on_text)
 
     def generate(
@@ -140,7 +141,7 @@ class Engine:
         """
         given = [prompt] if not isinstance(prompt, list | tuple) or _is_ids(prompt) else list(prompt)
         pieces = prompt_of([*given, *([] if embeddings is None else [embeddings])])
-        request = completion_request({**parameters, **_STREAM, "prompt": ""})
+        request = completion_request(_checked({**parameters, **_STREAM, "prompt": ""}))
         hooks = self._hooks(logits_processor, stop_when)
         return self._answer(partial(chat.complete, pieces=pieces), request, hooks, on_text)
 
@@ -234,6 +235,14 @@ class Engine:
 
 
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
+    """A request's fields. WispError if they are nested too deep: in WebAssembly the end of the stack ends Python."""
+    if json_input.is_deep(fields):
+        what = f"The request is nested more than {json_input.MAX_DEPTH} levels deep. Make it flatter."
+        raise WispError(what, "invalid_value")
+    return fields
 
 
 def _is_ids(prompt: Any) -> bool:

@@ -32,7 +32,7 @@ from py_engine.proof.variants import SAMPLER_KERNELS
 
 DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
 PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
-ADDING = {  # to y, or to x, or in place
+ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
     "scale_queries", "wkv7_inputs",

@@ -138,6 +138,13 @@ async def code_of(work):
         result.append([error.code, error.param])
 await code_of(Engine.load("wisp-mini-q4_0.gguf", context_length=0))
 await code_of(Engine.load("nothing.gguf"))
+async def ask_with_deep_tools():
+    schema = {}
+    for _ in range(200):  # Python itself ends in WebAssembly where it frees thousands
+        schema = {"properties": {"a": schema}}
+    function = {"name": "f", "parameters": schema}
+    await engine.chat("Hi", tools=[{"type": "function", "function": function}], tool_choice="none").text()
+await code_of(ask_with_deep_tools())
 answer = engine.chat("Count to a hundred.", max_tokens=400)
 async def read():
     async for text in answer:
@@ -163,6 +170,7 @@ result.append(await engine.chat("Say hi.", max_tokens=3, temperature=0).text() !
     assert codes == [
         ["invalid_value", "context_length"],
         ["http_error", None],
+        ["invalid_value", None],
         ["aborted", None],
         "A logits processor",
         True,
