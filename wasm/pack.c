@@ -3,7 +3,7 @@
 // The blocks of all types are described in wgsl/quants/. Grid types need the patterns of their grid, 16 bits each.
 #include "formats.h"
 
-// Small rather than fast, as products are: this runs once per row.
+// Unlike products, this is written to be small rather than fast: it runs once per row.
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 
 typedef struct {
