@@ -56,6 +56,7 @@ def unapplied(model: Header, adapters: Adapters) -> set[str]:
     return {tensor for tensor, b in wanted.items() if b not in used}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", [lambda model: model, quantised], ids=["as-it-is", "quantised"])
 def test_every_adapted_matrix_is_applied(typed: Callable[[Header], Header]) -> None:
     """Tensors' types decide what is merged."""

@@ -13,6 +13,8 @@ from tests.support.llama_server import llama_server
 from tests.support.sampling_reference import distribution
 from tools.paths import STATIC
 
+pytestmark = pytest.mark.slow
+
 KEY, VOCAB, COMPARED = "sk-of-the-test", 4096, 200
 NO_FILTER: dict[str, Any] = {"temperature": 1.0, "min_p": 0.0, "top_p": 1.0, "top_k": 0}
 CASES: list[dict[str, Any]] = [
