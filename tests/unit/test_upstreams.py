@@ -11,68 +11,8 @@ import pytest
 from app.upstreams import registry
 from app.upstreams.server import masked
 from py_engine.errors import CODES
-from tests.support.worker_page import HELLO, HI, Page, Platform, settle
-
-BASE = "http://127.0.0.1:9000/v1"
-KEY = "sk-secret-0123456789"
-CHAT = {"model": "office/org/big", "messages": HI, "temperature": 0.5, "unheard_of": [1]}
-
-
-class Reply:
-    """A response with the body `pieces`: None is a lost connection, a number is seconds of silence."""
-
-    def __init__(self, *pieces: Any, status: int = 200, type: str = "application/json") -> None:
-        self.pieces = [p if isinstance(p, bytes | float | None) else json.dumps(p).encode() for p in pieces]
-        self.status, self.type = status, type
-        self.closed = False
-
-    async def piece(self) -> bytes:
-        while self.pieces:
-            piece = self.pieces.pop(0)
-            if piece is None:
-                raise ConnectionError("lost")
-            if isinstance(piece, bytes):
-                return piece
-            await asyncio.sleep(piece)
-        return b""
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def stream(*events: Any, end: bytes = b"data: [DONE]\n\n") -> Reply:
-    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-    return Reply(data[:7], data[7:], end, type="text/event-stream")
-
-
-class OtherServers(Platform):
-    """A stand-in for a browser with other servers. Records every request to them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
-        self.answers: dict[str, Callable[[], Reply]] = {
-            f"{BASE}/models": lambda: Reply({"object": "list", "data": [{"id": "org/big"}, {"id": "vectors"}, 7]})
-        }
-
-    async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
-        self.asked.append((method, url, headers, json.loads(body) if body else None))
-        if url not in self.answers:
-            raise ConnectionError("Failed to fetch")
-        return self.answers[url]()
-
-
-class UpstreamPage(Page):
-    """A page with an OtherServers browser and a loaded model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from app.handlers import Worker
-
-        self.servers = OtherServers()
-        self.platform = self.servers
-        self.worker = Worker(self.servers)
-        self.client = self.worker.connect(self.servers.post)
+from tests.support.upstream_page import BASE, CHAT, KEY, Reply, UpstreamPage, answer, refused, stream
+from tests.support.worker_page import HELLO, HI, Page, settle
 
 
 @pytest.fixture
@@ -82,19 +22,6 @@ async def page() -> UpstreamPage:
     await page.call("upstreams.set", name="office", baseURL=f"{BASE}/", apiKey=KEY)
     page.servers.asked.clear()
     return page
-
-
-def answer(page: UpstreamPage, path: str, reply: Callable[[], Reply]) -> None:
-    page.servers.answers[f"{BASE}/{path}"] = reply
-
-
-async def refused(page: UpstreamPage, kind: str = "chat.completions", **fields: Any) -> dict[str, Any]:
-    number, task = page.send(kind, **fields)
-    await task
-    (message,) = [m for m in page.answers(number) if m["kind"] != "chunk"]
-    assert message["kind"] == "error"
-    error: dict[str, Any] = message["error"]
-    return error
 
 
 async def test_upstreams_are_listed_without_their_keys(page: UpstreamPage) -> None:
