@@ -23,7 +23,6 @@ VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take befor
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
 DECAY = 0.95  # of that fraction, per verified token
 FRESH = 200  # steps with drafts, or the time of 100 waits if that is longer, after which plain steps are timed again
-PART_MS = 100.0  # of a prompt that the draft model reads at a time: so soon an abort takes effect
 MOST_STEPS = MAX_STEPS // 4  # of a submit
 AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
 
@@ -190,7 +189,7 @@ class Drafter:
         """The time of a step of so many sequences by the tokens of a draft."""
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
-    def catch_up(self, sequence: RunningSequence, count: int, ms: float = PART_MS) -> bool:
+    def catch_up(self, sequence: RunningSequence, count: int, ms: float) -> bool:
         """Compute what it lacks of the known tokens of one of `count` sequences. Each step computes the newest two.
 
         False: this was a part that takes `ms`. The lists of the model compute all that the MTP layer needs.
@@ -215,7 +214,7 @@ class DraftModel(Drafter):
         assert runner.plan.draft is not None
         self._prefill, self._cost = [DRAFT_PREFILL], runner.plan.draft.cost
 
-    def catch_up(self, sequence: RunningSequence, count: int, ms: float = PART_MS) -> bool:
+    def catch_up(self, sequence: RunningSequence, count: int, ms: float) -> bool:
         """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""
         runner, batch, end = self._runner, self._runner.plan.batch, min(sequence.position - 1, len(sequence.ids))
         first = min(sequence.cache.drafted, end)

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator
 from py_engine.generate.answer import Answer
 from py_engine.generate.checking import check, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.draft_model import PART_MS, Drafter
+from py_engine.generate.draft_model import Drafter
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.prompt_parts import prompt_part, tokens_alone
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
@@ -35,6 +35,7 @@ from py_engine.tasks import begin
 SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
 PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
+DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: so soon an abort takes effect
 LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
@@ -199,7 +200,7 @@ class Scheduler:
                     return
                 self._drafting, self._drafted = Drafts.NONE, []
                 if n_model_draft and self._drafter is not None:
-                    self._catching_up = not self._caught_up(unit, PART_MS)
+                    self._catching_up = not self._caught_up(unit, DRAFT_PART_MS)
                     if self._catching_up:
                         return
                     self._drafter.start([sequence.row for sequence in unit])

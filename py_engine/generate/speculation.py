@@ -63,7 +63,7 @@ def lookup_gain(fractions: Sequence[float], plain_ms: float, drafting_ms: float)
 
 
 def drafts_pay(gain: float, other: float = 1.0, *, on: bool) -> bool:
-    """Whether sequences are to draft from here on, with this gain. `other`: the gain without; `on`: they draft now."""
+    """Whether sequences are to draft so from here on. `other`: the gain of the other way; `on`: they draft so now."""
     return gain > other * (1 if on else MARGIN)
 
 

@@ -67,9 +67,8 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     names = {op.kernel for op in chain}
     filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
     if "draft_states" in names:
-        of_one = PLACES[:1], PLACES[: MAX_SMALL_BATCH // 2]
-        of_several = of_one[1:] if chain[0].params["STAGE"] == "newest" else of_one
-        for places in of_several:
+        one, several = PLACES[:1], PLACES[: MAX_SMALL_BATCH // 2]
+        for places in [several] if chain[0].params["STAGE"] == "newest" else [one, several]:
             batch = Batch(tuple((min(pos, plan.n_ctx - 2), seq) for pos, seq in places), True)
             yield _part(chain, plan, random, vocab, batch, [NO_FILTER[0]] * len(places))
         return

@@ -186,7 +186,7 @@ async def test_the_draft_model_reads_a_long_prompt_in_parts_between_which_it_can
 
     runner.finish = finishing  # type: ignore[method-assign]
     assert await collect(used, prompt, GREEDY, 40) == await collect(make(), prompt, GREEDY, 40)
-    assert waits == [16, 32, 48, 64, 80, 96], "a batch of 16 takes more than PART_MS"
+    assert waits == [16, 32, 48, 64, 80, 96], "a batch of 16 takes more than DRAFT_PART_MS"
     assert runner.verified
 
 
