@@ -88,6 +88,7 @@ async def test_the_cpu_engine_drafts_by_a_model() -> None:
     assert texts[0] == texts[1] == texts[2]
 
 
+@pytest.mark.slow
 async def test_the_cpu_engine_drafts_for_several_requests() -> None:
     path = GOLDEN / "llama" / "llama.Q4_0.gguf"
     prompts, texts = [PROMPT, [7, 3, 200, 45], [5]], []
@@ -203,6 +204,7 @@ async def test_several_requests_share_steps_with_drafts(count: int) -> None:
     assert runner.verified < 1.7 * 60 / most, "some steps have fewer sequences"
 
 
+@pytest.mark.slow
 async def test_streams_go_on_while_the_draft_model_reads_the_prompt_of_another_request() -> None:
     used, runner = engine(MODEL, parallel=2)
     runner.prompt_token_ms = lambda: 10.0  # type: ignore[method-assign]
@@ -228,6 +230,7 @@ async def test_streams_go_on_while_the_draft_model_reads_the_prompt_of_another_r
     assert runner.verified
 
 
+@pytest.mark.slow
 async def test_more_requests_than_a_batch_has_drafts_for_do_without() -> None:
     used, runner = engine(MODEL, parallel=5)
     prompts = [[seed, 3, 200, 45] for seed in range(5)]

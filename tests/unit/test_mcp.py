@@ -11,6 +11,8 @@ import pytest
 from tests.support.js_modules import Evaluate, evaluator
 from tests.support.mcp_servers import mcp_server
 
+pytestmark = pytest.mark.slow
+
 PRELUDE = """const [url, options = {}] = a;
   const connected = async (more = {}) => m.connect(new URL(url), { ...options, ...more }, m.WispError);
   const tool = (server, name) => server.tools.find((tool) => tool.function.name === name);

@@ -17,6 +17,7 @@ PAGE = Sampling(temperature=0.4, seed=1)
 END = frozenset([2])  # <|im_end|>
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [GREEDY, PAGE], ids=["greedy", "sampled"])
 async def test_most_tokens_of_the_draft_are_accepted(sampling: Sampling) -> None:
     texts: list[list[list[int]]] = []
