@@ -1,14 +1,13 @@
 // y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for TOKENS tokens.
-// SLICES workgroups side by side have the same rows and other tokens: the first one loads the weights, the others find them
-// in the GPU's cache. With few tokens a workgroup there are more threads, each loads less, and programs are shorter.
+// A workgroup for each slice of TOKENS tokens: those with the same rows are side by side, so the first one loads the weights,
+// the others find them in the GPU's cache. With few tokens a workgroup there are more threads, each loads less, and programs are shorter.
 // Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
-#param BATCH // tokens of the batch at most
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
-#param BESIDE // workgroups that compute A x of every token beside W x (lib/low_rank_input.wgsl); 0: none
-#param LOW_RANK // workgroups that compute what adapters add to y beside W x (lib/low_rank_rows.wgsl); 0: none
+#param BESIDE // workgroups of each token that compute A x beside W x (lib/low_rank_input.wgsl); 0: none
+#param LOW_RANK // the same of what adapters add to y (lib/low_rank_rows.wgsl); 0: none
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -44,19 +43,26 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+#if SECOND or LOW_RANK
+  let n_slices = slices(); // the grid has one dimension
+  let first = (p.rows + RT - 1u) / RT * n_slices; // workgroup after those of the first matrix
 #if LOW_RANK
-  let products = wgs.x - LOW_RANK; // the grid has one dimension
+#if SECOND
+  let products = first + (p.rows_2 + RT_2 - 1u) / RT_2 * n_slices;
+#else
+  let products = first;
+#endif
   if (wid.x >= products) {
-    low_rank_rows(wid.x - products, t);
+    low_rank_rows(wid.x - products, n_slices * TOKENS, t);
     return;
   }
 #endif
 #if SECOND
-  let first = (p.rows + RT - 1u) / RT * SLICES; // workgroup of the second matrix
   if (wid.x >= first) {
     multiply_2(vec3u(wid.x - first, 0u, 0u), wgs, t, p.rows_2, p.row0 + p.rows);
     return;
   }
+#endif
 #endif
   multiply(wid, wgs, t, p.rows, p.row0);
 }

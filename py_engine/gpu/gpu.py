@@ -221,12 +221,12 @@ class Gpu(Memory):
         groups = self._groups([op for ops in lists.values() for op in ops])
         for name, ops in lists.items():
             for op in ops:
-                tile, axis = 0, 0
+                tile, times, axis = 0, 0, 0
                 for i, g in enumerate(op.grid):
                     if isinstance(g, PerToken):
-                        tile, axis = g.tile, i
+                        tile, times, axis = g.tile, g.times, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
-                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
+                grid = {"x": x, "y": y, "z": z, "tile": tile, "times": times, "axis": axis}
                 contexts = {"positions": op.contexts.positions, "above": op.contexts.above, "upTo": op.contexts.up_to}
                 command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
                 self.replay.add(name, command)

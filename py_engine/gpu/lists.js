@@ -5,7 +5,8 @@
  * @property {GPUComputePipeline} pipeline
  * @property {GPUBindGroup} group
  * @property {number} x @property {number} y @property {number} z workgroups
- * @property {number} tile if not 0, the workgroup count along `axis` is ceil(tokens / tile) more
+ * @property {number} tile if not 0, the workgroup count along `axis` is times * ceil(tokens / tile) more
+ * @property {number} times
  * @property {number} axis 0: x, 1: y, 2: z
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
  * @property {number} above it is left out if `end`, the longest context, is not above it
@@ -194,10 +195,10 @@ function runs({ above, upTo }, end) {
  * @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch
  * @param {number} end the position after the last one that it computes
  */
-function dispatch(pass, { pipeline, group, x, y, z, tile, axis, positions }, n, end) {
+function dispatch(pass, { pipeline, group, x, y, z, tile, times, axis, positions }, n, end) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
-  const more = tile && Math.ceil(n / tile);
+  const more = tile && times * Math.ceil(n / tile);
   const rows = positions ? Math.min(y, Math.ceil(end / positions)) : y + (axis === 1 ? more : 0);
   pass.dispatchWorkgroups(x + (axis === 0 ? more : 0), rows, z + (axis === 2 ? more : 0));
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from py_engine.plan import mixed, tiles
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import MATRICES, Buffer, Op, Weight
+from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight
 from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
@@ -34,13 +34,14 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     if sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES:
         return False
     threads = int(op.params["TK"]) * int(op.params["TR"])
-    workgroups = ops.batch * -(-y.shape[-1] // threads)
+    workgroups = -(-y.shape[-1] // threads)  # of each token
     used = 4 * int(part.params["ENTRIES"]) * (1 + GROUP * groups(int(part.params["COLS"])))
     used += mixed.workgroup_bytes(ops.device, op)
     bound = mixed.storage_buffers(op) + len(part.bindings) + 1
     x, *further = op.grid
-    assert isinstance(x, int)
-    fits = x + workgroups <= tiles.MAX_WORKGROUPS and further == [1, 1]
+    assert isinstance(x, PerToken)
+    grid = replace(x, times=x.times + x.tile * workgroups)
+    fits = grid.count(ops.batch) <= tiles.MAX_WORKGROUPS and further == [1, 1]
     fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
     if not fits:
         return False
@@ -53,7 +54,7 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
         params=op.params | params | {"LOW_RANK": workgroups},
         consts={**op.consts, **part.consts},
         bindings=op.bindings | bindings | {"added": added},
-        grid=(x + workgroups, 1, 1),
+        grid=(grid, 1, 1),
     )
     ops.add(
         "add_scaled",

@@ -16,8 +16,9 @@ from dataclasses import replace
 from py_engine.plan import products, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import MATRICES, Op, Weight, planes_of
+from py_engine.plan.plan import MATRICES, Op, PerToken, Weight, planes_of
 from py_engine.plan.products import Product
+from py_engine.plan.shared import MAX_SMALL_BATCH
 
 # #params that differ between two matrices of a dispatch
 OWN = ("QUANT", "GROUPS_PER_THREAD", "TK", "TR", "R", "AHEAD", "STAGED", "TOKENS")
@@ -57,19 +58,24 @@ def _joined(device: Device, first: Op, second: Op) -> Op | None:
         return None
     rows = int(first.params["TK"]) * int(first.params["TR"]) // int(second.params["TK"])  # of a workgroup at a time
     second = replace(second, params=second.params | {"TR": rows})
+    tokens = min(int(op.params.get("TOKENS", 0)) for op in (first, second))  # the same slices
+    if tokens:
+        first, second = (replace(op, params=op.params | {"TOKENS": tokens}) for op in (first, second))
     if not rows or (first.params["EPILOGUE"] == "qkv" and (_tile_rows(first) % QUAD or _tile_rows(second) % QUAD)):
         return None
+    workgroups = _workgroups(first) + _workgroups(second)
     own = {f"{name}_2": second.params[name] for name in OWN if name in second.params}
     joined = replace(
         first,
         params=first.params | {"SECOND": 1} | own,
         consts=first.consts | {"rows_2": second.consts["rows"]},
         bindings=first.bindings | {"w_2": second.bindings["w"]},
-        grid=(_workgroups(first) + _workgroups(second), 1, 1),
+        grid=(PerToken(tokens, times=workgroups) if tokens else workgroups, 1, 1),
     )
     fits = workgroup_bytes(device, joined) <= device.max_workgroup_storage
     fits = fits and storage_buffers(joined) <= device.max_storage_buffers
-    return joined if fits and _workgroups(first) + _workgroups(second) <= tiles.MAX_WORKGROUPS else None
+    slices = -(-MAX_SMALL_BATCH // tokens) if tokens else 1
+    return joined if fits and workgroups * slices <= tiles.MAX_WORKGROUPS else None
 
 
 def _shared(op: Op) -> tuple[object, ...]:
@@ -85,8 +91,8 @@ def _tile_rows(op: Op) -> int:
 
 
 def _workgroups(op: Op) -> int:
-    slices = int(op.params["BATCH"]) // int(op.params["TOKENS"]) if "TOKENS" in op.params else 1
-    return slices * -(-int(op.consts["rows"]) // _tile_rows(op))
+    """Workgroups of a product, in a small batch those of each slice."""
+    return -(-int(op.consts["rows"]) // _tile_rows(op))
 
 
 def workgroup_bytes(device: Device, op: Op) -> int:

@@ -99,14 +99,15 @@ def planes_of(name: str, weight: Weight) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A workgroup count that depends on the number of tokens in the batch: ceil(n / tile) + extra."""
+    """A workgroup count that depends on the number of tokens in the batch: times * ceil(n / tile) + extra."""
 
     tile: int = 1
     extra: int = 0
+    times: int = 1
 
     def count(self, n: int) -> int:
         """Workgroups for a batch of n tokens."""
-        return -(-n // self.tile) + self.extra
+        return self.times * -(-n // self.tile) + self.extra
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def matvec(ops: OpList, p: Product) -> None:
     variant |= strided(p.x, weight.cols)
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
-        kernel, variant = "matvec_small_batch", variant | {"BATCH": ops.batch, "DOT8": int(dot8), "LOOPED": looped}
+        kernel, variant = "matvec_small_batch", variant | {"DOT8": int(dot8), "LOOPED": looped}
         rounds = dot8 and not beside and small_batch_tiles.rounds(ops.device, weight, norm is not None, threads)
         if dot8:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
@@ -129,12 +129,11 @@ def matvec(ops: OpList, p: Product) -> None:
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
-    slices = ops.batch // tile.get("TOKENS", ops.batch)
-    workgroups = slices * -(-weight.rows // (tile["TR"] * tile["R"]))
+    workgroups = -(-weight.rows // (tile["TR"] * tile["R"]))
     if beside:
-        first = beside.workgroups(tile["TK"] * tile["TR"]) * (ops.batch if kernel == "matvec_small_batch" else 1)
+        first = beside.workgroups(tile["TK"] * tile["TR"])
         variant, vectors = variant | beside.params(first), vectors | beside.bindings()
-        workgroups += first
+        workgroups += first * tile.get("TOKENS", 1)
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
@@ -144,11 +143,15 @@ def matvec(ops: OpList, p: Product) -> None:
         | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
         | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings),
-        *(
-            (workgroups,) if workgroups <= tiles.MAX_WORKGROUPS
-            else (tiles.MAX_WORKGROUPS, -(-workgroups // tiles.MAX_WORKGROUPS))
-        ),
+        *_grid(workgroups, ops.batch, tile.get("TOKENS", 0)),
     )  # fmt: skip
+
+
+def _grid(workgroups: int, batch: int, tokens: int) -> list[int | PerToken]:
+    """The grid of a product, in two dimensions if one is too few. `workgroups`: of each slice of `tokens` tokens."""
+    lines = -(-workgroups * -(-batch // (tokens or batch)) // tiles.MAX_WORKGROUPS)
+    each = -(-workgroups // lines)
+    return [PerToken(tokens, times=each) if tokens else each, *([lines] if lines > 1 else [])]
 
 
 def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weight]:

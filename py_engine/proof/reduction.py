@@ -102,19 +102,14 @@ def _product(op: Op) -> Reduced:
             widths["y"] = (pad(row0 + rows + second + 1),)
             consts |= {"up_first": 0} if "up_first" in consts else {}
     consts |= {"rows": rows, "row0": row0, "y_stride": widths["y"][-1]} | ({"rows_2": second} if second else {})
-    workgroups = (
-        int(op.params.get("BESIDE", 0)) + int(op.params.get("LOW_RANK", 0)) + _slices(op, "") * -(-rows // each)
-    )
+    tokens, workgroups = int(op.params.get("TOKENS", 1)), -(-rows // each)
     if second:
-        workgroups += _slices(op, "_2") * -(-second // (int(op.params["TR_2"]) * int(op.params["R_2"])))
-    grid = workgroups, op.grid[1] if "TN" in op.params else 1, 1
+        workgroups += -(-second // (int(op.params["TR_2"]) * int(op.params["R_2"])))
+    workgroups += tokens * (int(op.params.get("BESIDE", 0)) + int(op.params.get("LOW_RANK", 0)))
+    x = PerToken(tokens, times=workgroups) if "TOKENS" in op.params else workgroups
+    grid = x, op.grid[1] if "TN" in op.params else 1, 1
     widths |= {"bias": (row0 + rows + second,), "added": widths["y"]}
     return Reduced(replace(op, consts=consts, grid=grid), widths, {"w": rows, "w_qs": rows, "w_2": second})
-
-
-def _slices(op: Op, end: str) -> int:
-    """Workgroups with the same rows of a small batch's matrix. `end`: of its #params."""
-    return int(op.params["BATCH"]) // int(op.params["TOKENS" + end]) if "TOKENS" in op.params else 1
 
 
 def _expansion(op: Op) -> Reduced:

@@ -27,7 +27,7 @@ START = """(() => {
   const sizes = { maxSteps: 4, maxSmallBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
   const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
   const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
-  const grid = { x: 1, y: 64, z: 0, tile: 1, axis: 2, above: 0, upTo: 0 };
+  const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0 };
   replay.add("split", { ...grid, positions: 32 });
   replay.add("whole", { ...grid, positions: 0 });
   replay.add("by context", { ...grid, y: 1, positions: 0, upTo: 256 });

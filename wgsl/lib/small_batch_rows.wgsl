@@ -1,9 +1,13 @@
 // The workgroups of matvec_small_batch.wgsl that multiply the tokens with one matrix.
-#param TOKENS // of a workgroup: 2, 4 or BATCH; BATCH is a multiple
+#param TOKENS // of a workgroup: 2, 4 or 8
 #param STAGED // 1: a workgroup's threads load x into workgroup memory together, CHUNK units of each token at a time
 #param STAGED_GROUPS // groups of CHUNK units
 #include "lib/matrix.wgsl"
-const SLICES = BATCH / TOKENS;
+
+// Slices of the batch.
+fn slices() -> u32 {
+  return (count() + TOKENS - 1u) / TOKENS;
+}
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
 const UNITS = W_GROUPS / GROUPS_PER_THREAD;
@@ -113,19 +117,23 @@ fn normed_at(x0: u32, at: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -
 fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let tk = t % TK;
   let tr = t / TK;
+  let n_slices = slices();
 #if BESIDE
-  if (wid.x < BESIDE) {
-    let m = wid.x % BATCH;
-    if (m < min(count(), BATCH)) {
-      low_rank_input(wid.x / BATCH, m * X_VECS, m, t);
+  let tokens = n_slices * TOKENS;
+  if (wid.x < BESIDE * tokens) {
+    let m = wid.x % tokens;
+    if (m < count()) {
+      low_rank_input(wid.x / tokens, m * X_VECS, m, t);
     }
     return;
   }
+  let workgroup = wid.x - BESIDE * tokens;
+#else
+  let workgroup = wid.y * wgs.x + wid.x;
 #endif
-  let workgroup = wid.y * wgs.x + wid.x - BESIDE;
-  let base = workgroup / SLICES * RT;
-  let m0 = workgroup % SLICES * TOKENS; // the workgroup's first token
-  if (m0 >= count()) { // uniform: state does not change within a dispatch
+  let base = workgroup / n_slices * RT;
+  let m0 = workgroup % n_slices * TOKENS; // the workgroup's first token
+  if (base >= rows) { // uniform: state does not change within a dispatch
     return;
   }
   let n = min(count() - m0, TOKENS);
@@ -189,14 +197,14 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     // two without any branch, so that the others reuse the unpacked weights.
 #for b in TOKENS // 2 if TOKENS < 8 else 3
     if (${b}u == 0u || n > 2u * ${b}u) {
-#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
+#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else TOKENS
 #if ROUNDS
       let x${m} = bytes_of(${m}u, u);
 #else
       let x${m} = bytes_of(m0 + min(${m}u, n - 1u), u);
 #endif
 #endfor
-#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else BATCH
+#for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else TOKENS
 #for r in R
       sum${m}_${r} += w_dot(w${r}, u, x${m});
 #endfor
