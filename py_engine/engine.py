@@ -333,7 +333,7 @@ class Engine:
     async def profile(self, position: int, n: int = 1) -> list[dict[str, Any]]:
         """The time of every dispatch of a step, and of the whole step: [{kernel, ns, bytes, flops, floor_ns}].
 
-        The step is on n tokens at `position`: a decode step of n sequences up to MAX_SMALL_BATCH, else prefill.
+        The step is on n tokens at `position`: a decode step of n sequences up to Plan.max_small_batch, else prefill.
         Each dispatch is repeated by itself. `floor_ns`: the least time that this device needs for as many bytes and
         operations.
         """

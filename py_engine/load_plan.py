@@ -25,6 +25,7 @@ from py_engine.plan import budget
 from py_engine.plan.adapters import read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
+from py_engine.plan.shared import MAX_SMALL_BATCH, SHORT_BATCH
 from py_engine.proof.variants import WrongKernels, check, shaders_of, variants
 from py_engine.runners import Runner
 from py_engine.tasks import begin
@@ -62,6 +63,7 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         media_width=media_width,
         adapters=adapters,
         mtp=_drafts_by_mtp(parts, options),
+        max_small_batch=min(MAX_SMALL_BATCH, max(1, -(-options.parallel // SHORT_BATCH)) * SHORT_BATCH),
     )
     plan = planner.make_plan(parts.header, device, sizes)
     if parts.draft is not None:

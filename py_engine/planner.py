@@ -15,7 +15,7 @@ One sequence
     SHAPED_GREEDY ...   the same three with bias, penalties and DRY
     MASKED_GREEDY ...   the same three after any of them: again with all of it, if a mask forbids the token
     LOGPROBS            after any of them: log-probabilities of the token and of the likeliest
-Small batches: up to MAX_SMALL_BATCH tokens, of one sequence or of several
+Small batches: up to Plan.max_small_batch tokens, of one sequence or of several
     SMALL_BATCH         the tokens through the layers
     SMALL_BATCH_LAST_LOGITS   after it: logits of the last token
     SMALL_BATCH_LOGITS  after it: logits of every token; then one of these two:
@@ -94,7 +94,7 @@ from py_engine.plan.packing import packed
 from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.rope import Rope, RopeSpec, table
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 
@@ -114,6 +114,7 @@ class PlanOptions:
     adapters: Adapters = field(default_factory=Adapters)
     drafts_for: DraftsFor | None = None  # the model is a draft model
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
+    max_small_batch: int = SHORT_BATCH  # sequences that share a step
 
 
 def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
@@ -126,7 +127,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     cfg = model.Config.from_gguf(header)
     n_ctx = options.n_ctx
     in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
-    plan = Plan(min(options.batch, n_ctx) if in_parts else max(2, n_ctx), n_ctx, cfg.vocab, page=options.page)
+    batch = min(options.batch, n_ctx) if in_parts else max(2, n_ctx)
+    plan = Plan(batch, n_ctx, cfg.vocab, options.max_small_batch, options.page)
     plan.drafts_for, plan.decoder_start = options.drafts_for, cfg.decoder_start
     if plan.encodes_prompts and (options.media_width or options.adapters.count):
         raise (
@@ -169,7 +171,15 @@ def add_draft_model(
 ) -> None:
     """Add a draft model to a plan (plan/draft.py). WispError draft_mismatch or unsupported_parameter."""
     both = DraftsFor(page_group(plan, 0).index, plan.n_vocab)
-    sizes = PlanOptions(plan.n_ctx, plan.batch, kv_type, rope_factors, page=plan.page, drafts_for=both)
+    sizes = PlanOptions(
+        plan.n_ctx,
+        plan.batch,
+        kv_type,
+        rope_factors,
+        page=plan.page,
+        drafts_for=both,
+        max_small_batch=plan.max_small_batch,
+    )
     draft = make_plan(header, device, sizes)
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""
@@ -241,7 +251,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     logits = parts.output(decode, last)
     merged_splits.merge(decode.ops, parts.device)
     post_norms.merge(decode)
-    small_batch = ops_of(SMALL_BATCH, MAX_SMALL_BATCH, True)
+    small_batch = ops_of(SMALL_BATCH, plan.max_small_batch, True)
     if cfg.diffusion:
         x = diffusion.pick_rows(small_batch, x)
     else:
@@ -252,12 +262,12 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         post_norms.merge(small_batch)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
-    batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, MAX_SMALL_BATCH, True), x)
+    batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, plan.max_small_batch, True), x)
     if parts.mtp is not None and not adapters.count:  # drafts may be a little worse without
         hidden = parts.mtp.predict(ops_of(MTP, 1), logits)
         parts.mtp.predict(ops_of(MTP_NEXT, 1), logits, hidden)
-        hidden = parts.mtp.predict(ops_of(each(MTP), MAX_SMALL_BATCH, True), batch_logits)
-        parts.mtp.predict(ops_of(each(MTP_NEXT), MAX_SMALL_BATCH, True), batch_logits, hidden)
+        hidden = parts.mtp.predict(ops_of(each(MTP), plan.max_small_batch, True), batch_logits)
+        parts.mtp.predict(ops_of(each(MTP_NEXT), plan.max_small_batch, True), batch_logits, hidden)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)

@@ -10,7 +10,6 @@ from py_engine.load_plan import CPU
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import BATCH_STEP, DECODE_STEP, PREFILL
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.plan.traffic import Limits, of_step, profile
 from py_engine.runners import FeedOptions, Runner
 
@@ -57,7 +56,7 @@ async def profile_step(
 ) -> list[dict[str, Any]]:
     """The result of Engine.profile() for a sequence that can take n tokens at `position`. `device`: None on the CPU."""
     plan = runner.plan
-    step = [PREFILL] if n > MAX_SMALL_BATCH else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
+    step = [PREFILL] if n > plan.max_small_batch else [*BATCH_STEP] if n > 1 else [*DECODE_STEP]
     names = runner.lists_for(step, seq, n)
     if plan.encodes_prompts:  # for the decoder to read
         half = max(1, position // 2)

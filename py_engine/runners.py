@@ -25,7 +25,7 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 
 WARM_UP_TOKENS = 16  # of warm_up()'s prompt
 
@@ -80,7 +80,7 @@ class Row:
 
 def tokens_per_draft(sequences: int) -> int:
     """The tokens that a step with drafts of so many sequences yields of each at most."""
-    return MAX_SMALL_BATCH - sequences + 1
+    return SHORT_BATCH - sequences + 1
 
 
 class Runner(Protocol):
@@ -162,7 +162,7 @@ class Runner(Protocol):
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
 
     def start_drafts(self, rows: Sequence[Row]) -> None:
-        """Begin to decode sequences with drafts, at most MAX_SMALL_BATCH. All drafts' results must have been read."""
+        """Begin to decode sequences with drafts, at most SHORT_BATCH. All drafts' results must have been read."""
 
     def draft(self, rows: Sequence[Row], steps: int, ends: Sequence[int], n_model_draft: int = 0) -> bool:
         """Submit steps with drafts of all the sequences of start_drafts(), in the same order.

@@ -56,10 +56,10 @@ u32 draft_rows_chunks(const draft_rows_call *r) { return 1; }
 
 void draft_rows_work(const draft_rows_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   State *s = states(r->state);
-  u32 sequences[MAX_SMALL_BATCH], given[MAX_SMALL_BATCH], count = 0, rows = 0;
+  u32 sequences[SHORT_BATCH], given[SHORT_BATCH], count = 0, rows = 0;
   for (u32 first = 0; first < s->n; first += rows_of_sequence(s, first)) sequences[count] = s[first].seq, given[count++] = 0;
-  u32 left = MAX_SMALL_BATCH - count;
-  for (u32 turn = 0; turn < MAX_SMALL_BATCH; turn++)
+  u32 left = SHORT_BATCH - count;
+  for (u32 turn = 0; turn < SHORT_BATCH; turn++)
     for (u32 i = 0; i < count && left; i++)
       if (DRAFTING(r, sequences[i])->count > turn) given[i]++, left--;
   for (u32 i = 0; i < count; i++)

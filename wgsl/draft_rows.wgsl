@@ -2,7 +2,8 @@
 //
 // Each draft gets a row in turn until the batch is full, so that a draft that is likely wrong, and therefore short, takes
 // few rows from the others. One thread.
-#param MAX_SMALL_BATCH // tokens of the batch at most
+#param MAX_SMALL_BATCH
+#param SHORT_BATCH // tokens of the batch at most
 
 #include "lib/state.wgsl"
 @bind var<storage, read_write> state: array<State, MAX_SMALL_BATCH>;
@@ -10,9 +11,9 @@
 
 @compute @workgroup_size(1)
 fn main() {
-  var sequences: array<u32, MAX_SMALL_BATCH>;
-  var found: array<u32, MAX_SMALL_BATCH>; // tokens of the draft
-  var given: array<u32, MAX_SMALL_BATCH>; // rows for them
+  var sequences: array<u32, SHORT_BATCH>;
+  var found: array<u32, SHORT_BATCH>; // tokens of the draft
+  var given: array<u32, SHORT_BATCH>; // rows for them
   var count = 0u;
   for (var m = 0u; m < state[0].n; m++) {
     let seq = state[m].seq;
@@ -22,8 +23,8 @@ fn main() {
       count++;
     }
   }
-  var free = MAX_SMALL_BATCH - count;
-  for (var turn = 0u; turn < MAX_SMALL_BATCH; turn++) {
+  var free = SHORT_BATCH - count;
+  for (var turn = 0u; turn < SHORT_BATCH; turn++) {
     for (var i = 0u; i < count && free > 0u; i++) {
       if (found[i] > turn) {
         given[i]++;

@@ -147,7 +147,7 @@ def header() -> str:
     enums |= {"WKV": WKV_RULES, "GATE": GATES, "STAGE": STAGES, "HIDDEN": HIDDEN_STATES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
-    names = ("MOST_DISTANCE", "MAX_MATCH", "MAX_SMALL_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
+    names = ("MOST_DISTANCE", "MAX_MATCH", "SHORT_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
     numbers |= {name: getattr(shared, name) for name in names}
     numbers["MAX_TAPS"] = MAX_TAPS
     numbers |= {name: f"{getattr(shared, name)}f" for name in ("BANNED", "LEAST_TEMPERATURE")}

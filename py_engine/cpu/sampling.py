@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, LEAST_TEMPERATURE, MAX_LOGPROBS, MAX_MATCH, MAX_SMALL_BATCH
+from py_engine.plan.shared import BANNED, LEAST_TEMPERATURE, MAX_LOGPROBS, MAX_MATCH, SHORT_BATCH
 
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 
@@ -267,8 +267,8 @@ def draft_rows(c: Call) -> None:
     sequences = [int(seq) for seq in c.states[ends - 1, 3]]
     found = [int(c["drafting"][seq, 3]) for seq in sequences]
     given = [0] * len(sequences)
-    turns = [i for turn in range(MAX_SMALL_BATCH) for i, count in enumerate(found) if count > turn]
-    for i in turns[: MAX_SMALL_BATCH - len(sequences)]:
+    turns = [i for turn in range(SHORT_BATCH) for i, count in enumerate(found) if count > turn]
+    for i in turns[: SHORT_BATCH - len(sequences)]:
         given[i] += 1
     rows = [
         (int(c["drafting"][seq, 2]) + m, seq) for seq, n in zip(sequences, given, strict=True) for m in range(n + 1)

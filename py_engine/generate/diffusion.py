@@ -22,7 +22,7 @@ from py_engine.plan.diffusion import Algorithm, Schedule
 from py_engine.plan.lists import BATCH_FORWARD, PREFILL
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Batch, Sampling, TokenLogprob
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_SMALL_BATCH
+from py_engine.plan.shared import LOGPROB_ROWS, SHORT_BATCH
 from py_engine.runners import FLOAT_FEED, Row, Runner
 
 SEED_STEP = 0x9E3779B1  # between the seeds of two steps, which draw different noise for the same position
@@ -194,7 +194,7 @@ def batches_of(rows: Sequence[int]) -> list[list[int]]:
     """Small batches of ascending rows; each row of a batch has its own place among the log-probabilities."""
     batches: list[list[int]] = []
     for row in rows:
-        if not batches or len(batches[-1]) == MAX_SMALL_BATCH or row - batches[-1][0] >= LOGPROB_ROWS:
+        if not batches or len(batches[-1]) == SHORT_BATCH or row - batches[-1][0] >= LOGPROB_ROWS:
             batches.append([])
         batches[-1].append(row)
     return batches
@@ -205,8 +205,8 @@ async def all_logits(runner: Runner, seq: int, ids: list[int]) -> list[Any]:
     await runner.prepare([PREFILL, *BATCH_FORWARD], [seq])
     runner.feed(0, ids, [PREFILL], seq, options=FLOAT_FEED)
     parts = []
-    for at in range(0, len(ids), MAX_SMALL_BATCH):
-        batch = ids[at : at + MAX_SMALL_BATCH]
+    for at in range(0, len(ids), SHORT_BATCH):
+        batch = ids[at : at + SHORT_BATCH]
         runner.feed(at, batch, BATCH_FORWARD, seq, options=FLOAT_FEED)
         parts.append(await runner.rows("small_batch_logits.logits", len(batch), runner.plan.n_vocab))
     return parts

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.draft import DRAFT_PREFILL
-from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row, Runner
 
 TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
@@ -24,7 +24,7 @@ ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted 
 DECAY = 0.95  # of that fraction, per verified token
 FRESH = 200  # steps with drafts, or the time of 100 waits if that is longer, after which plain steps are timed again
 MOST_STEPS = MAX_STEPS // 4  # of a submit
-AHEAD = MAX_SMALL_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
+AHEAD = SHORT_BATCH * MAX_STEPS  # positions that are written at most beyond the newest token
 
 
 class DraftAccount:
@@ -49,7 +49,7 @@ class DraftAccount:
         self._debt = 0.0  # decode steps that charge() recorded, as far as no gain has paid for them
         self._failures = 0  # trials that have ended since drafts last gained
 
-    def choose(self, plain_ms: float, drafting_ms: Callable[[int], float], most: int = MAX_SMALL_BATCH) -> int:
+    def choose(self, plain_ms: float, drafting_ms: Callable[[int], float], most: int = SHORT_BATCH) -> int:
         """How many tokens to draft next, `most` at most; 0: none.
 
         `plain_ms`: a step of one token of each sequence; `drafting_ms(k)`: one with drafts of k; 0: not measured yet.
@@ -163,7 +163,7 @@ class Drafter:
             return 0
         if plain_ms := runner.step_ms(count):
             self.account.wait = runner.wait_ms / plain_ms
-        drafts = self.account.choose(plain_ms, self._step_ms(count), MAX_SMALL_BATCH // count - 1)
+        drafts = self.account.choose(plain_ms, self._step_ms(count), SHORT_BATCH // count - 1)
         sequences = [row.seq for row in rows]
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
         return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0

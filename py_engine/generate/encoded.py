@@ -11,7 +11,7 @@ from typing import Any
 from py_engine.generate.sequences import Sequences
 from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL, PREFILL_END
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import FLOAT_FEED, FeedOptions, Rounding, Runner
 
 
@@ -36,8 +36,8 @@ async def answer_logits(runner: Runner, sequences: Sequences, prompt: list[int],
         prompted = FeedOptions(shift=-first, rounding=Rounding.FLOATS)
         runner.feed(0, prompt, [PREFILL], sequence.number, options=prompted)
         parts = []
-        for at in range(0, len(ids), MAX_SMALL_BATCH):
-            batch = ids[at : at + MAX_SMALL_BATCH]
+        for at in range(0, len(ids), SHORT_BATCH):
+            batch = ids[at : at + SHORT_BATCH]
             runner.feed(first + at, batch, BATCH_FORWARD, sequence.number, options=FLOAT_FEED)
             parts.append(await runner.rows("small_batch_logits.logits", len(batch), runner.plan.n_vocab))
         return parts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from py_engine.plan.lists import DECODE, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner
 
-MAX_IN_SMALL_BATCHES = 2 * MAX_SMALL_BATCH  # tokens; more are read faster like a prompt
+MAX_IN_SMALL_BATCHES = 2 * SHORT_BATCH  # tokens; more are read faster like a prompt
 
 
 def feed_forced(
@@ -22,7 +22,7 @@ def feed_forced(
     if len(ids) > MAX_IN_SMALL_BATCHES and not exact and not runner.plan.encodes_prompts:
         runner.feed(position, ids, PREFILL_END if logits else (PREFILL,), number)
         return
-    size = MAX_SMALL_BATCH if runner.prepared(SMALL_BATCH_END, [number]) else 1
+    size = SHORT_BATCH if runner.prepared(SMALL_BATCH_END, [number]) else 1
     for at in range(0, len(ids), size):
         part = ids[at : at + size]
         runner.feed(position + at, part, _lists(len(part), logits and at + size >= len(ids)), number)

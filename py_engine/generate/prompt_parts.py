@@ -10,7 +10,7 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.batch_sizes import splits_attention
 from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import FeedOptions, Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
@@ -52,7 +52,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
     short = rest <= _short_prompt(runner.plan) and runner.on_gpu and not answer.exact
     small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
-    count = min(rest, MAX_SMALL_BATCH if small else 1 if decoded else most)
+    count = min(rest, SHORT_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
         count = min(count, answer.prompted - at)
     if at < cache.checkpoint:
@@ -76,7 +76,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
 def _short_prompt(plan: Plan) -> int:
     """Most tokens of a prompt that small batches read in less time than one batch of the lists for prompts."""
     wide = plan.embedding is not None and plan.embedding.width >= WIDE
-    return MAX_SMALL_BATCH if wide else 2 * MAX_SMALL_BATCH
+    return SHORT_BATCH if wide else 2 * SHORT_BATCH
 
 
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:

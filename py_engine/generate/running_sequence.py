@@ -10,7 +10,7 @@ from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Predictions
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
 
 
@@ -96,7 +96,7 @@ class ScheduledWork:
 
 
 def may_draft(sequence: RunningSequence) -> bool:
-    """Whether a sequence may draft: this yields no log-probabilities, and up to MAX_SMALL_BATCH tokens a step."""
-    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > MAX_SMALL_BATCH
+    """Whether a sequence may draft: this yields no log-probabilities, and up to SHORT_BATCH tokens a step."""
+    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > SHORT_BATCH
     drafts = drafts and sequence.constrained is None
     return drafts and sequence.answer.sampling.logprobs < 0

@@ -3,7 +3,7 @@
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
     parts of prompts              those of new requests first, so that requests that come together soon share steps; in
                                   all as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
-    steps of a batch              up to MAX_SMALL_BATCH sequences; a sequence's tokens do not depend on the others
+    steps of a batch              up to Plan.max_small_batch sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup, by the model's MTP layer or by a draft model where that pays
 and the batch has rows left. Answers under a constraint share steps while others run; alone they hold the device in time
 slices (generation.py).
@@ -28,7 +28,7 @@ from py_engine.generate.speculation import Drafts, drafts_pay, lookup_gain
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner, tokens_per_draft
 from py_engine.tasks import begin
 
@@ -256,8 +256,9 @@ class Scheduler:
         prompts = [[sequence] for sequence in runnable if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
         batches: list[list[RunningSequence]] = []
-        for at in range(0, len(decoding), MAX_SMALL_BATCH):
-            batch = decoding[at : at + MAX_SMALL_BATCH]
+        most = self._runner.plan.max_small_batch
+        for at in range(0, len(decoding), most):
+            batch = decoding[at : at + most]
             lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
             prepared = self._runner.prepared(lists, soon=True)
             batches += [batch] if prepared else [[sequence] for sequence in batch]
@@ -331,7 +332,7 @@ class Scheduler:
         `unit`: all sequences, which then share their steps.
         """
         runner, drafter, count = self._runner, self._drafter, len(unit)
-        if not self._speculation or count >= MAX_SMALL_BATCH or any(not may_draft(sequence) for sequence in unit):
+        if not self._speculation or count >= SHORT_BATCH or any(not may_draft(sequence) for sequence in unit):
             return Drafts.NONE, 0
         by_lookup, on = 0.0, self._drafting == Drafts.LOOKUP
         if not runner.plan.recurrent:  # else the states after a draft's first tokens are lost, if it is rejected

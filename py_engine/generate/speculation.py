@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from py_engine.plan.sampler_ops import MIN_MATCH
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 
 DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
 MARGIN = 1.15  # gain over the cost at which drafting is switched on
@@ -57,7 +57,7 @@ def lookup_gain(fractions: Sequence[float], plain_ms: float, drafting_ms: float)
     drafts; 0: not measured yet.
     """
     count = len(fractions)
-    unknown = 1 + UNKNOWN_ROW_COST * (MAX_SMALL_BATCH - count)
+    unknown = 1 + UNKNOWN_ROW_COST * (SHORT_BATCH - count)
     cost = drafting_ms / plain_ms if plain_ms and drafting_ms else unknown
     return _tokens(fractions) / count / cost
 
@@ -73,7 +73,7 @@ def _tokens(fractions: Sequence[float]) -> float:
     draft_rows.wgsl gives the rows in turn, which is less where one sequence's drafts are much better than another's.
     """
     found, chances = float(len(fractions)), list(fractions)
-    for _ in range(MAX_SMALL_BATCH - len(fractions)):
+    for _ in range(SHORT_BATCH - len(fractions)):
         best = max(range(len(chances)), key=chances.__getitem__)
         found += chances[best]
         chances[best] *= fractions[best]

@@ -27,7 +27,7 @@ from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import TABLES, records_at, shift_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, planes_of
-from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row
 from py_engine.tasks import begin, quietly
 
@@ -37,6 +37,7 @@ PROBE_MS = 8.0  # for so long, replay.js looks every 0.1 ms whether a token has 
 REPLAY_SHARED = {
     "maxSteps": MAX_STEPS,
     "maxSmallBatch": MAX_SMALL_BATCH,
+    "shortBatch": SHORT_BATCH,
     "logprobRows": LOGPROB_ROWS,
     "logprobRowBytes": LOGPROB_ROW_BYTES,
     "stateFields": list(kernels.struct_fields("lib/state.wgsl", "State")),

@@ -16,6 +16,7 @@ const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its
  * @property {number} probeMs how long a result that should come soon is looked for; 0: only waited for
  * @property {number} maxSteps tokens of each sequence in a submit
  * @property {number} maxSmallBatch tokens of a small batch
+ * @property {number} shortBatch tokens of one with drafts
  * @property {number} logprobRows rows of the log-probability buffer; a position's row is position % logprobRows
  * @property {number} logprobRowBytes
  * @property {string[]} stateFields names of a State's u32 (wgsl/lib/state.wgsl), in order
@@ -175,9 +176,9 @@ export class Replay extends Lists {
    * @param {boolean} options.lookup drafts are prompt lookup's; else the lists of a draft model make them
    */
   draft({ steps, step, ends, lookup }) {
-    const { maxSmallBatch, maxSteps } = this.shared;
+    const { maxSmallBatch, maxSteps, shortBatch } = this.shared;
     const { next } = this.drafted;
-    const count = (maxSmallBatch - next.length + 1) * (this.drafted.steps + steps);
+    const count = (shortBatch - next.length + 1) * (this.drafted.steps + steps);
     if (count * next.length > maxSteps * maxSmallBatch) return false;
     if (next.some(({ position }, i) => count > ends[i] - position)) return false;
     if (lookup)

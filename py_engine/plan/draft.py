@@ -42,15 +42,15 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
 from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.traffic import decode_bytes, of_step
 
-MAX_DRAFT = MAX_SMALL_BATCH - 1  # tokens of a draft
+MAX_DRAFT = SHORT_BATCH - 1  # tokens of a draft
 # Buffers that both models use. Logits of tokens that only the plan's own model has stay as they are: such a token in a
 # draft is rejected.
 SHARED = ("tokens", "state", "logits", f"{SMALL_BATCH_LOGITS}.logits")
 LISTS = (PREFILL, DECODE, SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS)  # that a draft model needs
-SEQUENCES = MAX_SMALL_BATCH // 2  # that draft at a time: each has its newest token and one more in a batch
+SEQUENCES = SHORT_BATCH // 2  # that draft at a time: each has its newest token and one more in a batch
 DRAFT_PREFILL = DRAFT + PREFILL
 
 Step = tuple[list[str], int]  # lists, and the tokens of their batch
@@ -131,7 +131,7 @@ def draft_step(
     *processors, sampler = samplers([replace(samplings[seq], logprobs=-1) for seq in sequences])
     verifying = [*adapted.lists(BATCH_FORWARD, sequences), *map(each, processors), verify(sampler)]
     if not n_model_draft:
-        return [(verifying, MAX_SMALL_BATCH)]
+        return [(verifying, SHORT_BATCH)]
     draft, count = adapted.plan.draft, len(sequences)
     assert draft is not None
     sampling = [*processors, sampler]

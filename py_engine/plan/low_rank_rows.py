@@ -14,7 +14,7 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight
 from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
-from py_engine.plan.shared import MAX_SMALL_BATCH, THREADS
+from py_engine.plan.shared import THREADS
 
 # Values of a product's matrix at most: on an H100 the further workgroups, and their memory, slow larger products down
 # by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
@@ -45,7 +45,7 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
     if not fits:
         return False
-    added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (MAX_SMALL_BATCH, y.shape[-1]))
+    added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (ops.batch, y.shape[-1]))
     own = {**part.params, "TM": 1, "PRELOAD": 0, "THREADS": threads}
     params = {f"{name}_L": value for name, value in own.items()}
     bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}

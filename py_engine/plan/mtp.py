@@ -11,9 +11,9 @@ from __future__ import annotations
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import norm_threads
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
 
-RING = MAX_SMALL_BATCH  # hidden states of a sequence's ring
+RING = SHORT_BATCH  # hidden states of a sequence's ring
 
 
 def mtp_input(ops: OpList, e: Buffer, hidden: Buffer | None, norms: Weight, eps: float, *, own: bool = False) -> Buffer:

@@ -3,7 +3,7 @@
 A model's layer is a sequence of calls: embed, qkv, attention, linear, gated, head. `Ops` lowers them by batch size:
 
     batch 1                one token, with fused kernels: mostly five to eight dispatches a layer (the DECODE list)
-    state_per_token        up to MAX_SMALL_BATCH tokens of one or several sequences, with fused kernels
+    state_per_token        up to Plan.max_small_batch tokens of one or several sequences, with fused kernels
     otherwise              many tokens, with tiled kernels (the PREFILL list)
 
 Shapes here are (tokens, columns). An activation row is padded to whole groups of 32.

@@ -17,6 +17,7 @@ from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.lists import DECODE, MEDIA, PACKED, SIZES, SPLIT_ATTENTION, plain, unsized
 from py_engine.plan.pages import PAGE, PageGroup
+from py_engine.plan.shared import SHORT_BATCH
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
@@ -197,6 +198,7 @@ class Plan:
     batch: int  # most tokens of a prefill step
     n_ctx: int
     n_vocab: int
+    max_small_batch: int = SHORT_BATCH  # most tokens of a small batch
     page: int = PAGE  # positions of a page of the caches
     page_groups: list[PageGroup] = field(default_factory=list)
     weights: dict[str, Weight] = field(default_factory=dict)

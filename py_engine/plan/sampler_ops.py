@@ -26,7 +26,15 @@ from py_engine.plan.lists import (
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan
 from py_engine.plan.sampling import FIELDS, Filters
-from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_BIASES, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import (
+    BUCKETS,
+    LOGPROB_ROWS,
+    MAX_BIASES,
+    MAX_LOGPROBS,
+    MAX_SEQUENCES,
+    MAX_SMALL_BATCH,
+    SHORT_BATCH,
+)
 
 PARTITION = 1024  # logits per workgroup
 BLOCK = 2048  # logits per workgroup of the kernels that count logits in the workgroup's memory first
@@ -74,12 +82,12 @@ def add_batch_lists(plan: Plan, device: Device, logits: Buffer) -> None:
 
     def ops(name: str) -> OpList:
         plan.lazy.add(name)
-        return OpList(plan, name, MAX_SMALL_BATCH, device, state_per_token=True)
+        return OpList(plan, name, plan.max_small_batch, device, state_per_token=True)
 
     for name, sampler in SAMPLERS.items():
         sample(ops(each(name)), logits, sampler)
         if not sampler.masked:
-            sample(ops(verify(name)), logits, replace(sampler, max_draft=MAX_SMALL_BATCH - 1))
+            sample(ops(verify(name)), logits, replace(sampler, max_draft=SHORT_BATCH - 1))
     logprobs(ops(each(LOGPROBS)), logits)
 
 
@@ -99,7 +107,7 @@ class _Rows:
 
     def buffer(self, name: str, *shape: int, dtype: str = "u32", pool: str = "activations") -> Buffer:
         """A buffer with a part per row. Lists of one row share theirs, lists of many rows too."""
-        rows, prefix = (MAX_SMALL_BATCH, "each.") if self.many else (1, "")
+        rows, prefix = (self.ops.plan.max_small_batch, "each.") if self.many else (1, "")
         return self.ops.buffer(prefix + name, (rows, *shape), dtype, pool)
 
     def per_partition(self, name: str, width: int = 2, dtype: str = "u32") -> Buffer:

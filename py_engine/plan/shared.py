@@ -3,7 +3,8 @@
 Kernels get them as `#param` (kernels.expand passes KERNEL_PARAMS to every kernel), replay.js as an argument.
 """
 
-MAX_SMALL_BATCH = 8  # tokens of a small batch, each with its own State
+MAX_SMALL_BATCH = 32  # tokens of a small batch, each with its own State
+SHORT_BATCH = 8  # tokens of a small batch that has drafts, or tokens of one sequence alone
 MAX_SEQUENCES = 32  # sequences that run concurrently
 MAX_STEPS = 64  # tokens of each sequence in one submit
 MAX_LOGPROBS = 20  # most probable tokens whose log-probabilities are returned (OpenAI's limit)
@@ -22,6 +23,7 @@ FIRST_MEDIA_ID = 1 << 31  # ids from here on stand for embeddings of pictures an
 
 KERNEL_PARAMS: dict[str, int | float | str] = {
     "MAX_SMALL_BATCH": MAX_SMALL_BATCH,
+    "SHORT_BATCH": SHORT_BATCH,
     "MAX_SEQUENCES": MAX_SEQUENCES,
     "MAX_MATCH": MAX_MATCH,
     "MAX_BIASES": MAX_BIASES,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from py_engine.plan import quants, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH, STAGED_GROUPS
+from py_engine.plan.shared import MAX_SMALL_BATCH, SHORT_BATCH, STAGED_GROUPS
 
 SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS")  # threads per row, rows in parallel, rows per thread, ...
 THREADS = 128  # of a workgroup
 MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
-LEAST_TOKENS = 2  # of a workgroup, at least
+LEAST_TOKENS, MOST_TOKENS = 2, 8  # of a workgroup
 CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
 ROUNDED_COLS = 1280  # of x, up to which each workgroup rounds its tokens itself
 ROUNDED_SMALL = (2048, 3072)  # without a norm also up to so many rows and columns
@@ -36,7 +36,7 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
             return tile
     if not in_bytes:
         if device.software:
-            return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MAX_SMALL_BATCH}
+            return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MOST_TOKENS}
         return _occupying(device, weight, (tk, THREADS, MAX_ROWS), tiles.FULL_OCCUPANCY, 4)
     size, staged = weight.rows * weight.cols, _staged(device, weight, tk)
     if staged and not rounded:
@@ -58,7 +58,7 @@ def _occupying(
     tk, threads, r = sizes
     while True:
         tile = {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens}  # RoPE: four rows
-        occupies = weight.rows * (MAX_SMALL_BATCH // tokens) >= workgroups * tile["TR"] * r
+        occupies = weight.rows * (SHORT_BATCH // tokens) >= workgroups * tile["TR"] * r
         if r == 1 or (occupies and _sum_bytes(device, tile, 0) <= device.max_workgroup_storage):
             return tile
         r //= 2
@@ -71,7 +71,7 @@ def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
     size = weight.rows * weight.cols
     tr = min(device.max_threads, 512 if weight.rows * tk >= tiles.FULL_OCCUPANCY * 1024 else 256) // tk
     r = 2 if weight.rows >= tiles.FULL_OCCUPANCY * 2 * tr else 1
-    tokens = LEAST_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MAX_SMALL_BATCH
+    tokens = LEAST_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MOST_TOKENS
     tile = {"TK": tk, "TR": tr, "R": r, "STAGED": 1, "TOKENS": tokens}
     return tile if _stages(device, weight, tile) else None
 
@@ -126,7 +126,7 @@ def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded
         (2 * tr, r // 2, staged, tokens), (2 * tr, r, staged, tokens),
     ):  # fmt: skip
         tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
-        valid = 1 <= tile["R"] <= MAX_ROWS and LEAST_TOKENS <= tile["TOKENS"] <= MAX_SMALL_BATCH
+        valid = 1 <= tile["R"] <= MAX_ROWS and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
         stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
         if valid and stages and _fits(device, weight, tile, rounded):

@@ -115,7 +115,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
         chosen = {FAR: far, MERGED: merged}
         places = [(min(chosen.get(pos, pos), most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)]
         # the products have code for each of their tokens
-        for count in (len(places), 3) if "BATCH" in op.params else (len(places) - 1,):
+        for count in (len(places), 3) if op.kernel == "matvec_small_batch" else (len(places) - 1,):
             yield Batch(tuple(places[:count]), True, slots=slots, part=part)
         return
     unpaged = op.params.get("PAGE", plan.page) == 0

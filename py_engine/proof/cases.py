@@ -23,7 +23,6 @@ from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
-from py_engine.plan.shared import MAX_SMALL_BATCH
 from py_engine.proof import sampler_data
 from py_engine.proof.batches import READ_PAGES, SEQUENCES, Batch, batches_of
 from py_engine.proof.random_data import RandomData, Values, poison
@@ -142,7 +141,7 @@ class _Maker:
                 self._finish(case, [], {})
                 yield case
             return
-        capacity = _capacity(chain[0])
+        capacity = _capacity(chain[0], self.plan)
         merged = next((int(op.params["MERGED"]) for op in chain if op.params.get("MERGED")), MERGED_SPLITS)
         for batch in batches_of(chain[0], self.plan, capacity, tokens_of(chain[0]), merged):
             yield self._case(before, chain, capacity, batch)
@@ -330,10 +329,10 @@ def _attends(op: Op) -> bool:
     return op.kernel in ATTENTIONS or op.kernel.startswith("attention_")
 
 
-def _capacity(op: Op) -> int:
+def _capacity(op: Op, plan: Plan) -> int:
     """Tokens that the op's list is planned for."""
     if op.params.get("STATE_PER_TOKEN"):
-        return MAX_SMALL_BATCH
+        return plan.max_small_batch
     for name in ("taps", "places"):
         if name in op.bindings:
             return op.bindings[name].shape[0]  # type: ignore[union-attr]

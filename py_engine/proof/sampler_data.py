@@ -13,7 +13,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer, Op, Plan
 from py_engine.plan.sampler_ops import BLOCK, PARTITION, Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, SHORT_BATCH
 from py_engine.proof.batches import SEQUENCES, Batch
 from py_engine.proof.random_data import RandomData, poison
 
@@ -28,7 +28,7 @@ HISTORY = 128  # positions with tokens: more than any of PLACES
 ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
 PLACES = ((62, 1), (7, 0), (101, 2), (3, 3), (20, 4))  # (position, sequence) of rows
-DRAFT = tuple((62 + i, 1) for i in range(MAX_SMALL_BATCH))
+DRAFT = tuple((62 + i, 1) for i in range(SHORT_BATCH))
 DRAFTS = (*DRAFT[:4], (20, 4), (7, 0), (8, 0), (101, 2))  # of several sequences
 PENALTIES: dict[str, Any] = {
     "presence_penalty": 0.5,
@@ -67,7 +67,7 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     names = {op.kernel for op in chain}
     filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
     if "draft_states" in names:
-        one, several = PLACES[:1], PLACES[: MAX_SMALL_BATCH // 2]
+        one, several = PLACES[:1], PLACES[: SHORT_BATCH // 2]
         for places in [several] if chain[0].params["STAGE"] == "newest" else [one, several]:
             batch = Batch(tuple((min(pos, plan.n_ctx - 2), seq) for pos, seq in places), True)
             yield _part(chain, plan, random, vocab, batch, [NO_FILTER[0]] * len(places))
@@ -227,4 +227,4 @@ def _match_least(histories: Array, logits: Array, batch: Batch, ops: list[Op]) -
             return
 
 
-assert len(PLACES) <= MAX_SMALL_BATCH
+assert len(PLACES) <= SHORT_BATCH

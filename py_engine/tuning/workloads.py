@@ -14,7 +14,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
 MAX_COPIES = 16
@@ -214,8 +214,8 @@ def matrices_of(plan: Plan) -> list[Matrix]:
 def small_batches_of(plan: Plan) -> list[SmallBatch]:
     """The same matrices in steps of several sequences; none if the plan has no such steps."""
     fields = [vars(matrix) for matrix in matrices_of(plan)] if SMALL_BATCH in plan.lists else []
-    more = {"n": MAX_SMALL_BATCH, "checked": MAX_SMALL_BATCH}
-    return [SmallBatch(**{**f, **more, "name": f"{f['name']}, {MAX_SMALL_BATCH} tokens"}) for f in fields]
+    more = {"n": SHORT_BATCH, "checked": SHORT_BATCH}
+    return [SmallBatch(**{**f, **more, "name": f"{f['name']}, {SHORT_BATCH} tokens"}) for f in fields]
 
 
 def attention_of(plan: Plan) -> Attention | None:

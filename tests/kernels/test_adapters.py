@@ -13,7 +13,7 @@ from py_engine.plan.adapters import Direction, Pair
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
@@ -62,7 +62,7 @@ def gather_sources(bench: Bench) -> None:
 
 @in_pairs(
     ("types", [(Q.F16, Q.F16), (Q.F32, Q.Q8_0)]),
-    ("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())]),
+    ("batch, places", [(1, ()), (SHORT_BATCH, PLACES), (40, ())]),
     adapters=["swiftshader"],  # the other tests have the same kernels with f16 on lavapipe, which compiles 20 s here
 )
 def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: tuple[tuple[int, int], ...]) -> None:
@@ -120,7 +120,7 @@ def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int) -> None:
     """What adapters add is computed beside each product, and added by the op that reads both."""
     bench = Bench(bench.page, replace(bench.device, dot8=True, software=False))
     n, heads = len(PLACES), (4, 2, 16)
-    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH, n=n, pos=12, places=PLACES))
+    ops = begin(bench, Setup(batch=SHORT_BATCH, n=n, pos=12, places=PLACES))
     x, cache = ops.rows("x", cols), bench.cache(2 * 16, "f32")
     bench.fill(x)[n:] = np.nan
     for name, rows, width in (("q", 64, cols), ("k", 32, cols), ("v", 32, cols), ("gate", 2048, cols),
@@ -160,7 +160,7 @@ def _beside(bench: Bench, type: Q, rank: int, cols: int, tokens: np.ndarray) -> 
     """Products of some tokens of a batch with an adapted matrix, one added, one of the norm; and the kernels."""
     places, rows = [PLACES[m] for m in tokens], 300
     one = Setup(batch=1, n=1, pos=places[0][0], seq=places[0][1])
-    ops = begin(bench, one if len(places) == 1 else Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places))
+    ops = begin(bench, one if len(places) == 1 else Setup(batch=SHORT_BATCH, n=len(places), places=places))
     bench.random = np.random.default_rng(1)  # the same numbers for any batch
     weight = bench.weight("w", type, rows, cols) if type is Q.F16 else matrix(bench, type, "w", rows, cols, tame=True)
     norm = bench.vector("norm", cols)
@@ -182,7 +182,7 @@ def _beside(bench: Bench, type: Q, rank: int, cols: int, tokens: np.ndarray) -> 
     return [gpu[b.name][: len(places), :rows] for b in (y, z)], [op.kernel for op in ops.ops]
 
 
-@in_turn("batch, places", [(1, ()), (MAX_SMALL_BATCH, PLACES), (40, ())], VARIANTS[1:])
+@in_turn("batch, places", [(1, ()), (SHORT_BATCH, PLACES), (40, ())], VARIANTS[1:])
 def test_gated_products(bench: Bench, batch: int, places: tuple[tuple[int, int], ...]) -> None:
     """The activation is in the dispatch of the last adapters."""
     n, size, cols = len(places) or (1 if batch == 1 else 37), 70, 64
@@ -204,7 +204,7 @@ def test_gated_products(bench: Bench, batch: int, places: tuple[tuple[int, int],
 def test_queries_keys_and_values(bench: Bench, neox: bool, places: tuple[tuple[int, int], ...]) -> None:
     """Rotated and stored by the kernel that adds what the last adapters add."""
     n, heads, cols = len(places) or 1, (4, 2, 16), 64
-    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, pos=12, seq=3, places=places))
+    ops = begin(bench, Setup(batch=SHORT_BATCH if places else 1, n=n, pos=12, seq=3, places=places))
     x, cache = ops.rows("x", cols), bench.cache(2 * 16, "f32")
     bench.fill(x)[n:] = np.nan
     for name, rows in (("q", 64), ("k", 32), ("v", 32)):
@@ -241,7 +241,7 @@ def test_the_last_token_s_logits(bench: Bench, rank: int) -> None:
     check(bench, gpu[logits.name], host[logits.name])
 
 
-@in_pairs(("places, batch, streams", [((), 6, 3), (PLACES, MAX_SMALL_BATCH, 1)]))
+@in_pairs(("places, batch, streams", [((), 6, 3), (PLACES, SHORT_BATCH, 1)]))
 def test_directions(bench: Bench, places: tuple[tuple[int, int], ...], batch: int, streams: int) -> None:
     """A control vector after a layer, for every residual stream."""
     n = len(places) or 5
@@ -265,7 +265,7 @@ def test_directions(bench: Bench, places: tuple[tuple[int, int], ...], batch: in
 def test_many_adapters_take_several_dispatches(bench: Bench, places: tuple[tuple[int, int], ...]) -> None:
     """More of them than a workgroup's memory holds. A small batch does not load all scales first."""
     n, count = len(places) or 7, 100
-    ops = begin(bench, Setup(batch=MAX_SMALL_BATCH if places else 9, n=n, pos=5, seq=0, places=places))
+    ops = begin(bench, Setup(batch=SHORT_BATCH if places else 9, n=n, pos=5, seq=0, places=places))
     bench.plan.adapters.defaults[:] = [1.0] * count
     scales = np.zeros((MAX_SEQUENCES, count, 2), np.float32)
     scales[[0, 5], ::7, 0] = 1

@@ -16,7 +16,7 @@ from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.relative import relative_bias
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
@@ -199,7 +199,7 @@ def test_queries_with_a_temperature(
     bench: Bench, n: int, cols: int, places: tuple[tuple[int, int], ...], first: int
 ) -> None:
     """Positions grow beyond a multiple of the length, with `first` added to them."""
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else n + 1, n=n, pos=30, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else n + 1, n=n, pos=30, places=places))
     q = ops.rows("q", cols + 5)
     before = bench.fill(q).copy()
     scale_queries(ops, q, cols, Temperature(16, 0.7, first))
@@ -262,9 +262,7 @@ def test_attention_to_parts_of_a_cache(bench: Bench, heads: tuple[int, int, int]
     n_head, n_kv, dim = heads
     for places in ((), DECODED[:1], DECODED):
         for part in ("encoder", "decoder"):
-            ops = bench.begin(
-                Setup(batch=MAX_SMALL_BATCH if places else 1, n=1, pos=150, n_ctx=192, seq=3, places=places)
-            )
+            ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=1, pos=150, n_ctx=192, seq=3, places=places))
             words = bench.data["state"][TABLES // 4 + shift_index(192, ops.plan.page) :]
             for seq, rows in ENCODED.items():
                 words[seq] = -rows % (1 << 32)

@@ -6,7 +6,7 @@ import pytest
 from py_engine.plan import draft, sampler_ops
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Filters, Sampling
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import give
 
@@ -26,11 +26,11 @@ def test_drafts(swift_bench: Bench, end: int) -> None:
     for seed in range(12):
         n = 1 + seed % 5
         ops = swift_bench.begin(
-            Setup(batch=MAX_SMALL_BATCH, n=n, places=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
+            Setup(batch=SHORT_BATCH, n=n, places=tuple((40 + i, 2) for i in range(n)), vocab=40, seed=seed)
         )
         logits = ops.rows("logits", 40)
         values = swift_bench.fill(logits)
-        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
+        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=SHORT_BATCH - 1))
         give(swift_bench, 2, Sampling(temperature=0))
         words = swift_bench.random.integers(0, 3, 65).astype(np.uint32)
         words[:30] = swift_bench.random.permutation(40)[:30]
@@ -60,10 +60,10 @@ def test_drafts_of_several_sequences(swift_bench: Bench, rows: tuple[int, ...]) 
     numbers, full = [5, 0, 2, 31, 7, 1, 9, 3][: len(rows)], 0
     places = tuple((30 + 2 * seq % 9 + i, seq) for seq, n in zip(numbers, rows, strict=True) for i in range(n))
     for seed in range(8):
-        ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places, vocab=40, seed=seed))
+        ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=len(places), places=places, vocab=40, seed=seed))
         logits = ops.rows("logits", 40)
         values, dice = swift_bench.fill(logits), swift_bench.random
-        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=MAX_SMALL_BATCH - 1))
+        sampler_ops.sample(ops, logits, Sampler(Filters.NONE, max_draft=SHORT_BATCH - 1))
         tokens = swift_bench.data["tokens"]
         for seq in numbers:
             give(swift_bench, seq, Sampling(temperature=0))
@@ -89,7 +89,7 @@ def test_drafts_of_several_sequences(swift_bench: Bench, rows: tuple[int, ...]) 
             assert states[at : at + count, [0, 3]].tolist() == [[first + right + k, seq] for k in range(count)]
             given.append(count - 1)
             at += count
-        assert at == states[0, 1] == min(MAX_SMALL_BATCH, len(rows) + sum(found))
+        assert at == states[0, 1] == min(SHORT_BATCH, len(rows) + sum(found))
         assert all(n <= most for n, most in zip(given, found, strict=True))
         assert all(a >= b - 1 or a == most for a, most in zip(given, found, strict=True) for b in given)
         full += sum(given) < sum(found)
@@ -99,7 +99,7 @@ def test_drafts_of_several_sequences(swift_bench: Bench, rows: tuple[int, ...]) 
 @pytest.mark.parametrize(("pos", "drafts"), [(40, 1), (40, 5), (1, 7), (0, 3)])
 def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int, drafts: int) -> None:
     """The newest two tokens, or the only one, for the draft model; then the newest token and its draft."""
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos, 2),)))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=1, places=((pos, 2),)))
     swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5]})
     draft.set_states(ops, "pairs")
     gpu, host = swift_bench.run(ops)
@@ -109,7 +109,7 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
     assert swift_bench.states(gpu)[0, 1] == count
     assert swift_bench.states(gpu)[:count, [0, 3]].tolist() == [[first + i, 2] for i in range(count)]
     assert (gpu["drafting"] == drafting_of({2: [0, 2, pos, 5]})).all()
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=1, places=((pos + drafts, 2),)))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=1, places=((pos + drafts, 2),)))
     swift_bench.data["drafting"] = gpu["drafting"]
     draft.set_states(ops, "end")
     gpu, host = swift_bench.run(ops)
@@ -121,14 +121,14 @@ def test_states_between_a_draft_model_and_the_model(swift_bench: Bench, pos: int
 
 def test_states_between_an_mtp_layer_and_the_model(swift_bench: Bench) -> None:
     """The newest token of each sequence for the layer; then these with their drafts, of two tokens each."""
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((40, 2), (7, 0))))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=2, places=((40, 2), (7, 0))))
     swift_bench.data["drafting"] = drafting_of({2: [0, 2, 9, 5], 0: [0, 2, 3, 1]})
     draft.set_states(ops, "begin")
     gpu, host = swift_bench.run(ops)
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     assert (gpu["drafting"] == drafting_of({2: [0, 2, 40, 5], 0: [0, 2, 7, 1]})).all()
     assert swift_bench.states(gpu)[:2, [0, 3]].tolist() == [[40, 2], [7, 0]]
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((42, 2), (9, 0))))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=2, places=((42, 2), (9, 0))))
     swift_bench.data["drafting"] = gpu["drafting"]
     draft.set_states(ops, "end")
     gpu, host = swift_bench.run(ops)
@@ -144,7 +144,7 @@ def test_states_between_an_mtp_layer_and_the_model(swift_bench: Bench) -> None:
 def test_states_of_pairs_of_several_sequences(swift_bench: Bench, places: tuple[tuple[int, int], ...]) -> None:
     """The newest token of each, then the one before it, or the first one again; after the layers, the newest only."""
     n = len(places)
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places))
     swift_bench.data["drafting"] = drafting_of({seq: [0, 2, 9, 5] for _, seq in places})
     draft.set_states(ops, "pairs")
     gpu, host = swift_bench.run(ops)
@@ -154,7 +154,7 @@ def test_states_of_pairs_of_several_sequences(swift_bench: Bench, places: tuple[
     states = swift_bench.states(gpu)
     assert states[0, 1] == 2 * n
     assert [tuple(row) for row in states[: 2 * n, [0, 3]]] == pairs
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2 * n, places=tuple(pairs)))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=2 * n, places=tuple(pairs)))
     draft.set_states(ops, "newest")
     gpu, host = swift_bench.run(ops)
     assert (gpu["state"] == host["state"]).all()

@@ -12,7 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import experts, matmul_tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.weights import ExpertMatrices
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check
@@ -206,7 +206,7 @@ def test_small_batch(bench: Bench, shape: Shape, limit: int, places: tuple[tuple
     """One token, or several with a State each. Split matrices are multiplied as those of many tokens."""
     bench = Bench(bench.page, replace(bench.device, max_binding=limit))
     n = max(1, len(places))
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=n, places=places))
     y = _experts(bench, ops, shape)
     assert any(op.kernel == "experts" for op in ops.ops) == (limit > 2048)
     gpu, host = bench.run(ops)
@@ -219,7 +219,7 @@ def test_small_batch_of_bytes(bench: Bench, type: Q, places: tuple[tuple[int, in
     """Integer dot products. Values between two steps may round either way."""
     bench = Bench(bench.page, replace(bench.device, dot8=True, max_workgroup_storage=32768))
     n = max(1, len(places))
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=n, places=places))
     shape = Shape(6, 3, 512, 256, type, biased=True, normed=True)
     y = _experts(bench, ops, shape)
     assert {op.params["DOT8"] for op in ops.ops if op.kernel == "experts"} == {1}

@@ -12,7 +12,7 @@ from py_engine.plan.cache import page_group
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.quantised import matrix
@@ -119,7 +119,7 @@ def test_values_matrices_join_the_splits(
     n_head, _, dim = heads
     rope, rank, several = dim % 32 or 64, dim // 32 * 32 - (0 if dim % 32 else 64), len(places) > 1
     bench = Bench(bench.page, replace(bench.device, software=False))
-    at = Setup(batch=MAX_SMALL_BATCH if several else 1, n=len(places), n_ctx=512, places=places if several else ())
+    at = Setup(batch=SHORT_BATCH if several else 1, n=len(places), n_ctx=512, places=places if several else ())
     ops = bench.begin(at if several else replace(at, pos=places[0][0], seq=places[0][1]))
     q = ops.rows("q", n_head * dim)
     bench.fill(q)

@@ -14,7 +14,7 @@ from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.pages import shift_index
 from py_engine.plan.rope import Rope, RopeSpec, table
-from py_engine.plan.shared import FIRST_MEDIA_ID, MAX_SMALL_BATCH
+from py_engine.plan.shared import FIRST_MEDIA_ID, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
@@ -97,7 +97,7 @@ def compare(bench: Bench, ops: Ops, n: int, places: list[tuple[int, int]]) -> No
 )
 def test_rotation_of_text_after_pictures(bench: Bench, n: int, places: tuple[tuple[int, int], ...], norm: bool) -> None:
     """Tokens are rotated by their positions and their sequences' shifts."""
-    batch = 34 if n > 3 else MAX_SMALL_BATCH if places else n
+    batch = 34 if n > 3 else SHORT_BATCH if places else n
     setup = Setup(batch=batch, n=n, pos=20, n_ctx=96, seq=0 if places else 3, places=places)
     ops = bench.begin(setup)
     rotate(bench, ops, "in turns", norm)

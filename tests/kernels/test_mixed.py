@@ -11,7 +11,7 @@ from py_engine.plan import mixed
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
@@ -39,7 +39,7 @@ STORED: list[tuple[Stack, int, bool, bool]] = [  # (stack, columns, normed, a sm
 def _results(bench: Bench, build: Build, small_batch: bool) -> tuple[Outputs, Outputs, int]:
     """What the GPU and numpy write, and the number of dispatches of two matrices."""
     places = FIVE if small_batch else ()
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=1, pos=30, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=1, pos=30, places=places))
     outputs = build(ops)
     gpu, host = bench.run(ops)
     found = [[np.atleast_2d(data[b.name])[:, :cols] for b, cols in outputs] for data in (gpu, host)]

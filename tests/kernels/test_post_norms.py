@@ -12,7 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import post_norms
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
@@ -33,7 +33,7 @@ SMALL_BATCHES = (32, 1280, 2304)  # columns of the cases that run as small batch
 
 def appended(bench: Bench, cols: int, stack: list[tuple[Q, int]], gated: bool, places: Any) -> tuple[Ops, list[Buffer]]:
     """Ops of two blocks: a norm added to the stream, a product of its norm, and both again; and what is compared."""
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=1, pos=3, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=1, pos=3, places=places))
     x, out = ops.rows("x", cols), ops.rows("out", cols)
     for b in (x, out):
         bench.fill(b, cols)

@@ -6,7 +6,7 @@ import pytest
 from py_engine.cpu import executor
 from py_engine.cpu.call import Call
 from py_engine.plan.processors import process_op, processor, record_buffer, table_buffer
-from py_engine.plan.shared import BANNED, MAX_SMALL_BATCH
+from py_engine.plan.shared import BANNED, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 
@@ -50,10 +50,10 @@ def test_a_processor(swift_bench: Bench, vocab: int, many: bool, monkeypatch: py
     monkeypatch.setitem(executor.KERNELS, "process_logits", numpy_process)
     bench = swift_bench
     if many:
-        ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(PLACES), places=PLACES, vocab=vocab))
+        ops = bench.begin(Setup(batch=SHORT_BATCH, n=len(PLACES), places=PLACES, vocab=vocab))
     else:
         ops = bench.begin(Setup(batch=1, n=3, pos=6, seq=2, vocab=vocab))
-    logits = ops.buffer("logits", (MAX_SMALL_BATCH if many else 1, vocab + 7))
+    logits = ops.buffer("logits", (SHORT_BATCH if many else 1, vocab + 7))
     bench.fill(logits, vocab)
     tables = np.zeros(table_buffer(vocab).shape, np.float32)
     tables[:] = bench.random.standard_normal(tables.shape)

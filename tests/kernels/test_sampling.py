@@ -14,7 +14,7 @@ from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, MAX_SMALL_BATCH
+from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import give
 from tests.support.kernels.variants import SWIFTSHADER, in_pairs, in_turn
@@ -209,7 +209,7 @@ def tokens_of_batch(
 ) -> tuple[list[int], np.ndarray]:
     """Sample a row for each place in one batch: tokens and log-probabilities. Checked against numpy."""
     vocab = logits.shape[1]
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=len(places), places=places, vocab=vocab))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=len(places), places=places, vocab=vocab))
     rows = ops.rows("logits", vocab)
     bench.fill(rows)[: len(places), :vocab] = logits
     filters = max(s.filters for s in samplings)
@@ -217,7 +217,7 @@ def tokens_of_batch(
     if masks:
         sampler_ops.sample(ops, rows, Sampler(filters, masked=True))
     sampler_ops.logprobs(ops, rows)
-    bench.data["each.histogram"] = np.zeros((MAX_SMALL_BATCH, BUCKETS, 4), np.uint32)
+    bench.data["each.histogram"] = np.zeros((SHORT_BATCH, BUCKETS, 4), np.uint32)
     for (at, seq), sampling in zip(places, samplings, strict=True):
         bench.data["tokens"][seq] = np.random.default_rng(seq).integers(0, 5, bench.data["tokens"].shape[1])
         allowed = np.random.default_rng(seq).random((vocab,)) < 0.3

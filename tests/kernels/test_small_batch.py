@@ -20,7 +20,7 @@ from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH
+from py_engine.plan.shared import BUCKETS, SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -30,7 +30,7 @@ from tests.support.kernels.variants import in_pairs, in_turn
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
 FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three consecutive tokens of sequence 3 among others
-EIGHT = tuple((7 + i, i % MAX_SMALL_BATCH) for i in range(MAX_SMALL_BATCH))
+EIGHT = tuple((7 + i, i % SHORT_BATCH) for i in range(SHORT_BATCH))
 
 
 @in_pairs(
@@ -45,7 +45,7 @@ def test_products(
     """Mat-vec with all epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
     bench = Bench(bench.page, replace(bench.device, software=software))
     cols, n = cols_of(type, cols), len(places)
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places))
     x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
     for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
@@ -62,7 +62,7 @@ def test_products(
 
 @in_pairs(
     ("type, cols", [(Q.F16, 33), (Q.Q8_0, 1056), (Q.Q4_0, 2048)]),
-    ("batch, places", [(1, TWO[:1]), (MAX_SMALL_BATCH, FIVE)]),
+    ("batch, places", [(1, TWO[:1]), (SHORT_BATCH, FIVE)]),
     ("dot8", [False, True]),
     adapters=["swiftshader"],
 )
@@ -95,7 +95,7 @@ def test_products_that_are_gates(
 ) -> None:
     """Of one token, or a batch: times some columns of other rows."""
     bench, cols, n = Bench(bench.page, replace(bench.device, dot8=dot8)), cols_of(type, cols), max(1, len(places))
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=n, places=places))
     x, up = ops.rows("x", cols), ops.rows("up", rows + 7)
     for b in (x, up):
         bench.fill(b)[n:] = np.nan
@@ -115,7 +115,7 @@ def test_products_that_are_gates(
 def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]) -> None:
     """Integer dot products. Values between two steps may round either way."""
     bench, n = Bench(bench.page, replace(bench.device, dot8=True)), len(places)
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places))
     x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
     for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
@@ -170,9 +170,7 @@ def _fused(bench: Bench, type: Q, cols: int, tokens: np.ndarray) -> list[np.ndar
     rows, places = 384, [FIVE[m] for m in tokens]
     several = len(places) > 1
     ops = bench.begin(
-        Setup(
-            batch=MAX_SMALL_BATCH if several else 1, n=len(places), pos=places[0][0], places=places if several else ()
-        )
+        Setup(batch=SHORT_BATCH if several else 1, n=len(places), pos=places[0][0], places=places if several else ())
     )
     bench.random = np.random.default_rng(1)  # the same numbers for any batch
     weight = bench.weight("w", type, rows, cols) if type is Q.F16 else matrix(bench, type, "w", rows, cols, tame=True)
@@ -210,7 +208,7 @@ def _check_tokens_alone(bench: Bench, type: Q, cols: int) -> None:
 def test_products_in_every_tile(bench: Bench, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     params = dict(zip(("TK", "TR", "R", "TOKENS"), tile, strict=True)) | {"STAGED": 0}
     monkeypatch.setattr(small_batch_tiles, "matvec_small_batch", lambda *_: params)
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
     x = ops.rows("x", 1056)
     bench.fill(x)
     hidden = ops.gated(x, Projection([bench.weight("w", Q.Q4_0, 130, 1056)], None, bench.vector("n", 1056), EPS))
@@ -233,7 +231,7 @@ def test_layer(
     """Embedding, QKV with the sequences' caches, attention."""
     bench = bench_of(variant, kernel_pages)
     n_head, n_kv, dim, cols, n = 4, 2, 32, 96, len(places)
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places, n_ctx=40))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places, n_ctx=40))
     x = ops.embed(bench.weight("table", Q.F16, 64, cols))
     cache = bench.cache(n_kv * dim, kv_type, window)
     rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
@@ -258,9 +256,9 @@ def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
     """A step with drafts is dispatched for a full batch. The States after its tokens are those of earlier drafts."""
     n_head, n_kv, dim, cols = 4, 2, 32, 96
     bench = Bench(bench.page, replace(bench.device, max_binding=4096)) if kind == "split" else bench
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=2, places=((21, 3), (22, 3))))
-    bench.states(bench.data)[2:] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(MAX_SMALL_BATCH - 2)]
-    bench.n = MAX_SMALL_BATCH  # tokens that are dispatched
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=2, places=((21, 3), (22, 3))))
+    bench.states(bench.data)[2:] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(SHORT_BATCH - 2)]
+    bench.n = SHORT_BATCH  # tokens that are dispatched
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, "f32")
@@ -285,7 +283,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
     """Matrices split over several bindings: norm and rotation are separate dispatches."""
     bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
     n_head, n_kv, dim, cols = 2, 1, 32, 64
-    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, "f32")
@@ -308,7 +306,7 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
 def test_convolution(swift_bench: Bench, kv_type: str) -> None:
     """A token reads earlier tokens of its sequence from the batch or from the cache."""
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=5, places=FIVE))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
     cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4))
     swift_bench.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
@@ -324,11 +322,11 @@ def test_convolution(swift_bench: Bench, kv_type: str) -> None:
 def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
     """The tokens are appended to their sequences, and the states advance by one."""
     places = ((7, 3), (30, 0), (0, 5))
-    ops = swift_bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=places, vocab=vocab))
+    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
     swift_bench.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, Sampler())
-    swift_bench.data["each.histogram"] = np.zeros((MAX_SMALL_BATCH, BUCKETS, 4), np.uint32)
+    swift_bench.data["each.histogram"] = np.zeros((SHORT_BATCH, BUCKETS, 4), np.uint32)
     give(swift_bench, 3, Sampling(temperature=0))
     give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
     give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))

@@ -8,7 +8,7 @@ import pytest
 
 from py_engine.cpu.limits import Limits
 from py_engine.errors import WispError
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from tests.support.cpu_engines import GREEDY, collect
 from tests.support.wasm_engines import load
 from tools.goldens import GOLDEN
@@ -18,7 +18,7 @@ LIMITS = Limits([(1 << 16, 1000.0)], products=10.0, madds=5.0, matvec=5.0)
 PROMPTS = [[5, 6, 7] * 20, [9, 8] * 30]
 
 
-@pytest.mark.parametrize("n", [1, 3, MAX_SMALL_BATCH, MAX_SMALL_BATCH + 1])
+@pytest.mark.parametrize("n", [1, 3, SHORT_BATCH, SHORT_BATCH + 1])
 def test_a_step_of_any_size_leaves_the_cached_prompts_as_they_are(n: int) -> None:
     async def texts(engine: Any) -> list[list[int]]:
         return await asyncio.gather(*(collect(engine, ids, GREEDY, 20) for ids in PROMPTS))
@@ -36,7 +36,7 @@ def test_a_step_of_any_size_leaves_the_cached_prompts_as_they_are(n: int) -> Non
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("n", "states"), [(1, 1), (3, 3), (MAX_SMALL_BATCH + 1, 1)])
+@pytest.mark.parametrize(("n", "states"), [(1, 1), (3, 3), (SHORT_BATCH + 1, 1)])
 def test_each_token_of_a_small_batch_has_a_state(n: int, states: int) -> None:
     async def run() -> None:
         engine = await load(MODEL, 256)

@@ -17,7 +17,7 @@ from py_engine.generate.time_slices import TimeSlices
 from py_engine.plan.diffusion import Algorithm, Schedule, read_metadata
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Sampling, TokenLogprob
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_BIASES, MAX_SMALL_BATCH
+from py_engine.plan.shared import LOGPROB_ROWS, MAX_BIASES, SHORT_BATCH
 from tests.golden.make.diffusion import transfers
 from tests.support import cpu_engines
 from tests.support.cpu_engines import Anything, collect
@@ -104,11 +104,11 @@ def test_certainties() -> None:
 
 
 def test_rows_of_a_batch_have_places_of_their_own() -> None:
-    rows = [0, 3, LOGPROB_ROWS, LOGPROB_ROWS + 1, *range(2000, 2000 + 2 * MAX_SMALL_BATCH)]
+    rows = [0, 3, LOGPROB_ROWS, LOGPROB_ROWS + 1, *range(2000, 2000 + 2 * SHORT_BATCH)]
     batches = batches_of(rows)
     assert [row for batch in batches for row in batch] == rows
     for batch in batches:
-        assert len(batch) <= MAX_SMALL_BATCH
+        assert len(batch) <= SHORT_BATCH
         assert len({row % LOGPROB_ROWS for row in batch}) == len(batch)
 
 

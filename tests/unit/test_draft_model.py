@@ -18,7 +18,7 @@ from py_engine.files.draft_header import check_draft
 from py_engine.generate.draft_model import ACCEPTED, DraftModel
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
 from tests.support import wasm_engines
 from tests.support.cpu_engines import MODEL, PROMPT, SHAPED, WARM, Counting, collect, make
@@ -199,7 +199,7 @@ async def test_several_requests_share_steps_with_drafts(count: int) -> None:
     want = [await collect(make(), ids, kind, 60) for ids, kind in zip(prompts, kinds, strict=False)]
     texts = [collect(used, ids, kind, 60) for ids, kind in zip(prompts, kinds, strict=False)]
     assert await asyncio.gather(*texts) == want
-    totals, most = used._generation.totals, MAX_SMALL_BATCH // count  # tokens of each sequence a step
+    totals, most = used._generation.totals, SHORT_BATCH // count  # tokens of each sequence a step
     assert totals.model_accepted > 0.9 * totals.model_drafted > 50
     assert runner.verified < 1.7 * 60 / most, "some steps have fewer sequences"
 

@@ -6,7 +6,7 @@ from py_engine.plan import low_rank_rows, post_norms
 from py_engine.plan.adapters import Adapters, Pair
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Plan, Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from tests.support.devices import GPU
 
 RANK, EPS = 4, 1e-5
@@ -18,7 +18,7 @@ class Layers:
     def __init__(self) -> None:
         self.plan = Plan(8, 64, 1000)
         adapters = Adapters([1.0])
-        self.ops = Ops(self.plan, "test", MAX_SMALL_BATCH, GPU, True, adapters)
+        self.ops = Ops(self.plan, "test", SHORT_BATCH, GPU, True, adapters)
         self._pairs = adapters.pairs
 
     def matrix(self, names: dict[str, int], cols: int, a: Q = Q.F16) -> Weight:

@@ -24,7 +24,7 @@ START = """(() => {
   const queue = { writeBuffer, submit: () => seen.submits++ };
   const device = { queue, createCommandEncoder: () => encoder, createBuffer: () => named("staging") };
   const stateFields = ["pos", "n", "resampled", "seq"], draftingFields = ["end", "length", "newest"];
-  const sizes = { maxSteps: 4, maxSmallBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
+  const sizes = { maxSteps: 4, maxSmallBatch: 8, shortBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
   const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
   const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
   const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0 };

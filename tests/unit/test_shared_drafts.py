@@ -12,7 +12,7 @@ from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.speculation import UNKNOWN_ROW_COST, drafts_pay, lookup_gain
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
 from tests.support import wasm_engines
 from tests.support.cpu_engines import (
@@ -68,7 +68,7 @@ async def test_text_that_nothing_predicts_stays_the_same(kind: Sampling) -> None
 
 
 async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    used, drafted, shared = engine(draft=True, parallel=MAX_SMALL_BATCH), set(), 0
+    used, drafted, shared = engine(draft=True, parallel=SHORT_BATCH), set(), 0
     draft, decode = counts(used).draft, counts(used).decode
 
     def drafting(rows: Sequence[Row], *args: Any) -> bool:
@@ -77,7 +77,7 @@ async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatc
 
     def decoding(rows: Sequence[Row], steps: int) -> None:
         nonlocal shared
-        shared += len(rows) == MAX_SMALL_BATCH
+        shared += len(rows) == SHORT_BATCH
         decode(rows, steps)
 
     monkeypatch.setattr(counts(used), "draft", drafting)
@@ -85,10 +85,10 @@ async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatc
     want = await collect(make(), [5] * 9, GREEDY, 150)
     for _ in range(2):  # the caches grow for the first ones, which come late for that
         shared = 0
-        got = await asyncio.gather(*(collect(used, [5] * 9, GREEDY, 150) for _ in range(MAX_SMALL_BATCH)))
-        assert got == [want] * MAX_SMALL_BATCH
+        got = await asyncio.gather(*(collect(used, [5] * 9, GREEDY, 150) for _ in range(SHORT_BATCH)))
+        assert got == [want] * SHORT_BATCH
     assert drafted
-    assert max(drafted) < MAX_SMALL_BATCH
+    assert max(drafted) < SHORT_BATCH
     assert shared > 10, shared
 
 
@@ -204,7 +204,7 @@ def test_the_gain_of_drafts_is_that_of_the_likeliest_ones() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_an_unknown_cost_counts_the_rows_that_drafts_may_add(count: int) -> None:
-    assumed = 1 + UNKNOWN_ROW_COST * (MAX_SMALL_BATCH - count)
+    assumed = 1 + UNKNOWN_ROW_COST * (SHORT_BATCH - count)
     for fraction in (0.1, 0.2, 0.4, 1.0):
         known = drafts_pay(lookup_gain([fraction] * count, 1.0, assumed), on=False)
         assert drafts_pay(lookup_gain([fraction] * count, 1.0, 0.0), on=False) == known

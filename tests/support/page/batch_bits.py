@@ -23,13 +23,14 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_SMALL_BATCH
+from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
 from tests.support.page.patches import patched
 
 GREEDY = Sampling(temperature=0)
 LENGTHS = (3, 17, 140, 1, 66)  # tokens of each sequence's prompt
 STEPS = 5  # fewer than a small batch has tokens
+COPIES = 2  # of each sequence in batches, which then have up to ten tokens: more than a slice of products
 BATCH_LOGITS = "small_batch_logits.logits"
 UNUSED = {PREFILL, LAST_LOGITS, DRAW, SAMPLE}  # lists that logits() does without
 
@@ -55,12 +56,12 @@ async def logits(engine: Engine) -> dict[str, Any]:
     """
     runner: Any = engine.runner
     count = len(LENGTHS)
-    await runner.reserve_pages([(2 * count + 1) * _pages(runner)] * len(engine.plan.page_groups))
+    await runner.reserve_pages([((1 + COPIES) * count + 1) * _pages(runner)] * len(engine.plan.page_groups))
     alone = [await _alone(runner, which) for which in range(count)]
     batches = await _in_batches(runner)
     drafts = await _as_draft(runner, alone[1])
     pairs = [
-        *((a, b) for mine, others in zip(alone, batches, strict=True) for a, b in zip(mine[1], others, strict=True)),
+        *((a, b) for i, others in enumerate(batches) for a, b in zip(alone[i % count][1], others, strict=True)),
         *zip(alone[1][1], drafts, strict=True),
     ]
     different = [abs(_floats(a) - _floats(b)) for a, b in pairs if a != b]
@@ -81,8 +82,8 @@ async def _start(runner: Any, which: int, seq: int) -> None:
     await runner.prepare(SMALL_BATCH_END, [seq])
     for group in range(len(runner.plan.page_groups)):
         runner.set_pages(group, seq, 0, range(_pages(runner) * seq, _pages(runner) * (seq + 1)))
-    for at in range(0, len(prompt), MAX_SMALL_BATCH):
-        part = prompt[at : at + MAX_SMALL_BATCH]
+    for at in range(0, len(prompt), SHORT_BATCH):
+        part = prompt[at : at + SHORT_BATCH]
         runner.feed(at, part, [*SMALL_BATCH_END, *GREEDY.lists()], seq, read=True)
         await runner.result()
 
@@ -105,29 +106,29 @@ async def _alone(runner: Any, which: int) -> tuple[list[int], list[bytes]]:
 
 
 async def _in_batches(runner: Any) -> list[list[bytes]]:
-    """The logits of each sequence, decoded in batches of changing members."""
+    """The logits of each copy of each sequence, decoded in batches of changing members."""
     dice, count = random.Random(3), len(LENGTHS)
-    for which in range(count):
-        await _start(runner, which, count + which)
+    for copy in range(COPIES * count):
+        await _start(runner, copy % count, count + copy)
     for members in ([0, 2], [0, 1]):  # without adapters, with some
         await runner.prepare(runner.step_lists([count + which for which in members]))
-    rows: list[list[bytes]] = [[] for _ in LENGTHS]
-    while unfinished := [which for which in range(count) if len(rows[which]) < STEPS]:
+    rows: list[list[bytes]] = [[] for _ in range(COPIES * count)]
+    while unfinished := [copy for copy, found in enumerate(rows) if len(found) < STEPS]:
         members = dice.sample(unfinished, dice.randint(min(2, len(unfinished)), len(unfinished)))
-        runner.decode([Row(count + which, LENGTHS[which] + len(rows[which])) for which in members], 1)
-        for i, which in enumerate(members):
+        runner.decode([Row(count + copy, LENGTHS[copy % count] + len(rows[copy])) for copy in members], 1)
+        for i, copy in enumerate(members):
             name, row = (BATCH_LOGITS, i) if len(members) > 1 else ("logits", 0)
-            rows[which].append(await _row(runner, name, row))
+            rows[copy].append(await _row(runner, name, row))
         await runner.result()
     return rows
 
 
 async def _as_draft(runner: Any, alone: tuple[list[int], list[bytes]]) -> list[bytes]:
     """The logits of a sequence's tokens as a small batch of consecutive tokens. `alone`: of sequence 1."""
-    first, count = LENGTHS[1], len(LENGTHS)
-    await _start(runner, 1, 2 * count)
+    first, seq = LENGTHS[1], (1 + COPIES) * len(LENGTHS)
+    await _start(runner, 1, seq)
     token = await _token(runner, 1, first)
-    runner.feed(first, [token, *alone[0][:-1]], [*BATCH_FORWARD], 2 * count)
+    runner.feed(first, [token, *alone[0][:-1]], [*BATCH_FORWARD], seq)
     return [await _row(runner, BATCH_LOGITS, i) for i in range(STEPS)]
 
 
@@ -200,8 +201,8 @@ async def texts(engine: Engine, tokens: int = 24) -> dict[str, Any]:
         engine.forget()
         beside, _ = await asyncio.gather(
             asyncio.gather(*(one(which) for which in range(len(KINDS)))),
-            asyncio.gather(*(other(number) for number in range(min(engine.parallel - len(KINDS), 4)))),
+            asyncio.gather(*(other(number) for number in range(min(engine.parallel - len(KINDS), 9)))),
         )
     finally:
         runner.decode = decode
-    return {"alone": alone, "beside": list(beside), "shared": shared, "largest": MAX_SMALL_BATCH}
+    return {"alone": alone, "beside": list(beside), "shared": shared, "largest": SHORT_BATCH}
