@@ -30,7 +30,7 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_SMALL_BATCH, MAX_STEPS
+from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
 from py_engine.tasks import quietly
 
@@ -341,7 +341,7 @@ class WasmRunner:
     def _place(self, position: int, n: int, seq: int) -> None:
         """Set the states for n tokens of a sequence as a step's lists need them: up to a small batch, one of each."""
         self.set_tokens(seq, position, [0] * n)
-        self._inputs.states([Row(seq, position + i) for i in range(n if n <= MAX_SMALL_BATCH else 1)], n)
+        self._inputs.states([Row(seq, position + i) for i in range(n if n <= self.plan.max_small_batch else 1)], n)
 
     async def profile(self, position: int, n: int, name: str, seq: int = 0) -> list[float]:
         """Time each op of a list on n tokens at `position`, in nanoseconds."""

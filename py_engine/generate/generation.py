@@ -33,7 +33,7 @@ from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import ALL_LOGITS, MEDIA
 from py_engine.plan.sampling import Batch
-from py_engine.runners import Counts, FeedOptions, Rounding, Runner
+from py_engine.runners import FeedOptions, Rounding, Runner
 
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 Result = TypeVar("Result")
@@ -96,6 +96,7 @@ class Generation:
         try:
             while True:
                 runner = self.runner
+                before = runner.counts()
                 run = self._run(answer, keep, started) if canvas is None else self._denoise(answer, canvas, started)
                 try:
                     async with aclosing(run) as batches:
@@ -106,6 +107,9 @@ class Generation:
                     if answer.sampling.processor is not None:  # a caller's code that never ends loses each device
                         raise
                     await self.recover_from(error, runner)
+                finally:
+                    for name, value in runner.counts().since(before).items():
+                        setattr(answer.stats, name, value)
                 answer.lacks_pages = False
         finally:
             self.totals.prompt_ms += answer.stats.prefill_ms
@@ -116,7 +120,6 @@ class Generation:
 
     async def _run(self, answer: Answer, keep: int | None, started: float) -> AsyncGenerator[Batch, None]:
         """Continue an answer to its end, or until the device is lost."""
-        before = self.runner.counts()
         async with self.sequences.acquire() as sequence:
             sequence.private = answer.private
             self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
@@ -129,7 +132,7 @@ class Generation:
                 async with aclosing(self._continue(answer, sequence)) as batches:
                     async for batch in batches:
                         self.sequences.resumed(sequence)
-                        self._update_stats(answer, started, before)
+                        _update_stats(answer, started)
                         yield batch
                 if answer.lacks_pages and not answer.done:
                     await self.sequences.wait_for_pages(sequence, self._end(answer))
@@ -150,7 +153,6 @@ class Generation:
 
     async def _denoise(self, answer: Answer, canvas: Canvas, started: float) -> AsyncGenerator[Batch, None]:
         """Fill in a canvas until the answer ends, or until the device is lost."""
-        before = self.runner.counts()
         async with self.sequences.acquire() as sequence:
             self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
             denoiser = Denoiser(self.runner, sequence.number, answer.sampling)
@@ -159,7 +161,7 @@ class Generation:
                     accepted = answer.accept(batch)
                     answer.ids += accepted.ids
                     self.totals.completion_tokens += len(accepted.ids)
-                    self._update_stats(answer, started, before)
+                    _update_stats(answer, started)
                     yield accepted
                     if answer.done:
                         return
@@ -337,15 +339,6 @@ class Generation:
         """The logits of an encoder-decoder model after its start token and each token of an answer, in parts."""
         return await answer_logits(self.runner, self.sequences, prompt, answer)
 
-    def _update_stats(self, answer: Answer, started: float, before: Counts) -> None:
-        """Update the answer's figures. Requests side by side each count all work of the device."""
-        stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
-        if tokens > answer.begun and not stats.prefill_ms:
-            stats.prefill_ms = now
-        stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
-        for name, value in self.runner.counts().since(before).items():
-            setattr(stats, name, value)
-
     async def _reserve_pages(self, pages: list[int]) -> bool:
         """Grow the caches to so many pages, by group. False where the memory budget refuses."""
         groups = self.plan.page_groups
@@ -355,6 +348,14 @@ class Generation:
                 async with self.time_slices.acquire():
                     await self.runner.reserve_pages(pages)
         return granted
+
+
+def _update_stats(answer: Answer, started: float) -> None:
+    """Update the answer's figures."""
+    stats, tokens, now = answer.stats, answer.tokens, 1000 * (time.perf_counter() - started)
+    if tokens > answer.begun and not stats.prefill_ms:
+        stats.prefill_ms = now
+    stats.completion_tokens, stats.decode_ms = tokens, max(0.0, now - (stats.prefill_ms or now))
 
 
 def _empty_cache(runner: Runner) -> KvCache:

@@ -32,7 +32,8 @@ from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner, tokens_per_draft
 from py_engine.tasks import begin
 
-SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect
+SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect.
+# Of SHORT_BATCH sequences; the host takes longer for the results of more.
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
 PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: so soon an abort takes effect
@@ -264,13 +265,13 @@ class Scheduler:
             batches += [batch] if prepared else [[sequence] for sequence in batch]
         return [*prompts, *batches]
 
-    def _submit_ms(self) -> float:
-        """The time that decode steps in one submit should take."""
-        return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS
+    def _submit_ms(self, rows: int) -> float:
+        """The time that decode steps of so many sequences in one submit should take."""
+        return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
-        ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms()
+        ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms(len(unit))
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         paged = []
         for sequence in unit:  # a step writes the newest token's keys and values
@@ -365,7 +366,7 @@ class Scheduler:
     def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
         runner, count = self._runner, len(unit)
-        ms = self._submit_ms()
+        ms = self._submit_ms(count)
         steps = runner.steps_in(count, ms, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)
         if n_model_draft and self._drafter is not None:

@@ -64,6 +64,7 @@ class GpuRunner:
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
+        self._steps: dict[tuple[int, ...], list[str]] = {}  # lists of a step by its sequences, while none changes
         self._preparation = Preparation(lambda lists: gpu.compile(names=lists), self._unproven)
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
@@ -134,6 +135,7 @@ class GpuRunner:
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
         self._adapted.set(seq, scales)
+        self._steps.clear()
         self.gpu.write(SCALES, scales, seq * len(scales))
 
     async def configure(self, sampling: Sampling, answer: int, shifted: int, constrained: bool, seq: int = 0) -> None:
@@ -150,6 +152,7 @@ class GpuRunner:
         self.processors.set(seq, sampling.processor, answer)
         self._samplings[seq] = sampling
         self._masked.discard(seq)
+        self._steps.clear()
 
     async def add_processor(self, processor: Processor) -> None:
         self._check()
@@ -191,9 +194,14 @@ class GpuRunner:
     def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
         if drafting:
             return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
-        masked = not self._masked.isdisjoint(sequences)
+        masked, key = not self._masked.isdisjoint(sequences), tuple(sequences)
+        if not masked and key in self._steps:
+            return self._steps[key]
         before, after = step([self._samplings[seq] for seq in sequences], masked)
-        return self._adapted.lists([*before, *after], sequences)
+        lists = self._adapted.lists([*before, *after], sequences)
+        if not masked:
+            self._steps[key] = lists
+        return lists
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()

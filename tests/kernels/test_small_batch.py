@@ -20,7 +20,7 @@ from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, SHORT_BATCH
+from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH, SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -30,12 +30,12 @@ from tests.support.kernels.variants import in_pairs, in_turn
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
 FIVE = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # three consecutive tokens of sequence 3 among others
-EIGHT = tuple((7 + i, i % SHORT_BATCH) for i in range(SHORT_BATCH))
+MANY = tuple((7 + i, i) for i in range(MAX_SMALL_BATCH - 1))
 
 
 @in_pairs(
     ("type", [Q.F16, Q.Q4_0]),
-    ("rows, cols, places", [(1, 1, TWO), (31, 33, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE)]),
+    ("rows, cols, places", [(1, 1, TWO), (31, 33, MANY), (257, 255, TWO[:1]), (40, 1056, FIVE)]),
     ("software", [False, True]),
     adapters=["swiftshader"],
 )
@@ -45,7 +45,7 @@ def test_products(
     """Mat-vec with all epilogues, with and without bias and norm. Rows outside the batch stay unwritten."""
     bench = Bench(bench.page, replace(bench.device, software=software))
     cols, n = cols_of(type, cols), len(places)
-    ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
     for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
@@ -62,7 +62,7 @@ def test_products(
 
 @in_pairs(
     ("type, cols", [(Q.F16, 33), (Q.Q8_0, 1056), (Q.Q4_0, 2048)]),
-    ("batch, places", [(1, TWO[:1]), (SHORT_BATCH, FIVE)]),
+    ("batch, places", [(1, TWO[:1]), (MAX_SMALL_BATCH, FIVE)]),
     ("dot8", [False, True]),
     adapters=["swiftshader"],
 )
@@ -86,7 +86,7 @@ def test_products_of_a_rows_first_columns(
 
 @in_pairs(
     ("type", [Q.F16, Q.Q4_0]),
-    ("rows, cols, places", [(5, 33, ()), (33, 31, EIGHT), (257, 255, TWO[:1]), (40, 1056, FIVE), (64, 64, ())]),
+    ("rows, cols, places", [(5, 33, ()), (33, 31, MANY), (257, 255, TWO[:1]), (40, 1056, FIVE), (64, 64, ())]),
     ("dot8", [False, True]),
     adapters=["swiftshader"],
 )
@@ -95,7 +95,7 @@ def test_products_that_are_gates(
 ) -> None:
     """Of one token, or a batch: times some columns of other rows."""
     bench, cols, n = Bench(bench.page, replace(bench.device, dot8=dot8)), cols_of(type, cols), max(1, len(places))
-    ops = bench.begin(Setup(batch=SHORT_BATCH if places else 1, n=n, places=places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH if places else 1, n=n, places=places))
     x, up = ops.rows("x", cols), ops.rows("up", rows + 7)
     for b in (x, up):
         bench.fill(b)[n:] = np.nan
@@ -109,13 +109,13 @@ def test_products_that_are_gates(
 
 @in_pairs(
     ("type, cols", [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)]),  # 1056: an odd number of groups
-    ("rows, places", [(31, EIGHT), (260, TWO[:1]), (40, FIVE)]),
+    ("rows, places", [(31, MANY), (260, TWO[:1]), (40, FIVE)]),
     adapters=["swiftshader"],
 )
 def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]) -> None:
     """Integer dot products. Values between two steps may round either way."""
     bench, n = Bench(bench.page, replace(bench.device, dot8=True)), len(places)
-    ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=n, places=places))
     x, y, scaled = ops.rows("x", cols), ops.rows("y", rows), ops.rows("scaled", rows)
     for b in (x, y, scaled):
         bench.fill(b)[n:] = np.nan
@@ -257,7 +257,7 @@ def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
     n_head, n_kv, dim, cols = 4, 2, 32, 96
     bench = Bench(bench.page, replace(bench.device, max_binding=4096)) if kind == "split" else bench
     ops = bench.begin(Setup(batch=SHORT_BATCH, n=2, places=((21, 3), (22, 3))))
-    bench.states(bench.data)[2:] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(SHORT_BATCH - 2)]
+    bench.states(bench.data)[2:SHORT_BATCH] = [(12 + i, 0xFFFFFF, 0, 3) for i in range(SHORT_BATCH - 2)]
     bench.n = SHORT_BATCH  # tokens that are dispatched
     x = ops.rows("x", cols)
     bench.fill(x)
