@@ -15,6 +15,7 @@
 
 const PROMPT = 128; // tokens of a request's prompt
 const COUNTS = [1, 2, 4, 8]; // requests at once
+const MANY = [16, 32]; // the same of "many"
 const FIRST = [16, 64, 512]; // tokens of prompts whose first token is timed
 const LONG = 8192;
 const SEEDS = 8;
@@ -56,21 +57,25 @@ async function rate(engine, count, tokens, round, more) {
   const begun = performance.now();
   await Promise.all(
     Array.from({ length: count }, (_, i) =>
-      answer(engine, ids(PROMPT, 100 + i), tokens, more ?? { ...SAMPLED, seed: 8 * round + i }),
+      answer(engine, ids(PROMPT, 100 + i), tokens, more ?? { ...SAMPLED, seed: 32 * round + i }),
     ),
   );
   return (1000 * count * tokens) / (performance.now() - begun);
 }
 
+/** rate() of several counts. @param {any} engine @param {number[]} counts @param {number} tokens @param {number} round */
+async function rates(engine, counts, tokens, round) {
+  /** @type {[string, string, number][]} */
+  const rows = [];
+  for (const n of counts) rows.push([`${n} requests`, "tok/s", await rate(engine, n, tokens, round)]);
+  return rows;
+}
+
 /** @type {Record<string, (engine: any, tokens: number, round: number) => Promise<[string, string, number][]>>} */
 const MEASURES = {
   greedy: async (engine, tokens) => [["greedy", "tok/s", await rate(engine, 1, tokens, 0, {})]],
-  requests: async (engine, tokens, round) => {
-    /** @type {[string, string, number][]} */
-    const rows = [];
-    for (const n of COUNTS) rows.push([`${n} requests`, "tok/s", await rate(engine, n, tokens, round)]);
-    return rows;
-  },
+  requests: (engine, tokens, round) => rates(engine, COUNTS, tokens, round),
+  many: (engine, tokens, round) => rates(engine, MANY, tokens, round),
   first: async (engine, _tokens, round) => {
     /** @type {[string, string, number][]} */
     const rows = [];
@@ -121,8 +126,9 @@ export async function measureBuilds(asked, onModel) {
   for (const model of asked.models) {
     /** @type {Found} */
     const found = { rows: {}, texts: {} };
+    const parallel = Math.max(...(asked.what.includes("many") ? MANY : COUNTS));
     for (const [name, engine] of Object.entries(engines)) {
-      await engine.load({ model, parallel: Math.max(...COUNTS), speculation: false, ...asked.options[name] });
+      await engine.load({ model, parallel, speculation: false, ...asked.options[name] });
     }
     for (let round = 0; round <= asked.rounds; round++) {
       for (const what of asked.what.filter((name) => name in MEASURES)) {

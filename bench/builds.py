@@ -1,11 +1,12 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
-.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,first,long,texts] [--rounds 4]
+.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,texts] [--rounds 4]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
 load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. Medians of the rounds:
     greedy     one request of 128 tokens, tokens a second
     requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
+    many       16 and 32 at once
     first      milliseconds until the first token of prompts of 16, 64 and 512 tokens
     long       a prompt of 8,192 tokens, and decoding after it
     texts      whether the answers to eight seeds, alone and side by side, are the same
@@ -25,7 +26,7 @@ from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
 
-MEASURES = ("greedy", "requests", "first", "long", "texts")
+MEASURES = ("greedy", "requests", "many", "first", "long", "texts")
 MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
 
 
