@@ -1,6 +1,7 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
-.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,texts] [--rounds 4]
+.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,texts]
+    [--rounds 4]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
 load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. Medians of the rounds:
