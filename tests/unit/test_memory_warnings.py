@@ -41,7 +41,7 @@ class Pressure:
     async def add(self) -> bool:
         """Load the next larger model; whether it was refused."""
         _, file, context = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
-        answer = await self.page.load(file, contextLength=context, backend="cpu", parallel=32)
+        answer = await self.page.load(file, contextLength=context, backend="cpu", parallel=8)
         refused: bool = answer.get("kind") == "error"
         assert not refused or answer["error"]["code"] == "out_of_memory", answer
         return refused

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from py_engine.plan.pages import TABLES
 from py_engine.plan.states import States, StateShape, make_states
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
@@ -20,7 +21,7 @@ BATCHES = [
 def states(bench: Bench, shape: StateShape, setup: Setup) -> States:
     """Slots with random states, and NaN in the halves that no kernel may read."""
     found = make_states(bench.plan, 0, shape)
-    slots = bench.data["state"][32 + found.paging["TABLE"] :][:: found.paging["PAGES"]]
+    slots = bench.data["state"][TABLES // 4 + found.paging["TABLE"] :][:: found.paging["PAGES"]]
     places = list(setup.places) or [(setup.pos + i, setup.seq) for i in range(setup.n)]
     first: dict[int, int] = {}
     for position, seq in places:
