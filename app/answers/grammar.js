@@ -4,6 +4,7 @@
  */
 import "@mlc-ai/web-xgrammar";
 import { Trials } from "./grammar_trial.js";
+import { ExactText, StringLengths } from "./string_limits.js";
 
 const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
   /** @type {typeof import("@mlc-ai/web-xgrammar")} */ (/** @type {any} */ (globalThis).xgrammar);
@@ -28,10 +29,24 @@ export async function open(bytes, ends, size, stops) {
   return new Compiler(info, compiler, { bytes, ends, size, stops });
 }
 
+const NO_UTF8 = (/** @type {number} */ byte) => byte === 0xc0 || byte === 0xc1 || byte >= 0xf5;
+
+/** A compiler for a vocabulary of bytes. */
+async function openBytes() {
+  const tokens = Array.from({ length: 256 }, (_, byte) => (NO_UTF8(byte) ? new Uint8Array() : Uint8Array.of(byte)));
+  const end = tokens.length;
+  const info = await TokenizerInfo.createTokenizerInfo(/** @type {any} */ (tokens), "raw", false, end + 1, [end]);
+  return { info, compiler: await GrammarCompiler.createGrammarCompiler(info, false) };
+}
+
 class Compiler {
   #info;
   #compiler;
   #stops;
+  /** @type {ReturnType<typeof openBytes> | undefined} for exact grammars */
+  #bytes;
+  /** @type {StringLengths | undefined} */
+  #lengths;
 
   /** @param {{ dispose(): void }} info @param {{ compileGrammar(grammar: any): Promise<CompiledGrammar>, dispose(): void }} compiler
    * @param {import("./grammar_trial.js").Vocabulary} vocabulary */
@@ -39,43 +54,65 @@ class Compiler {
     this.#info = info;
     this.#compiler = compiler;
     this.#stops = vocabulary.stops;
+    this.vocabulary = vocabulary;
     this.trials = new Trials(import.meta.url, vocabulary);
   }
 
-  /** @param {string} text in XGrammar's EBNF */
-  async compile(text) {
-    const grammar = await Grammar.fromEBNF(text);
-    try {
-      const compiled = await this.#compiler.compileGrammar(grammar);
-      return new Compiled(compiled, this.#stops);
-    } finally {
-      grammar.dispose();
-    }
+  /** @param {string} text in XGrammar's EBNF @param {string} [exact] if `text` is looser: see string_limits.js */
+  async compile(text, exact) {
+    const looser = await compiled(this.#compiler, text);
+    if (!exact) return new Compiled(looser, this.#stops);
+    this.#bytes ??= openBytes();
+    const { compiler } = await this.#bytes;
+    const { bytes, ends, size } = this.vocabulary;
+    const pieceOf = (/** @type {number} */ token) => bytes.subarray(token ? ends[token - 1] : 0, ends[token] ?? 0);
+    this.#lengths ??= new StringLengths(size, pieceOf);
+    return new Compiled(looser, this.#stops, { grammar: await compiled(compiler, exact), lengths: this.#lengths });
   }
 
   close() {
     this.trials.drop();
+    this.#bytes?.then(({ info, compiler }) => (compiler.dispose(), info.dispose()));
     this.#compiler.dispose();
     this.#info.dispose();
   }
 }
 
+/** @param {{ compileGrammar(grammar: any): Promise<CompiledGrammar> }} compiler @param {string} text in XGrammar's EBNF */
+async function compiled(compiler, text) {
+  const grammar = await Grammar.fromEBNF(text);
+  try {
+    return await compiler.compileGrammar(grammar);
+  } finally {
+    grammar.dispose();
+  }
+}
+
+/** @typedef {{ grammar: CompiledGrammar, lengths: StringLengths }} Exact */
+
 class Compiled {
   #compiled;
   #stops;
+  #exact;
 
-  /** @param {CompiledGrammar} compiled @param {number[]} stops */
-  constructor(compiled, stops) {
+  /** @param {CompiledGrammar} compiled @param {number[]} stops @param {Exact} [exact] */
+  constructor(compiled, stops, exact) {
     this.#compiled = compiled;
     this.#stops = stops;
+    this.#exact = exact;
   }
 
   async matcher() {
-    return new Matcher(await GrammarMatcher.createGrammarMatcher(this.#compiled), this.#stops);
+    const matcher = await GrammarMatcher.createGrammarMatcher(this.#compiled);
+    if (!this.#exact) return new Matcher(matcher, this.#stops);
+    const { grammar, lengths } = this.#exact;
+    const exact = new ExactText(await GrammarMatcher.createGrammarMatcher(grammar), matcher, lengths);
+    return new Matcher(matcher, this.#stops, exact);
   }
 
   close() {
     this.#compiled.dispose();
+    this.#exact?.grammar.dispose();
   }
 }
 
@@ -90,14 +127,16 @@ const MOST_MS = 1000;
 class Matcher {
   #matcher;
   #stops;
+  #exact;
   #owed = 0; // ms beyond what was usual
   /** @type {Int32Array | null} mask of the current state */
   #mask = null;
 
-  /** @param {GrammarMatcher} matcher @param {number[]} stops */
-  constructor(matcher, stops) {
+  /** @param {GrammarMatcher} matcher @param {number[]} stops @param {ExactText} [exact] if the matcher's grammar is looser */
+  constructor(matcher, stops, exact) {
     this.#matcher = matcher;
     this.#stops = stops;
+    this.#exact = exact;
   }
 
   /** Whether the answer's tokens take too long. */
@@ -129,7 +168,8 @@ class Matcher {
   async mask() {
     if (!this.#mask) {
       const began = performance.now();
-      this.#mask = await this.#matcher.getNextTokenBitmask();
+      const mask = await this.#matcher.getNextTokenBitmask();
+      this.#mask = this.#exact && !this.#matcher.isTerminated() ? this.#exact.narrowed(mask) : mask;
       this.#owe(performance.now() - began);
     }
     return this.#mask;
@@ -138,10 +178,18 @@ class Matcher {
   /** @param {number} token @returns {boolean} whether it may come next; if so, the answer advances past it */
   accept(token) {
     const ended = this.#matcher.isTerminated();
-    const accepted = ended ? this.#stops.includes(token) : this.#timed(() => this.#matcher.acceptToken(token));
+    const accepted = ended ? this.#stops.includes(token) : this.#timed(() => this.#acceptToken(token));
     if (accepted) this.#mask = null;
     this.#allow();
     return accepted;
+  }
+
+  /** @param {number} token @returns {boolean} */
+  #acceptToken(token) {
+    if (this.#exact && !this.#exact.accept(token)) return false;
+    if (this.#matcher.acceptToken(token)) return true;
+    this.#exact?.undo();
+    return false;
   }
 
   /**
@@ -151,6 +199,7 @@ class Matcher {
   acceptText(text) {
     this.#mask = null;
     for (const piece of text.match(/[^]{1,64}/gu) ?? []) {
+      if (this.#exact && !this.#timed(() => this.#exact?.acceptBytes(utf8.encode(piece)))) return false;
       if (this.slow || !this.#timed(() => this.#matcher._acceptString(piece))) return false;
     }
     return true;
@@ -180,9 +229,11 @@ class Matcher {
 
   close() {
     this.#matcher.dispose();
+    this.#exact?.close();
   }
 }
 
+const utf8 = new TextEncoder();
 const TOKENS = 20; // of a text that a trial writes
 const SEED = 12345; // so that a grammar is always tried with the same texts
 

@@ -21,7 +21,7 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.text.tokenizer import Tokenizer
 
 Load = Callable[[int], Awaitable[Any]]  # imports an instance of grammar.js, which has `open`
-Key = tuple[GrammarText, frozenset[int]]  # a grammar, and the control tokens whose texts it contains
+Key = tuple[GrammarText, str, frozenset[int]]  # a grammar, its exact one, the control tokens whose texts it contains
 MAX_CACHED = 24  # compiled grammars per model
 TOO_SLOW = (
     "The form of the answer takes this device too long. Use fewer or shorter repetitions, and smaller character "
@@ -84,7 +84,7 @@ class Grammars:
 
     async def compiled(self, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
         """The compiled grammar; each grammar is compiled once. WispError where that takes this device too long."""
-        key = (rules, shown)
+        key = (rules, rules.exact, shown)
         unsure = rules.unsure and key not in self._cached
         if not unsure and (compiler := self._open(shown)):
             compiler.trials.drop()
@@ -96,7 +96,7 @@ class Grammars:
 
     async def _try(self, key: Key, load: Load) -> None:
         """Compile a grammar elsewhere, where that can be ended."""
-        rules, shown = key
+        rules, _, shown = key
         async with self._one_at_a_time:
             compiler = await self._opened(shown, load)
         if not await compiler.trials.isQuick(str(rules)):
@@ -104,11 +104,11 @@ class Grammars:
             raise WispError(TOO_SLOW, "unsupported_parameter")
 
     async def _compiled(self, key: Key, load: Load) -> Compiled:
-        rules, shown = key
+        rules, exact, shown = key
         if key not in self._cached or self._instance != Instance.number:
             compiler = await self._opened(shown, load)
             with _survived():
-                made = await compiler.compile(str(rules))
+                made = await compiler.compile(str(rules), exact)
             self._cached[key] = Compiled(made, self._model.tokenizer)
             while len(self._cached) > MAX_CACHED:
                 self._cached.popitem(last=False)[1].close()

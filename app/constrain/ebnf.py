@@ -8,7 +8,8 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 - Negated classes are written out too: "^" would match bytes that are not a character.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from app.constrain import effort
@@ -20,12 +21,17 @@ Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 FILLER = 0xFF
 UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
+NAMES = re.compile(r"[A-Za-z]\w*")  # of rules
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')  # texts and classes
 
 
 class GrammarText(str):
-    """A grammar in XGrammar's EBNF. `unsure`: no estimate says that the mask engine is quick with it."""
+    """A grammar in XGrammar's EBNF. `unsure`: no estimate says that the mask engine is quick with it.
 
-    unsure = False
+    `exact`: the grammar of the form, if this one is looser (app/answers/string_limits.js).
+    """
+
+    unsure, exact = False, ""
 
 
 class Grammar:
@@ -38,6 +44,7 @@ class Grammar:
         self._by_body: dict[str, str] = {}
         self._count: dict[str, int] = {}
         self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
+        self.looser: dict[str, str] = {}  # rule -> the body that it has in a looser grammar
 
     def name(self, preferred: str) -> str:
         """Reserve a rule name: the preferred one, with a number if it is taken."""
@@ -87,11 +94,14 @@ class Grammar:
             del self.rules[name]
         self._by_body = {body: name for body, name in self._by_body.items() if name in self.rules}
         self.known = {key: name for key, name in self.known.items() if name in self.rules}
+        self.looser = {name: body for name, body in self.looser.items() if name in self.rules}
 
     def text(self, root: str) -> GrammarText:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
-        lines = [f"root ::= {root}"] if root != "root" else []
-        text = GrammarText("\n".join([*lines, *(f"{name} ::= {body}" for name, body in self.rules.items())]))
+        text = GrammarText(_text(root, self.rules))
+        if self.looser:
+            exact, text = text, GrammarText(_text(root, _called({**self.rules, **self.looser}, root)))
+            text.exact = str(exact)
         spent = cost(text)
         text.unsure = self.unsure or spent > SURE_COST
         if spent > MAX_COST:
@@ -101,6 +111,21 @@ class Grammar:
                 "unsupported_parameter",
             )
         return text
+
+
+def _text(root: str, rules: Mapping[str, str]) -> str:
+    lines = [f"root ::= {root}"] if root != "root" else []
+    return "\n".join([*lines, *(f"{name} ::= {body}" for name, body in rules.items())])
+
+
+def _called(rules: dict[str, str], root: str) -> dict[str, str]:
+    """The rules that an expression needs."""
+    found, todo = set[str](), [root]
+    while todo:
+        names = {name for name in NAMES.findall(_QUOTED.sub("", todo.pop())) if name in rules} - found
+        found |= names
+        todo += [rules[name] for name in names]
+    return {name: body for name, body in rules.items() if name in found}
 
 
 def literal(text: str) -> str:

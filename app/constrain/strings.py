@@ -28,6 +28,7 @@ _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
 BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
+MOST_STATES = 16  # the same of a limit; longer ones are checked beside the mask engine (app/answers/string_limits.js)
 LONG_RUN = 1500.0  # cost of a run of states from which it is counted in blocks: masks then take longer
 MAX_CHARACTERS = 60_000
 
@@ -53,7 +54,7 @@ def json_text(grammar: Grammar, text: StringSet) -> str:
     if text.dfa is not None:
         return f"{quote} {automaton_rule(grammar, text.as_dfa(), True, quote)}"
     if text.low or text.high is not None:
-        return f"{quote} {_sized(grammar, text.low, text.high)}"
+        return f"{quote} {_limited(grammar, text.low, text.high)}"
     return f"{quote} {_any_rest(grammar)}"
 
 
@@ -61,6 +62,15 @@ def _any_rest(grammar: Grammar) -> str:
     """Return the rule for any characters and the closing quote."""
     quote = literal('"')
     return grammar.shared("string_rest", lambda own: either([quote, *(f"{o} {own}" for o in any_options())]))
+
+
+def _limited(grammar: Grammar, low: int, high: int | None) -> str:
+    """Return the rule for low to high characters and the closing quote, which a looser grammar has without `high`."""
+    if high is None or high <= MOST_STATES:
+        return _sized(grammar, low, high)
+    name = grammar.add("limited", _sized(grammar, low, high))
+    grammar.looser[name] = _sized(grammar, low, None) if low else _any_rest(grammar)
+    return name
 
 
 def _sized(grammar: Grammar, low: int, high: int | None) -> str:

@@ -1,0 +1,73 @@
+"""Long limits of strings: app/answers/string_limits.js beside the exact grammar, in XGrammar itself."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from app.constrain.ebnf import Grammar, GrammarText
+from app.constrain.rules import form_rule
+from app.openai.formats import Format
+from tests.support.grammar_matcher import MODULE
+from tools.npm import node
+from tools.paths import ROOT
+
+WALKS = 40
+LONG, SHORT = {"type": "string", "maxLength": 20}, {"type": "string", "maxLength": 5}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "limit": {"type": "string", "maxLength": 17},
+    "limits": {"type": "string", "minLength": 3, "maxLength": 40},
+    "list": {"type": "array", "items": LONG, "minItems": 3},
+    "object": {
+        "type": "object",
+        "properties": {"a": LONG, "b": {"type": "string"}, "c": SHORT, "d": {"enum": ["xx", "hello"]}},
+        "required": ["a", "b", "c", "d"],
+        "additionalProperties": False,
+    },
+    "either": {"anyOf": [{"type": "string", "maxLength": 18}, {"type": "string", "pattern": "^(x|abab){9,12}$"}]},
+    "names": {"type": "object", "additionalProperties": LONG, "minProperties": 2},
+}
+
+
+def grammar(schema: dict[str, Any]) -> GrammarText:
+    """The grammar of a schema."""
+    made = Grammar()
+    return made.text(form_rule(made, Format("json_schema", schema)))
+
+
+def compared(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What tests/support/string_limits.mjs finds of schemas."""
+    texts = [grammar(schema) for schema in schemas]
+    jobs = [{"looser": str(text), "exact": text.exact, "walks": WALKS} for text in texts]
+    script = ROOT / "tests" / "support" / "string_limits.mjs"
+    limits = str(ROOT / "app" / "answers" / "string_limits.js")
+    request = json.dumps({"module": str(MODULE), "limits": limits, "jobs": jobs})
+    done = subprocess.run([node(), script], input=request, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
+    """But for tokens that are never used. Texts run into their limits, with tokens that cut characters and escapes."""
+    for name, found in zip(SCHEMAS, compared(list(SCHEMAS.values())), strict=True):
+        assert found["differ"] == [], name
+        assert found["masks"] > 100, name
+        assert found["narrowed"] > 10, name
+        assert found["ended"] > WALKS // 2, name
+
+
+@pytest.mark.parametrize("limit", [1, 16])
+def test_short_limits_are_in_the_grammar(limit: int) -> None:
+    assert not grammar({"type": "string", "maxLength": limit}).exact
+
+
+def test_the_looser_grammar_has_no_rules_of_the_exact_one() -> None:
+    text = grammar({"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 500}})
+    assert "up_to" in text.exact
+    assert "up_to" not in text
+    assert len(text) < len(text.exact) / 4
+    other = grammar({"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 600}})
+    assert other == text
+    assert other.exact != text.exact
