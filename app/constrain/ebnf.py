@@ -104,7 +104,7 @@ class Grammar:
             text.exact = str(exact)
         spent = cost(text)
         text.unsure = self.unsure or spent > SURE_COST
-        if spent > MAX_COST:
+        if max(spent, cost(text.exact)) > MAX_COST:
             raise WispError(
                 "The form of the answer is too complex to enforce. Use fewer or shorter repetitions, smaller character "
                 "classes, fewer tools or smaller schemas.",

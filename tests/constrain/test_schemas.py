@@ -21,7 +21,8 @@ TEXTS = [json.dumps(value, ensure_ascii=i % 2 == 0, indent=2 if i % 5 == 0 else 
 
 def grammar_of(schema: Any, **options: bool) -> str:
     grammar = Grammar()
-    return grammar.text(schema_rule(grammar, schema, "schema", **options))
+    text = grammar.text(schema_rule(grammar, schema, "schema", **options))
+    return text.exact or text
 
 
 def is_integer(_: Any, value: Any) -> bool:

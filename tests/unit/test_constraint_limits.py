@@ -345,7 +345,7 @@ class Compiler:
     def drop(self) -> None:
         pass
 
-    async def compile(self, rules: str) -> "Compiler":
+    async def compile(self, rules: str, exact: str) -> "Compiler":
         self.alive &= rules != "abort"
         if not self.alive:
             raise RuntimeError("Aborted()")

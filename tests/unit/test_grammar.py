@@ -138,7 +138,7 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     made: list[Any] = []
 
     class Compiler(Engine):
-        async def compile(self, rules: str) -> Engine:
+        async def compile(self, rules: str, exact: str) -> Engine:
             if rules == "bad":
                 raise RuntimeError("aborted")
             made.append(Engine())
@@ -155,6 +155,9 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     first = await grammars.compiled(GrammarText("a"), frozenset(), load)
     assert isinstance(first, Compiled)
     assert await grammars.compiled(GrammarText("a"), frozenset(), load) is first
+    looser = GrammarText("a")
+    looser.exact = "b"
+    assert await grammars.compiled(looser, frozenset(), load) is not first
     for i in range(30):
         await grammars.compiled(GrammarText(f"r{i}"), frozenset(), load)
     assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay open
@@ -177,7 +180,7 @@ async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() ->
             return text != "slow"
 
     class Compiler(Engine):
-        async def compile(self, text: str) -> Engine:
+        async def compile(self, text: str, exact: str) -> Engine:
             assert text != "slow"
             return Engine()
 
@@ -203,7 +206,7 @@ async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() ->
 
 async def test_the_worker_of_a_trial_starts_before_the_grammar_is_read() -> None:
     class Compiler(Engine):
-        async def compile(self, text: str) -> Engine:
+        async def compile(self, text: str, exact: str) -> Engine:
             return Engine()
 
     async def load(instance: int) -> Any:
