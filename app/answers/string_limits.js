@@ -169,7 +169,7 @@ export class ExactText {
     return Math.max(0, count - rest.length);
   }
 
-  /** The same, token by token. @param {Int32Array} mask */
+  /** The mask without tokens that the exact grammar rejects one by one. @param {Int32Array} mask */
   #checked(mask) {
     for (let token = 0; token < this.#lengths.size; token++) {
       if (!((mask[token >> 5] >>> (token & 31)) & 1)) continue;

@@ -2,21 +2,12 @@
 // stdin: {module, words, jobs: [{grammar, texts, samples}]}; stdout, for each job:
 // {texts: [accepted and complete?], samples: [text or null where no end was found], error}.
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { BYTES, load } from "./xgrammar.mjs";
 
 const { module: file, words, jobs } = JSON.parse(readFileSync(0, "utf8"));
-const loaded = { exports: {} };
-new Function("exports", "module", "require", "__filename", readFileSync(file, "utf8"))(
-  loaded.exports,
-  loaded,
-  createRequire(file),
-  file,
-);
-const { TokenizerInfo, GrammarCompiler, Grammar, GrammarMatcher } = loaded.exports;
+const { TokenizerInfo, GrammarCompiler, Grammar, GrammarMatcher } = load(file);
 const encoder = new TextEncoder();
-const vocabulary = [...Array(256).keys()].map((byte) => Uint8Array.of(byte));
-for (const invalid of [0xc0, 0xc1, ...Array.from({ length: 11 }, (_, i) => 0xf5 + i)])
-  vocabulary[invalid] = new Uint8Array();
+const vocabulary = [...BYTES];
 vocabulary.push(...words.map((word) => encoder.encode(word)));
 const END = vocabulary.length;
 vocabulary.push(encoder.encode("</s>"));

@@ -1,26 +1,16 @@
 // Random texts of forms whose strings have limits: at each token, the looser grammar's narrowed mask beside the exact
 // grammar's own. stdin: {module, limits, jobs: [{looser, exact, walks}]}; stdout: for each job {masks, narrowed, checked, differ}.
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
+import { BYTES, load } from "./xgrammar.mjs";
 
 const { module: file, limits, jobs } = JSON.parse(readFileSync(0, "utf8"));
-const loaded = { exports: {} };
-new Function("exports", "module", "require", "__filename", readFileSync(file, "utf8"))(
-  loaded.exports,
-  loaded,
-  createRequire(file),
-  file,
-);
-const { TokenizerInfo, GrammarCompiler, Grammar, GrammarMatcher } = loaded.exports;
+const { TokenizerInfo, GrammarCompiler, Grammar, GrammarMatcher } = load(file);
 const { ExactText, StringLengths } = await import(pathToFileURL(limits).href);
 
 let seed = 7;
 const random = (n) => Math.floor(((seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32) * n);
 const encoder = new TextEncoder();
-const bytes = [...Array(256).keys()].map((byte) =>
-  byte === 0xc0 || byte === 0xc1 || byte >= 0xf5 ? new Uint8Array() : Uint8Array.of(byte),
-);
 const WORDS = [
   "x",
   "ab",
@@ -56,7 +46,7 @@ const WORDS = [
   '{"a":"',
   '",',
 ];
-const tokens = [...bytes, ...WORDS.map((word) => encoder.encode(word))];
+const tokens = [...BYTES, ...WORDS.map((word) => encoder.encode(word))];
 for (let i = 0; i < 500; i++) {
   const parts = Array.from({ length: 2 + random(5) }, () => WORDS[random(WORDS.length)]);
   const joined = encoder.encode(parts.join(""));
@@ -64,7 +54,7 @@ for (let i = 0; i < 500; i++) {
 }
 for (const n of [17, 31, 33, 40]) tokens.push(encoder.encode("y".repeat(n)), encoder.encode(`"${"z".repeat(n)}`));
 for (let i = 256; i < tokens.length; i++)
-  if (tokens[i].some((byte) => !bytes[byte].length)) tokens[i] = new Uint8Array();
+  if (tokens[i].some((byte) => !BYTES[byte].length)) tokens[i] = new Uint8Array();
 const END = tokens.length;
 const compilerOf = async (vocabulary) => {
   const list = [...vocabulary, encoder.encode("</s>")];
@@ -72,7 +62,7 @@ const compilerOf = async (vocabulary) => {
   return GrammarCompiler.createGrammarCompiler(info, false);
 };
 const compiler = await compilerOf(tokens);
-const ofBytes = await compilerOf(bytes);
+const ofBytes = await compilerOf(BYTES);
 const compile = async (by, text) => by.compileGrammar(await Grammar.fromEBNF(text));
 const lengths = new StringLengths(END + 1, (token) => tokens[token] ?? new Uint8Array());
 const has = (mask, token) => ((mask[token >> 5] >>> (token & 31)) & 1) === 1;
