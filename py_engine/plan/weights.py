@@ -19,6 +19,7 @@ class Weights:
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan
+        self._applied: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
         return tensor in self.header.tensors
@@ -53,13 +54,19 @@ class Weights:
             )
         quants.layout(info.type, tensor)
         scale = tensor.removesuffix("weight") + "scale"
-        if scale in self:
+        if scale in self and scale not in self._applied:
             raise WispError(
                 f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
                 "quantisation, or one that llama-quantize made.",
                 "unsupported_quantization",
             )
         return info
+
+    def scale(self, matrix: str, length: int) -> Weight | None:
+        """The scales beside a matrix, if the file has them, for a caller that applies them. To be called before it."""
+        tensor = matrix + ".scale"
+        self._applied.add(tensor)
+        return self.optional_vector((tensor, length))
 
     def _add(self, weight: Weight) -> Weight:
         return self.plan.weights.setdefault(weight.name, weight)
