@@ -201,9 +201,9 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
 def rope_sections(header: Header) -> tuple[int, ...]:
     """Read the pairs that M-RoPE rotates by each axis of a position (RopeSpec.sections); () without M-RoPE."""
     sections = header.arch("rope.dimension_sections", [])
-    if not sections:
-        return ()
     whole = isinstance(sections, list) and all(type(n) is int and n >= 0 for n in sections)
+    if whole and not any(sections):
+        return ()
     if not whole or not 3 <= len(sections) <= 4 or not 0 < sum(sections) < 1 << 31:
         raise _bad(header, "rope.dimension_sections", sections, "three or four numbers of pairs")
     return tuple(sections)

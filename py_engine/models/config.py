@@ -42,6 +42,20 @@ GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "m
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa"}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
+LAYER_NORMS = {
+    "bloom",
+    "codeshell",
+    "cohere2",
+    "command-r",
+    "dbrx",
+    "falcon",
+    "gpt2",
+    "gptneox",
+    "jais",
+    "jais2",
+    "mpt",
+}
+LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 
@@ -188,7 +202,8 @@ class Config:
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         head_dim = cls.key_length(header, max(1, n_embd // n_head), n_head)
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
-        layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
+        rms = header.arch("attention.layer_norm_rms_epsilon", None) is not None
+        layer_norm = header.architecture in LAYER_NORMS or not rms
         n_head_kv = head_count_kv(header, blocks, n_head)
         if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
@@ -257,3 +272,15 @@ class Config:
     def heads(self) -> tuple[int, int, int]:
         """(n_head, n_head_kv, head_dim)."""
         return self.head_count, self.head_count_kv, self.head_dim
+
+
+def check_windows(header: Header, cfg: Config) -> None:
+    """Refuse other sizes of heads, or of their rotated part, in layers with a window. Few architectures have them."""
+    windowed = [i for i, window in enumerate(cfg.windows) if window]
+    heads, rotated = {cfg.layer(i).head_dim for i in windowed}, {cfg.ropes[i].dim for i in windowed} - {0}
+    for key, sizes in (("attention.key_length_swa", heads), ("rope.dimension_count_swa", rotated)):
+        found = natural(header, key)
+        if found and sizes - {found}:
+            raise WispError(
+                f"{header.architecture}.{key} {found} is not supported, only {max(sizes)}.", "unsupported_architecture"
+            )

@@ -22,6 +22,7 @@ from py_engine.models.common import (
     per_layer,
     rope_base,
     rope_spec,
+    switch,
     vocabulary,
     windows,
 )
@@ -57,7 +58,7 @@ class Config(config.Config):
         layers = windows(header, blocks, 6)
         head_dim = dimension(header, "attention.key_length", times=n_head)
         head_dim_swa = dimension(header, "attention.key_length_swa", head_dim, n_head)
-        rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
+        rope = replace(rope_spec(header, count(header, "rope.dimension_count", head_dim)), first_factors=True)
         local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
         rope_swa = replace(local, dim=count(header, "rope.dimension_count_swa", head_dim_swa), use_factors=False)
         heads_kv, shared = (
@@ -88,6 +89,7 @@ class Config(config.Config):
             ropes=tuple(rope_swa if window else rope for window in layers),
             windows=layers,
             attention_scale=1.0,
+            causal=switch(header, "attention.causal", True),
             value_norm=True,
             activation="gelu",
             mixture=config.Mixture.from_gguf(header),

@@ -13,6 +13,8 @@ from py_engine.plan.plan import Plan, Weight
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]
 
+UNREAD = dict.fromkeys(("ernie4_5", "ernie4_5-moe", "falcon-h1"), "attn_output.bias")  # llama.cpp does not apply them
+
 
 class Weights:
     """The plan's weights, each created once. Shapes are (rows, cols): rows are outputs, cols inputs."""
@@ -22,7 +24,8 @@ class Weights:
         self._applied: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
-        return tensor in self.header.tensors
+        unread = UNREAD.get(self.header.architecture)
+        return tensor in self.header.tensors and not (unread and tensor.endswith(unread))
 
     def rows(self, tensor: str) -> int:
         """Rows of a matrix in the file; 0 if there is no such matrix."""

@@ -62,6 +62,11 @@ def test_inputs_of_layers_of_any_width(width: int, tmp_path: Path) -> None:
     assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
+def test_divisors_of_more_pairs_than_rotate(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "gemma4-dense", with_key("rope.dimension_count", 8))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 @pytest.mark.parametrize("preset", ["granitehybrid", "lfm2", "qwen3"])
 def test_numbers_for_each_layer(preset: str, tmp_path: Path) -> None:
     """A list may have the same number for each layer, and 0 heads for layers that do not attend."""
