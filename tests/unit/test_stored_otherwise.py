@@ -8,7 +8,7 @@ import pytest
 
 from py_engine.plan.lists import DECODE
 from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key
-from tests.golden.make.gguf_file import Layout
+from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.record import random_prompt
 from tests.golden.make.reference import Reference
@@ -78,3 +78,25 @@ def test_numbers_for_each_layer(preset: str, tmp_path: Path) -> None:
     widths = with_key("feed_forward_length", [used["n_ff"]] * used["n_layer"])
     one = logits(saved(tmp_path / "one.gguf", preset))
     assert np.array_equal(logits(saved(tmp_path / "each.gguf", preset, all_of(heads, widths))), one)
+
+
+def with_unit_norms(file: GgufFile) -> None:
+    """Norms of dt, B and C whose weights are 1."""
+    metadata, n = dict(file.metadata), file.architecture
+    for layer in range(int(str(metadata[f"{n}.block_count"]))):
+        for name, key in (("dt", "time_step_rank"), ("b", "state_size"), ("c", "state_size")):
+            file.constant(f"blk.{layer}.ssm_{name}_norm.weight", np.ones(int(str(metadata[f"{n}.ssm.{key}"]))))
+
+
+def test_norms_without_weights_in_mamba(tmp_path: Path) -> None:
+    """FalconMamba's."""
+    plain = logits(saved(tmp_path / "plain.gguf", "mamba"))
+    ones = logits(saved(tmp_path / "ones.gguf", "mamba", with_unit_norms))
+    got = logits(saved(tmp_path / "none.gguf", "mamba", with_key("ssm.dt_b_c_rms", True)))
+    assert got == pytest.approx(ones, abs=1e-4)
+    assert np.abs(got - plain).max() > 0.1
+
+
+def test_mamba_has_no_groups(tmp_path: Path) -> None:
+    plain = logits(saved(tmp_path / "plain.gguf", "mamba"))
+    assert np.array_equal(logits(saved(tmp_path / "groups.gguf", "mamba", with_key("ssm.group_count", 2))), plain)
