@@ -55,7 +55,8 @@ LAYER_NORMS = {
     "jais2",
     "mpt",
 }
-LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2"}
+LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2", "bert", "jina-bert-v2"}
+LAYER_NORMS |= {"jina-bert-v3", "modern-bert", "nomic-bert", "nomic-bert-moe"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 

@@ -176,7 +176,10 @@ class RecurrentLayer:
         inner, heads, size = ssm.inner_size, ssm.time_step_rank, ssm.state_size
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             x, norm = ops.normed_input(x, norm, self.eps), None
-        stack = w.stack([(f"{b}attn_{part}.weight", inner) for part in "qkv"], n_embd)
+        parts = [(f"{b}attn_{part}.weight", inner) for part in "qkv"]
+        if (whole := b + "attn_qkv.weight") in w:
+            parts = [(whole, 3 * inner)]
+        stack = w.stack(parts, n_embd)
         rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
         mixed = self._convolution(rows, 0, states)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from py_engine.errors import WispError
@@ -13,7 +14,16 @@ from py_engine.plan.plan import Plan, Weight
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]
 
-UNREAD = dict.fromkeys(("ernie4_5", "ernie4_5-moe", "falcon-h1"), "attn_output.bias")  # llama.cpp does not apply them
+# biases that llama.cpp's loader takes and its graph does not apply, by architecture
+UNREAD: dict[str, tuple[str, ...]] = {
+    "ernie4_5": ("attn_output.bias",),
+    "ernie4_5-moe": ("attn_output.bias",),
+    "falcon-h1": ("attn_output.bias",),
+    "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
+    "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
+    "qwen2vl": ("output.bias",),
+}
+LAYER = re.compile(r"blk\.\d+\.")
 
 
 class Weights:
@@ -24,8 +34,8 @@ class Weights:
         self._applied: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
-        unread = UNREAD.get(self.header.architecture)
-        return tensor in self.header.tensors and not (unread and tensor.endswith(unread))
+        unread = LAYER.sub("", tensor) in UNREAD.get(self.header.architecture, ())
+        return tensor in self.header.tensors and not unread
 
     def rows(self, tensor: str) -> int:
         """Rows of a matrix in the file; 0 if there is no such matrix."""

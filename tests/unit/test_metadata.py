@@ -285,12 +285,20 @@ def test_the_pairs_that_glm_4_rotates(sections: list[int], pairs: int) -> None:
     assert {op.params["NEOX"] for op in made.lists[PREFILL] if "NEOX" in op.params} == {pairs}
 
 
-@pytest.mark.parametrize(
-    ("name", "reads"), [("dense/ernie4_5", False), ("mamba/falcon-h1", False), ("llama/llama", True)]
-)
-def test_biases_that_llama_cpp_does_not_apply(name: str, reads: bool) -> None:
-    found, bias = header(f"{name}.F16"), "blk.0.attn_output.bias"
-    size = found.arch("embedding_length")
-    found.tensors[bias] = TensorInfo(bias, (size,), TensorType.F32, 0, 4 * size)
+READ = [
+    ("dense/ernie4_5", "blk.0.attn_output", False),
+    ("mamba/falcon-h1", "blk.0.attn_output", False),
+    ("llama/llama", "blk.0.attn_output", True),
+    ("embedding/nomic-bert", "blk.0.ffn_down", False),
+    ("dense/qwen2vl", "output", False),
+    ("qwen/qwen3", "output", True),
+]
+
+
+@pytest.mark.parametrize(("name", "matrix", "reads"), READ)
+def test_biases_that_llama_cpp_does_not_apply(name: str, matrix: str, reads: bool) -> None:
+    found, bias = header(f"{name}.F16"), f"{matrix}.bias"
+    shape = found.tensors.get(f"{matrix}.weight", found.tensors["token_embd.weight"]).shape
+    found.tensors[bias] = TensorInfo(bias, shape[1:], TensorType.F32, 0, 4 * shape[1])
     made = planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
     assert (bias in made.weights) == reads

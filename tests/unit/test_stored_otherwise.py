@@ -40,7 +40,7 @@ def exact(path: Path) -> np.ndarray:
     return reference.logits(random_prompt(PROMPT + 1, reference.tensors["token_embd.weight"].shape[0], SEED).tolist())
 
 
-@pytest.mark.parametrize("preset", ["qwen2", "qwen35", "qwen35moe", "qwen3next", "gemma3n"])
+@pytest.mark.parametrize("preset", ["qwen2", "qwen35", "qwen35moe", "qwen3next", "gemma3n", "kimi-linear"])
 def test_queries_keys_and_values_in_one_tensor(preset: str, tmp_path: Path) -> None:
     """Also where each head's gates follow its queries, and where a layer shares an earlier one's cache."""
     apart = logits(saved(tmp_path / "apart.gguf", preset))
