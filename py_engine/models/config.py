@@ -121,6 +121,8 @@ def _feed_forward_length(header: Header) -> int:
     A mixture without dense layers may state any width; limit it to the largest dimension of a tensor.
     """
     if natural(header, "expert_count"):
+        if not header.arch("feed_forward_length", 0):
+            return 0
         return min(count(header, "feed_forward_length"), header.largest_dimension)
     return dimension(header, "feed_forward_length")
 

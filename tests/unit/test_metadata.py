@@ -192,10 +192,11 @@ def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) ->
 
 
 @pytest.mark.parametrize("causal", [None, True])
-def test_a_llama_embed_model_has_to_say_that_it_is_not_causal(causal: bool | None) -> None:
+@pytest.mark.parametrize("name", ["llama-embed", "eurobert"])
+def test_an_encoder_like_llama_has_to_say_that_it_is_not_causal(name: str, causal: bool | None) -> None:
     """llama.cpp computes something else then. NeoBERT is not causal whatever the file says."""
-    with pytest.raises(WispError, match=r"llama-embed\.attention\.causal") as error:
-        plan(changed("embedding/llama-embed.F16", {"attention.causal": causal}))
+    with pytest.raises(WispError, match=rf"{name} models .* {name}\.attention\.causal") as error:
+        plan(changed(f"embedding/{name}.F16", {"attention.causal": causal}))
     assert error.value.code == "unsupported_architecture"
     assert not config("embedding/neo-bert.F16", **{"attention.causal": causal}).causal
 
@@ -237,9 +238,10 @@ def test_keys_of_latent_attention_are_of_one_head(preset: str, tmp_path: Path) -
     plan(found)
 
 
+@pytest.mark.parametrize("width", [4000, 0, None])
 @pytest.mark.parametrize("name", ["qwen/qwen3moe.F16", "gpt_oss/gpt-oss.F16", "experts/bailingmoe.F16"])
-def test_the_width_of_dense_layers_that_a_mixture_lacks(name: str) -> None:
-    plan(changed(name, {"feed_forward_length": 4000}))
+def test_the_width_of_dense_layers_that_a_mixture_lacks(name: str, width: int | None) -> None:
+    plan(changed(name, {"feed_forward_length": width}))
 
 
 @pytest.mark.parametrize(
