@@ -12,6 +12,7 @@ from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.record import random_prompt
 from tests.golden.make.reference import Reference
+from tests.support import wasm_engines
 from tests.support.cpu_models import evaluate, load
 
 SEED, N_CTX, PROMPT = 3, 64, 18
@@ -100,3 +101,22 @@ def test_norms_without_weights_in_mamba(tmp_path: Path) -> None:
 def test_mamba_has_no_groups(tmp_path: Path) -> None:
     plain = logits(saved(tmp_path / "plain.gguf", "mamba"))
     assert np.array_equal(logits(saved(tmp_path / "groups.gguf", "mamba", with_key("ssm.group_count", 2))), plain)
+
+
+WASM: list[tuple[str, Change, dict[str, int]]] = [
+    ("qwen35", all_of(BIASED, JOINED), {}),
+    ("gemma3n", JOINED, {}),
+    ("gemma4", unchanged, {"pl": 20}),
+    ("mamba", with_key("ssm.dt_b_c_rms", True), {}),
+]
+
+
+@pytest.mark.parametrize(("preset", "change", "settings"), WASM, ids=[preset for preset, *_ in WASM])
+async def test_the_cpu_engine_computes_the_same(
+    preset: str, change: Change, settings: dict[str, int], tmp_path: Path
+) -> None:
+    path = saved(tmp_path / "model.gguf", preset, change, **settings)
+    want = logits(path)
+    engine = await wasm_engines.load(path, N_CTX)
+    got, _ = await engine.evaluate(random_prompt(PROMPT + 1, want.shape[1], SEED).tolist())
+    assert got == pytest.approx(want, abs=5e-3)
