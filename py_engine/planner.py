@@ -53,7 +53,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
 from py_engine.models.common import natural
-from py_engine.models.config import Config
+from py_engine.models.config import Config, check_windows
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.plan import (
@@ -125,6 +125,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         return projectors.make_plan(flattened(header), device)
     model = family(header)
     cfg = model.Config.from_gguf(header)
+    check_windows(header, cfg)
     n_ctx = options.n_ctx
     in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
     batch = min(options.batch, n_ctx) if in_parts else max(2, n_ctx)
@@ -151,7 +152,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
             for i, cache in enumerate(caches)
         ]
     tables = {
-        spec: _rope(plan, prefill, spec, model.NEOX, f"rope_freqs.{n}", options.rope_factors)
+        spec: _rope(plan, prefill, spec, model.NEOX or bool(spec.sections), f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
     }
     ropes = [tables[spec] for spec in cfg.ropes]

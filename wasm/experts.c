@@ -24,7 +24,7 @@ u32 route_chunks(const route_call *r) { return divided(batch_size(r->state), 8);
 
 void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 experts = r->experts;
-  const f32 *bias = r->bias ? AT(f32, r->bias) : 0;
+  const f32 *bias = r->bias ? AT(f32, r->bias) : 0, *factors = r->factors ? AT(f32, r->factors) : 0;
   f32 *weight = (f32 *)scratch, *order = weight + experts;
   EACH_ROW(m, batch_size(r->state)) {
     const f32 *logits = ROW(r->logits, r->stride, m);
@@ -49,7 +49,7 @@ void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       order[best] = -__builtin_inff();
     }
     const f32 scale = r->normalised ? r->scale / MAX(total, 6.1035e-5f) : r->scale;
-    for (u32 i = 0; i < r->used; i++) weights[i] *= scale;
+    for (u32 i = 0; i < r->used; i++) weights[i] *= factors ? scale * factors[chosen[i]] : scale;
   }
 }
 

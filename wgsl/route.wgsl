@@ -10,6 +10,7 @@
 #param GROUPS_USED
 #endif
 #param SHARING // so many neighbouring experts share a network: networks are chosen, each with the gate of its number; 0: none
+#param FACTORS // 1: each expert's weights have a factor of its own
 #param WG
 #param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 
@@ -22,6 +23,9 @@ struct Params {
 #if BIASED
 @bind var<storage, read> bias: array<vec4f>; // (EXPERTS padded to 32)
 #endif
+#if FACTORS
+@bind var<storage, read> factors: array<vec4f>; // (EXPERTS padded to 32)
+#endif
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
 @bind var<storage, read_write> weights: array<f32>; // (n, USED)
 
@@ -30,6 +34,9 @@ const LEAST = -3e38;
 var<workgroup> keys: array<vec4f, QUADS>; // logits, then what the choice is made by
 var<workgroup> gates: array<vec4f, QUADS>;
 var<workgroup> chosen_gates: array<f32, USED>;
+#if FACTORS
+var<workgroup> chosen_factors: array<f32, USED>;
+#endif
 #if GROUPS
 const GROUP_SIZE = EXPERTS / GROUPS;
 var<workgroup> group_sums: array<f32, GROUPS>;
@@ -128,6 +135,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
       chosen[m * USED + k] = network;
       chosen_gates[k] = gates[network / 4u][network % 4u] / all;
+#if FACTORS
+      chosen_factors[k] = factors[network / 4u][network % 4u];
+#endif
     }
   }
   workgroupBarrier();
@@ -139,6 +149,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       total += chosen_gates[j];
     }
     scale /= max(total, 6.1035e-5);
+#endif
+#if FACTORS
+    scale *= chosen_factors[k];
 #endif
     weights[m * USED + k] = chosen_gates[k] * scale;
   }

@@ -87,8 +87,8 @@ FIELDS: dict[str, list[str]] = {
         " size split soft_cap:f scale:f slopes relative relative_halves heads buckets q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
         " y_stride",
-        "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias chosen"
-        " weights",
+        "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias"
+        " factors chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,

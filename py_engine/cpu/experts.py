@@ -24,6 +24,8 @@ def route(c: Call) -> None:
     weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:
         weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.float32(6.1035e-5))
+    if c.params.get("FACTORS", 0):
+        weights = weights * c["factors"][0][chosen]
     c["chosen"][: c.n], c["weights"][: c.n] = chosen, weights * np.float32(c.consts["scale"])
 
 

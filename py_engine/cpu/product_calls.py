@@ -134,7 +134,7 @@ def route(m: Calls, op: Op) -> None:
         groups=op.params.get("GROUPS", 0), groups_used=op.params.get("GROUPS_USED", 0),
         sharing=op.params.get("SHARING", 1),
         logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),
-        chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
+        factors=m.address(op, "factors"), chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
     )  # fmt: skip
 
 

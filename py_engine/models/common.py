@@ -10,6 +10,12 @@ from py_engine.files.gguf_header import Header
 from py_engine.plan.rope import RopeSpec
 
 MAX_BLOCKS = 1024
+OF_LAYERS = (
+    "attention.head_count",
+    "feed_forward_length",
+    "expert_feed_forward_length",
+    "expert_used_count",
+)  # or lists
 WITHOUT_DIVISORS = ("falcon-h1", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
 YARN_BETAS = ("mistral3", "grok")  # architectures whose metadata's yarn_beta_fast and yarn_beta_slow count
 
@@ -23,8 +29,17 @@ def _bad(header: Header, key: str, value: object, what: str) -> WispError:
 def count(header: Header, key: str, default: int | None = None) -> int:
     """Read a positive integer of the architecture's metadata. Required if there is no default."""
     value = header.arch(key) if default is None else header.arch(key, default)
+    if key in OF_LAYERS:
+        value = _of_all_layers(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
         raise _bad(header, key, value, "a positive whole number")
+    return value
+
+
+def _of_all_layers(value: object) -> object:
+    """The one number of a list for all layers; 0: a layer does without. Other values are returned as they are."""
+    if isinstance(value, list) and all(type(n) is int for n in value) and len(several := {*value} - {0}) == 1:
+        return several.pop()
     return value
 
 
@@ -186,9 +201,9 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
 def rope_sections(header: Header) -> tuple[int, ...]:
     """Read the pairs that M-RoPE rotates by each axis of a position (RopeSpec.sections); () without M-RoPE."""
     sections = header.arch("rope.dimension_sections", [])
-    if not sections:
-        return ()
     whole = isinstance(sections, list) and all(type(n) is int and n >= 0 for n in sections)
+    if whole and not any(sections):
+        return ()
     if not whole or not 3 <= len(sections) <= 4 or not 0 < sum(sections) < 1 << 31:
         raise _bad(header, "rope.dimension_sections", sections, "three or four numbers of pairs")
     return tuple(sections)

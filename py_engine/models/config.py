@@ -34,7 +34,7 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
-NORMALISED |= {"arctic", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1"}
+NORMALISED |= {"arctic", "gemma4", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
@@ -42,6 +42,21 @@ GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "m
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa"}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
+LAYER_NORMS = {
+    "bloom",
+    "codeshell",
+    "cohere2",
+    "command-r",
+    "dbrx",
+    "falcon",
+    "gpt2",
+    "gptneox",
+    "jais",
+    "jais2",
+    "mpt",
+}
+LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2", "bert", "jina-bert-v2"}
+LAYER_NORMS |= {"jina-bert-v3", "modern-bert", "nomic-bert", "nomic-bert-moe"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 
@@ -62,6 +77,7 @@ class Mixture:
     sharing: int = 1  # neighbouring experts that also share a second network
     shared_length: int = 0  # the second network's feed_forward_length
     shared_scale: float = 1.0  # factor of its output
+    scaled_outputs: bool = False  # the file may have a factor for each expert's output
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -90,6 +106,7 @@ class Mixture:
             (optional_number(header, "expert_weights_scale") if name in SCALED_BY_METADATA else 0.0) or 1.0,
             *_expert_groups(header),
             name == "llama4",
+            scaled_outputs=name == "gemma4",
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
@@ -104,6 +121,8 @@ def _feed_forward_length(header: Header) -> int:
     A mixture without dense layers may state any width; limit it to the largest dimension of a tensor.
     """
     if natural(header, "expert_count"):
+        if not header.arch("feed_forward_length", 0):
+            return 0
         return min(count(header, "feed_forward_length"), header.largest_dimension)
     return dimension(header, "feed_forward_length")
 
@@ -186,7 +205,8 @@ class Config:
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         head_dim = cls.key_length(header, max(1, n_embd // n_head), n_head)
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
-        layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
+        rms = header.arch("attention.layer_norm_rms_epsilon", None) is not None
+        layer_norm = header.architecture in LAYER_NORMS or not rms
         n_head_kv = head_count_kv(header, blocks, n_head)
         if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(
@@ -255,3 +275,15 @@ class Config:
     def heads(self) -> tuple[int, int, int]:
         """(n_head, n_head_kv, head_dim)."""
         return self.head_count, self.head_count_kv, self.head_dim
+
+
+def check_windows(header: Header, cfg: Config) -> None:
+    """Refuse other sizes of heads, or of their rotated part, in layers with a window. Few architectures have them."""
+    windowed = [i for i, window in enumerate(cfg.windows) if window]
+    heads, rotated = {cfg.layer(i).head_dim for i in windowed}, {cfg.ropes[i].dim for i in windowed} - {0}
+    for key, sizes in (("attention.key_length_swa", heads), ("rope.dimension_count_swa", rotated)):
+        found = natural(header, key)
+        if found and sizes - {found}:
+            raise WispError(
+                f"{header.architecture}.{key} {found} is not supported, only {max(sizes)}.", "unsupported_architecture"
+            )

@@ -21,7 +21,7 @@ from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import RowNorm, clamp, norm_into
+from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into
 from py_engine.plan.shortconv import shortconv
 from py_engine.plan.value_padding import padded_values, unpadded
 from py_engine.plan.weights import Weights
@@ -119,40 +119,11 @@ class Layer:
         If the file has a gate, its sigmoid for x scales the result.
         """
         cfg, w, b = self.cfg, self.w, self.b
-        q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
-        value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
-        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
-        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]
-        if cfg.shares_kv:
-            rows = rows[:1]
-        elif b + "attn_qkv.weight" in w:
-            rows = [(b + "attn_qkv", q_rows + kv_rows + value_rows)]
+        q_rows = cfg.head_count * cfg.head_dim
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         if cfg.latent:
             return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
-        gates = None
-        if w.rows(b + "attn_q.weight") == 2 * q_rows:
-            if norm and not self.ops.small_batch:  # a small batch's products normalise their input themselves
-                h, norm = self.ops.normed_input(h, norm, cfg.eps), None
-            queries, gate_rows = self._queries_and_gates()
-            others = [w.part(t + ".weight", n, cfg.embedding_length, [(0, n)]) for t, n in rows[1:]]
-            stack = w.joined([queries, *others])
-            gates = self.ops.normed_stack("attn_gate", h, Projection(w.joined([gate_rows]), None, norm, cfg.eps))
-        else:
-            stack = w.stack([(t + ".weight", n) for t, n in rows], cfg.embedding_length)
-        bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
-        projection = Projection(stack, bias, norm, cfg.eps)
-        if cfg.value_dim or cfg.qkv_limit:
-            stacked = self.ops.normed_stack("qkv", h, projection)
-            if limit := cfg.qkv_limit:
-                limits = self.ops.constant(f"limits.{limit:g}", [limit, -limit])
-                clamp(self.ops, stacked, limits, stacked, projection.rows)
-            if cfg.value_dim:
-                stacked = padded_values(self.ops, stacked, cfg.heads, cfg.value_dim)
-            q = self.ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
-            self.ops.quantize_cache(cache, kv_rows)
-        else:
-            q = self.ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm())
+        q, gates = self._queries(h, norm, cache)
         if cfg.temperature:
             scale_queries(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
@@ -173,6 +144,71 @@ class Layer:
         if gates is None:
             return attn
         return gate(self.ops, Gates(gates, "sigmoid", span=span), attn, 0, q_rows, for_products=True)
+
+    def _queries(self, h: Buffer, norm: Weight | None, cache: Cache) -> tuple[Buffer, Buffer | None]:
+        """The queries of h, normalised with `norm`, and the gates that their matrix has, if any.
+
+        The keys and values are appended to the cache.
+        """
+        cfg, w, ops = self.cfg, self.w, self.ops
+        parts, gated = self._projected_rows()
+        # llama.cpp does not read the biases of layers that share a cache
+        bias = None if cfg.shares_kv else w.optional_vector(*((t + ".bias", n) for t, n in parts))
+        if gated and not bias and len(parts) > 1:
+            if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
+                h, norm = ops.normed_input(h, norm, cfg.eps), None
+            queries, gate_rows = self._queries_and_gates()
+            others = [w.part(t + ".weight", n, cfg.embedding_length, [(0, n)]) for t, n in parts[1:]]
+            opened = ops.normed_stack("attn_gate", h, Projection(w.joined([gate_rows]), None, norm, cfg.eps))
+            projection = Projection(w.joined([queries, *others]), None, norm, cfg.eps)
+            return ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm()), opened
+        projection = Projection(self._stack(parts), bias, norm, cfg.eps)
+        if not (gated or cfg.value_dim or cfg.qkv_limit):
+            return ops.qkv(h, projection, cache, cfg.heads, self.rope, self._qk_norm()), None
+        rows = ops.normed_stack("qkv", h, projection)
+        stacked, gates = self._without_gates(rows) if gated else (rows, None)
+        if limit := cfg.qkv_limit:
+            limits = ops.constant(f"limits.{limit:g}", [limit, -limit])
+            clamp(ops, stacked, limits, stacked, projection.rows)
+        if cfg.value_dim:
+            stacked = padded_values(ops, stacked, cfg.heads, cfg.value_dim)
+        q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
+        ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
+        return q, gates
+
+    def _projected_rows(self) -> tuple[list[tuple[str, int]], bool]:
+        """The tensors of queries, keys and values with their rows, and whether each head's gates follow its queries."""
+        cfg, w, b = self.cfg, self.w, self.b
+        q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
+        value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
+        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
+        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]
+        if b + "attn_qkv.weight" in w:
+            rows = [(b + "attn_qkv", q_rows + kv_rows + value_rows)]
+        elif cfg.shares_kv:
+            rows = rows[:1]
+        name, first = rows[0]
+        if gated := w.rows(name + ".weight") == first + q_rows:
+            rows[0] = name, first + q_rows
+        return rows, gated
+
+    def _stack(self, rows: list[tuple[str, int]]) -> list[Weight]:
+        """The matrices of tensors with their rows, those of keys and values only where the layer has them."""
+        n, w, ((name, count), *_) = self.cfg.embedding_length, self.w, rows
+        q_rows = self.cfg.head_count * self.cfg.head_dim
+        if self.cfg.shares_kv and count > q_rows:
+            return w.joined([w.part(name + ".weight", count, n, [(0, q_rows)], name + ".queries")])
+        return w.stack([(t + ".weight", n_rows) for t, n_rows in rows], n)
+
+    def _without_gates(self, rows: Buffer) -> tuple[Buffer, Buffer]:
+        """Queries, keys and values of rows that have each head's queries, then its gates; and the gates."""
+        ops, (n_head, n_head_kv, size) = self.ops, self.cfg.heads
+        queries, kv = n_head * size, 2 * n_head_kv * size
+        qkv, gates = ops.rows("qkv", queries + kv), ops.rows("attn_gate", queries)
+        for first, target in ((0, qkv), (size, gates)):
+            copy_columns(ops, Parts(rows, first, 2 * size), Parts(target, 0, size, n_head), size)
+        copy_columns(ops, Parts(rows, 2 * queries), Parts(qkv, queries), kv)
+        return qkv, gates
 
     def append_keys(self, x: Buffer, cache: Cache) -> None:
         """Append x's keys and values to the cache, and compute nothing else."""

@@ -39,7 +39,7 @@ class Config(config.Config):
             base,
             windows=layers,
             ropes=ropes,
-            causal=name != "gemma-embedding",
+            causal=base.causal and name != "gemma-embedding",
             whole_media="all" if name == "gemma3" else "",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,

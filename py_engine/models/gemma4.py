@@ -22,15 +22,17 @@ from py_engine.models.common import (
     per_layer,
     rope_base,
     rope_spec,
+    switch,
     vocabulary,
     windows,
 )
 from py_engine.models.decoder import Layer
+from py_engine.models.mixture import ExpertLayer
 from py_engine.models.per_layer import layer_inputs, layer_output, post_norm
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.per_layer import scale_by
-from py_engine.plan.plan import Buffer
+from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
@@ -51,14 +53,12 @@ class Config(config.Config):
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
-        if natural(header, "expert_count"):
-            raise WispError("Gemma 4's mixtures of experts are not supported yet.", "unsupported_architecture")
         blocks = block_count(header)
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         layers = windows(header, blocks, 6)
         head_dim = dimension(header, "attention.key_length", times=n_head)
         head_dim_swa = dimension(header, "attention.key_length_swa", head_dim, n_head)
-        rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
+        rope = replace(rope_spec(header, count(header, "rope.dimension_count", head_dim)), first_factors=True)
         local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
         rope_swa = replace(local, dim=count(header, "rope.dimension_count_swa", head_dim_swa), use_factors=False)
         heads_kv, shared = (
@@ -89,8 +89,10 @@ class Config(config.Config):
             ropes=tuple(rope_swa if window else rope for window in layers),
             windows=layers,
             attention_scale=1.0,
+            causal=switch(header, "attention.causal", True),
             value_norm=True,
             activation="gelu",
+            mixture=config.Mixture.from_gguf(header),
             final_soft_cap=optional_number(header, "final_logit_softcapping", 30.0),
             embedding_scale=n_embd**0.5,
             whole_media="" if n_embd in CAUSAL_MEDIA else "windowed",
@@ -125,13 +127,35 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         layer.add_attention(layer.attention(x, caches[i]), x)
-        layer.add_feed_forward(layer.feed_forward(x), x)
+        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+            _add_both_networks(layer, cfg.mixture, x)
+        else:
+            layer.add_feed_forward(layer.feed_forward(x), x)
         if inputs:
             ops.add_norm(layer_output(layer, i, extra, x, inputs), post_norm(layer), x, cfg.eps)
         if layer.b + "layer_output_scale.weight" in w:
             scale_by(ops, x, w.vector((layer.b + "layer_output_scale.weight", 1)))
         ops.end_layer(x)
     return x
+
+
+def _add_both_networks(layer: Layer, moe: config.Mixture, x: Buffer) -> None:
+    """x += the norm of two networks' normalised results: a dense one's and the experts'. Both have norms of their own.
+
+    The router has its own norm, too: its `scale`, divided by sqrt(n_embd).
+    """
+    cfg, w, ops, b, n = layer.cfg, layer.w, layer.ops, layer.b, layer.cfg.embedding_length
+
+    def norm(name: str) -> Weight:
+        return w.vector((f"{b}{name}.weight", n))
+
+    dense = layer.project_feed_forward(layer.feed_forward(x))
+    both = ops.rms_norm("both", dense, norm("post_ffw_norm_1"), cfg.eps)
+    experts = ExpertLayer(cfg, moe, w, ops, b)
+    logits = experts.router(x, w.scale(b + "ffn_gate_inp", n))
+    scale_by(ops, logits, ops.constant("router_scale", [n**-0.5]))
+    ops.add_norm(experts.output(x, norm("pre_ffw_norm_2"), logits), norm("post_ffw_norm_2"), both, cfg.eps)
+    ops.add_norm(both, norm("post_ffw_norm"), x, cfg.eps)
 
 
 output = decoder.output

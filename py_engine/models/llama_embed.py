@@ -25,9 +25,10 @@ class Config(config.Config):
         if header.architecture == "neo-bert":
             return replace(base, causal=False, output_norm="enc.output_norm")
         if base.causal:
+            name = header.architecture
             raise WispError(
-                "Wisp runs llama-embed models in which every token sees all others. This file's metadata does not say "
-                "so: llama-embed.attention.causal must be false.",
+                f"Wisp runs {name} models in which every token sees all others. This file's metadata does not say so: "
+                f"{name}.attention.causal must be false.",
                 "unsupported_architecture",
             )
         return base

@@ -1,6 +1,6 @@
 """Mamba (Gu and Dao 2023) and Mamba-2 (Dao and Gu 2024): recurrent layers only, no feed-forward networks.
 
-Source: llama.cpp's architectures `mamba` and `mamba2`.
+FalconMamba normalises dt, B and C without weights. Source: llama.cpp's architectures `mamba` and `mamba2`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, count, dimension, number, switch, vocabulary
+from py_engine.models.common import block_count, count, dimension, number, vocabulary
 from py_engine.models.recurrent import StateSpace
 
 NEOX = False
@@ -26,8 +26,6 @@ class Config(config.Config):
         blocks = block_count(header)
         if not all(f"blk.{i}.ssm_in.weight" in header.tensors for i in range(blocks)):
             raise WispError("A Mamba model has no other layers than recurrent ones.", "unsupported_architecture")
-        if switch(header, "ssm.dt_b_c_rms", False) and "blk.0.ssm_dt_norm.weight" not in header.tensors:
-            raise WispError("Norms of dt, B and C without weights are not supported yet.", "unsupported_architecture")
         return cls(
             block_count=blocks,
             context_length=count(header, "context_length"),

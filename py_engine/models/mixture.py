@@ -62,20 +62,22 @@ class ExpertLayer:
         self, h: Buffer, norm: Weight | None, logits: Buffer | None = None
     ) -> tuple[experts.Hidden, ExpertMatrices]:
         """The chosen experts' hidden layers for h (normalised with `norm`, if given), and the matrices after them."""
+        routing = self._routing()
         network = self._network("exps", self.moe.expert_count, self.moe.feed_forward_length, norm)
-        route = experts.route(self.ops, logits or self.router(h, norm), self._routing())
+        route = experts.route(self.ops, logits or self.router(h, norm), routing)
         return experts.hidden(self.ops, route, h, network), network.down
 
     def _second_hidden(self, x: Buffer, logits: Buffer) -> tuple[experts.Hidden, ExpertMatrices]:
         """As hidden(), of the second networks, which neighbouring experts share."""
         moe = self.moe
-        routing = replace(self._routing(), sharing=moe.sharing, scale=moe.shared_scale)
+        routing = replace(self._routing(), sharing=moe.sharing, scale=moe.shared_scale, factors=None)
         routing = replace(routing, used=min(routing.used, routing.networks))
         network = self._network("chexps", routing.networks, moe.shared_length, None)
         return experts.hidden(self.ops, experts.route(self.ops, logits, routing), x, network), network.down
 
     def _routing(self) -> experts.Routing:
         moe = self.moe
+        factors = self.w.scale(self.b + "ffn_down_exps", moe.expert_count) if moe.scaled_outputs else None
         return experts.Routing(
             moe.expert_count,
             moe.expert_used_count,
@@ -85,15 +87,27 @@ class ExpertLayer:
             self.w.optional_vector((self.b + "exp_probs_b.bias", moe.expert_count)),
             moe.groups,
             moe.groups_used,
+            factors=factors,
         )
 
-    def _add_output(self, x: Buffer, hidden: experts.Hidden, down: ExpertMatrices) -> Buffer:
-        """x += the mixture's output, which is returned: (n, n_embd)."""
+    def output(self, h: Buffer, norm: Weight, logits: Buffer) -> Buffer:
+        """The mixture's output for h (normalised with `norm`): (n, n_embd). `logits`: the router's."""
+        if not self.ops.small_batch:  # a small batch's products normalise their input themselves
+            return self._combined(h, *self.hidden(self.ops.normed_input(h, norm, self.cfg.eps), None, logits))
+        return self._combined(h, *self.hidden(h, norm, logits))
+
+    def _combined(self, x: Buffer, hidden: experts.Hidden, down: ExpertMatrices) -> Buffer:
+        """The weighted sum of the chosen experts' outputs, (n, n_embd). x: any buffer of that shape."""
         ops, n_embd = self.ops, self.cfg.embedding_length
         out = ops.rows("experts_out", n_embd)
         clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, n_embd)  # to zeros
         experts.combine(ops, hidden, down, out)
-        ops.add_scaled(out, 1.0, x)
+        return out
+
+    def _add_output(self, x: Buffer, hidden: experts.Hidden, down: ExpertMatrices) -> Buffer:
+        """x += the mixture's output, which is returned: (n, n_embd)."""
+        out = self._combined(x, hidden, down)
+        self.ops.add_scaled(out, 1.0, x)
         return out
 
     def _network(self, kind: str, n: int, n_ff: int, norm: Weight | None) -> experts.ExpertNetwork:

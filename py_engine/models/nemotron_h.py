@@ -18,6 +18,7 @@ from py_engine.models.common import (
     head_count_kv,
     natural,
     number,
+    switch,
     vocabulary,
     without_attention,
 )
@@ -64,6 +65,7 @@ class Config(config.Config):
             attending=tuple(not none for none in idle),
             recurrent=tuple(none and not n for none, n in zip(idle, lengths, strict=True)),
             state_space=StateSpace.from_gguf(header),
+            causal=switch(header, "attention.causal", True),
             mixture=config.Mixture.from_gguf(header),
             activation="relu2",
             ffn_norm="attn_norm",

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.models.common import dimension, natural
+from py_engine.models.common import dimension, natural, switch
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.rows import RowNorm, norm_into
 from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import MAX_TAPS, States, StateShape
 from py_engine.plan.weights import Weights
 
 SIZES = ("conv_kernel", "inner_size", "state_size", "time_step_rank")
+UNGROUPED = ("jamba", "mamba")  # whose group count means nothing
 MAX_KEY = 512  # values of a key, of which a thread holds an eighth
 
 
@@ -33,12 +35,15 @@ class StateSpace:
     time_step_rank: int
     group_count: int
     convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
+    normalises: bool = False  # dt, keys and queries have norms without weights
 
     @classmethod
     def from_gguf(cls, header: Header) -> StateSpace:
         """Read and check the metadata. WispError missing_metadata or corrupt_header."""
         conv_kernel, inner_size, state_size, rank = (dimension(header, f"ssm.{name}") for name in SIZES)
-        return cls(conv_kernel, inner_size, state_size, rank, natural(header, "ssm.group_count")).checked()
+        groups = 0 if header.architecture in UNGROUPED else natural(header, "ssm.group_count")
+        plain = header.architecture == "mamba" and switch(header, "ssm.dt_b_c_rms", False)
+        return cls(conv_kernel, inner_size, state_size, rank, groups, normalises=plain).checked()
 
     def checked(self) -> StateSpace:
         """The sizes themselves. WispError corrupt_header if no kernel can have them."""
@@ -126,8 +131,12 @@ class RecurrentLayer:
             part = w.part(tensor, sum(sizes.values()), self.ssm.inner_size, [(first, count)], f"{tensor}.{name}")
             y = ops.normed_stack(f"ssm_{name}", mixed, Projection(w.joined([part])))
             own = f"{b}ssm_{name}_norm"  # PLaMo 2's have no ending
-            weight = w.optional_vector((own if own in w else own + ".weight", count))
-            parts.append(ops.rms_norm(f"ssm_{name}_normed", y, weight, self.eps) if weight else y)
+            if weight := w.optional_vector((own if own in w else own + ".weight", count)):
+                y = ops.rms_norm(f"ssm_{name}_normed", y, weight, self.eps)
+            elif self.ssm.normalises:
+                plain, y = y, ops.rows(f"ssm_{name}_normed", count)
+                norm_into(ops, plain, RowNorm(ops.constant(f"ones.{count}", [1.0] * count), count, self.eps), y)
+            parts.append(y)
             first += count
         return parts
 
@@ -167,7 +176,10 @@ class RecurrentLayer:
         inner, heads, size = ssm.inner_size, ssm.time_step_rank, ssm.state_size
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             x, norm = ops.normed_input(x, norm, self.eps), None
-        stack = w.stack([(f"{b}attn_{part}.weight", inner) for part in "qkv"], n_embd)
+        parts = [(f"{b}attn_{part}.weight", inner) for part in "qkv"]
+        if (whole := b + "attn_qkv.weight") in w:
+            parts = [(whole, 3 * inner)]
+        stack = w.stack(parts, n_embd)
         rows = ops.normed_stack("ssm_in", x, Projection(stack, None, norm, self.eps))
         mixed = self._convolution(rows, 0, states)
 

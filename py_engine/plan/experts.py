@@ -36,6 +36,7 @@ class Routing:
     groups: int = 0  # of neighbouring experts; 0: none
     groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
     sharing: int = 1  # neighbouring experts that share a network
+    factors: Weight | None = None  # of each expert's weights (experts)
 
     @property
     def networks(self) -> int:
@@ -104,15 +105,16 @@ def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
     """Choose the `used` most probable experts from each row of logits (n, experts)."""
     chosen = ops.buffer(f"{ops.name}.chosen{routing.suffix}", (ops.batch, routing.used), "u32")
     weights = ops.buffer(f"{ops.name}.weights{routing.suffix}", (ops.batch, routing.used))
-    bias, threads = routing.bias, min(MAX_ROUTE_THREADS, routing.experts)
+    bias, factors, threads = routing.bias, routing.factors, min(MAX_ROUTE_THREADS, routing.experts)
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
          "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads}
         | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {})
-        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}),
+        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}) | ({"FACTORS": 1} if factors else {}),
         {"scale": routing.scale, "stride": logits.shape[1]},
-        {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {}),
+        {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {})
+        | ({"factors": factors} if factors else {}),
         PerToken(),
     )  # fmt: skip
     return Route(routing, chosen, weights)

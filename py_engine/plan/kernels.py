@@ -79,6 +79,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "POST_THREADS",
         "SECOND",
         "FACTOR",
+        "FACTORS",
         "X_STRIDE",
     ),
     0,

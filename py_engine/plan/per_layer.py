@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.errors import WispError
-from py_engine.plan.ops import Ops
+from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.quants import GROUP
+from py_engine.plan.rows import Parts, copy_columns
 from py_engine.plan.shared import THREADS
 
 
 def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:
     """The RMS norm of each of the `groups` parts of a row of x: (n, groups * norm.cols)."""
-    if norm.cols % GROUP:
-        raise WispError(f"Per-layer inputs must be a multiple of {GROUP} wide.", "unsupported_architecture")
-    y = ops.buffer(f"{ops.name}.group_normed", x.shape)
+    rows, width, padded = x, norm.cols, pad(norm.cols)
+    if width != padded:  # the kernel's rows are padded: move the parts there and back
+        rows = ops.rows("group_padded", groups * padded)
+        copy_columns(ops, Parts(x, 0, width), Parts(rows, 0, padded, groups), width)
+    y = ops.buffer(f"{ops.name}.group_normed", rows.shape)
     ops.add(
         "norm",
-        {"COLS": norm.cols, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0},
+        {"COLS": width, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0},
         {"eps": eps},
-        {"x": x, "norm": norm, "y": y},
+        {"x": rows, "norm": norm, "y": y},
         PerToken(),
         groups,
     )
+    if width != padded:
+        copy_columns(ops, Parts(y, 0, padded), Parts(x, 0, width, groups), width)
+        return x
     return y
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from py_engine.errors import WispError
@@ -13,15 +14,28 @@ from py_engine.plan.plan import Plan, Weight
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]
 
+# biases that llama.cpp's loader takes and its graph does not apply, by architecture
+UNREAD: dict[str, tuple[str, ...]] = {
+    "ernie4_5": ("attn_output.bias",),
+    "ernie4_5-moe": ("attn_output.bias",),
+    "falcon-h1": ("attn_output.bias",),
+    "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
+    "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
+    "qwen2vl": ("output.bias",),
+}
+LAYER = re.compile(r"blk\.\d+\.")
+
 
 class Weights:
     """The plan's weights, each created once. Shapes are (rows, cols): rows are outputs, cols inputs."""
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan
+        self._applied: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
-        return tensor in self.header.tensors
+        unread = LAYER.sub("", tensor) in UNREAD.get(self.header.architecture, ())
+        return tensor in self.header.tensors and not unread
 
     def rows(self, tensor: str) -> int:
         """Rows of a matrix in the file; 0 if there is no such matrix."""
@@ -53,13 +67,19 @@ class Weights:
             )
         quants.layout(info.type, tensor)
         scale = tensor.removesuffix("weight") + "scale"
-        if scale in self:
+        if scale in self and scale not in self._applied:
             raise WispError(
                 f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
                 "quantisation, or one that llama-quantize made.",
                 "unsupported_quantization",
             )
         return info
+
+    def scale(self, matrix: str, length: int) -> Weight | None:
+        """The scales beside a matrix, if the file has them, for a caller that applies them. To be called before it."""
+        tensor = matrix + ".scale"
+        self._applied.add(tensor)
+        return self.optional_vector((tensor, length))
 
     def _add(self, weight: Weight) -> Weight:
         return self.plan.weights.setdefault(weight.name, weight)

@@ -98,7 +98,10 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
     ],
 )
 def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
-    """The choice, with two equal logits, and the weights. From all experts, groups of ten or 32, or pairs."""
+    """The choice, with two equal logits, and the weights. From all experts, groups of ten or 32, or pairs.
+
+    Where 8 are chosen, each expert's weights have a factor.
+    """
     groups, groups_used = {30: (3, 2), 256: (8, 4)}.get(n, (0, 0))
     ops = bench.begin(Setup(batch=9, n=7))
     logits = ops.rows("router", n)
@@ -106,9 +109,11 @@ def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, bi
     values[:, n:] = np.nan
     values[2, n // 2] = values[2, n - 1] = 8
     bias = bench.vector("bias", n) if biased else None
-    route = experts.route(
-        ops, logits, experts.Routing(n, used, bool(normalised), 2.5, gating, bias, groups, groups_used, 1 + (n == 34))
+    factors = bench.vector("factors", n) if used == 8 else None
+    routing = experts.Routing(
+        n, used, bool(normalised), 2.5, gating, bias, groups, groups_used, 1 + (n == 34), factors=factors
     )
+    route = experts.route(ops, logits, routing)
     gpu, host = bench.run(ops)
     assert (gpu[route.chosen.name][:7] == host[route.chosen.name][:7]).all()
     assert (gpu[route.chosen.name][7:] == 0xFFFFFFFF).all()

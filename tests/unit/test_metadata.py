@@ -17,6 +17,7 @@ from py_engine.files.tensor_types import TensorType
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
+from py_engine.plan.lists import PREFILL
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
 from tests.support.cpu_models import header
@@ -191,10 +192,11 @@ def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) ->
 
 
 @pytest.mark.parametrize("causal", [None, True])
-def test_a_llama_embed_model_has_to_say_that_it_is_not_causal(causal: bool | None) -> None:
+@pytest.mark.parametrize("name", ["llama-embed", "eurobert"])
+def test_an_encoder_like_llama_has_to_say_that_it_is_not_causal(name: str, causal: bool | None) -> None:
     """llama.cpp computes something else then. NeoBERT is not causal whatever the file says."""
-    with pytest.raises(WispError, match=r"llama-embed\.attention\.causal") as error:
-        plan(changed("embedding/llama-embed.F16", {"attention.causal": causal}))
+    with pytest.raises(WispError, match=rf"{name} models .* {name}\.attention\.causal") as error:
+        plan(changed(f"embedding/{name}.F16", {"attention.causal": causal}))
     assert error.value.code == "unsupported_architecture"
     assert not config("embedding/neo-bert.F16", **{"attention.causal": causal}).causal
 
@@ -236,9 +238,10 @@ def test_keys_of_latent_attention_are_of_one_head(preset: str, tmp_path: Path) -
     plan(found)
 
 
+@pytest.mark.parametrize("width", [4000, 0, None])
 @pytest.mark.parametrize("name", ["qwen/qwen3moe.F16", "gpt_oss/gpt-oss.F16", "experts/bailingmoe.F16"])
-def test_the_width_of_dense_layers_that_a_mixture_lacks(name: str) -> None:
-    plan(changed(name, {"feed_forward_length": 4000}))
+def test_the_width_of_dense_layers_that_a_mixture_lacks(name: str, width: int | None) -> None:
+    plan(changed(name, {"feed_forward_length": width}))
 
 
 @pytest.mark.parametrize(
@@ -248,3 +251,56 @@ def test_the_width_of_dense_layers_that_a_model_has(name: str, code: str) -> Non
     with pytest.raises(WispError) as error:
         plan(changed(name, {"feed_forward_length": 4000}))
     assert error.value.code == code
+
+
+def test_an_architecture_has_layer_norms_whatever_the_file_says() -> None:
+    """llama.cpp chooses the norm by the architecture: a file may have both epsilons."""
+    both = config("gpt2/starcoder2.F16", **{"attention.layer_norm_rms_epsilon": 0.5})
+    assert both.layer_norm
+    assert both.eps < 0.1
+    assert not config("llama/llama.F16", **{"attention.layer_norm_epsilon": 0.5}).layer_norm
+
+
+@pytest.mark.parametrize("name", ["gemma/gemma2", "gemma/gemma3", "gemma4/gemma4", "mamba/nemotron_h"])
+def test_a_decoder_may_see_all_tokens(name: str) -> None:
+    assert config(f"{name}.F16").causal
+    assert not config(f"{name}.F16", **{"attention.causal": False}).causal
+
+
+@pytest.mark.parametrize("key", ["rope.dimension_count_swa", "attention.key_length_swa"])
+def test_other_sizes_in_windows_are_refused(key: str) -> None:
+    size = config("gemma/gemma2.F16").head_dim
+    plan(changed("gemma/gemma2.F16", {key: size}))
+    with pytest.raises(WispError, match=rf"gemma2\.{key} 8 is not supported, only {size}"):
+        plan(changed("gemma/gemma2.F16", {key: 8}))
+
+
+def test_axes_without_pairs_are_none() -> None:
+    assert config("qwen/qwen3.F16", **{"rope.dimension_sections": [0, 0, 0, 0]}).ropes[0].sections == ()
+
+
+@pytest.mark.parametrize(("sections", "pairs"), [([3, 3, 2, 0], 1), ([0, 0, 0, 0], 0)])
+def test_the_pairs_that_glm_4_rotates(sections: list[int], pairs: int) -> None:
+    """M-RoPE rotates (i, i + n/2), the text models rotate neighbours. Compared with llama.cpp's logits."""
+    found = changed("glm4/glm4.F16", {"rope.dimension_sections": sections})
+    made = planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
+    assert {op.params["NEOX"] for op in made.lists[PREFILL] if "NEOX" in op.params} == {pairs}
+
+
+READ = [
+    ("dense/ernie4_5", "blk.0.attn_output", False),
+    ("mamba/falcon-h1", "blk.0.attn_output", False),
+    ("llama/llama", "blk.0.attn_output", True),
+    ("embedding/nomic-bert", "blk.0.ffn_down", False),
+    ("dense/qwen2vl", "output", False),
+    ("qwen/qwen3", "output", True),
+]
+
+
+@pytest.mark.parametrize(("name", "matrix", "reads"), READ)
+def test_biases_that_llama_cpp_does_not_apply(name: str, matrix: str, reads: bool) -> None:
+    found, bias = header(f"{name}.F16"), f"{matrix}.bias"
+    shape = found.tensors.get(f"{matrix}.weight", found.tensors["token_embd.weight"]).shape
+    found.tensors[bias] = TensorInfo(bias, shape[1:], TensorType.F32, 0, 4 * shape[1])
+    made = planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
+    assert (bias in made.weights) == reads

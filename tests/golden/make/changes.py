@@ -3,25 +3,35 @@
     python -m tests.golden.make.changes PRESET ...
 
 Each model of the presets, which must generate text, is made again without one of its keys, with another value of a key
-of `KEYS`, or without one kind of tensor. Where llama.cpp loads the file, its logits are compared with those of Wisp's
-numpy engine. A line is printed for each that Wisp refuses or computes otherwise. It needs llama.cpp (README.md) and
-takes about a minute a preset. llama.cpp ends the process when a check of its own fails, so each model has a process of
-its own.
+of `KEYS`, without one kind of tensor, with one more, or with several matrices stored as one. Where llama.cpp loads the
+file, its logits are compared with those of Wisp's numpy engine. A line is printed for each that Wisp refuses or
+computes otherwise. It needs llama.cpp (README.md) and takes about a minute a preset. llama.cpp ends the process when a
+check of its own fails, so each model has a process of its own.
 """
 
 import argparse
 import multiprocessing
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from py_engine.errors import WispError
 from py_engine.plan.lists import DECODE
-from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.changed_models import (
+    SEED,
+    Change,
+    additions,
+    kind,
+    unchanged,
+    with_divisors,
+    with_key,
+    without_key,
+    without_tensors,
+)
+from tests.golden.make.gguf_file import Layout
 from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS
@@ -30,7 +40,7 @@ from tests.golden.make.record import random_prompt
 from tests.support.cpu_models import evaluate, load
 from tools.gguf_writer import Value
 
-SEED, N_CTX, PROMPT, STEPS = 1, 256, 40, 4
+N_CTX, PROMPT, STEPS = 256, 40, 4
 LIMIT = 0.05  # for logits of deviation 3; llama.cpp looks GELU up in a table of float16
 SECONDS = 60  # until a model is given up: llama.cpp does not return from some
 KEYS: dict[str, list[Value]] = {
@@ -43,8 +53,14 @@ KEYS: dict[str, list[Value]] = {
     "rope.freq_base": [500.0],
     "rope.freq_base_swa": [300.0],
     "rope.dimension_count": [8],
+    "rope.dimension_count_swa": [8],
+    "rope.dimension_sections": [[0, 0, 0, 0], [3, 3, 2, 0]],
     "attention.sliding_window": [7],
     "attention.sliding_window_pattern": [2],
+    "attention.causal": [False],
+    "attention.max_alibi_bias": [8.0],
+    "attention.layer_norm_epsilon": [1e-3],
+    "attention.layer_norm_rms_epsilon": [1e-3],
     "attention.clamp_kqv": [0.7],
     "attention.scale": [0.3],
     "attention.output_scale": [0.3],
@@ -60,51 +76,10 @@ KEYS: dict[str, list[Value]] = {
     "leading_dense_block_count": [0],
 }
 
-Change = Callable[[GgufFile], None]
-
-
-def kind(tensor: str) -> str:
-    """A tensor's name without its layer."""
-    return re.sub(r"blk\.\d+\.", "", tensor)
-
-
-def without_key(key: str) -> Change:
-    def change(file: GgufFile) -> None:
-        file.metadata = [(name, value) for name, value in file.metadata if name != key]
-
-    return change
-
-
-def with_key(key: str, value: Value) -> Change:
-    def change(file: GgufFile) -> None:
-        name = f"{file.architecture}.{key}"
-        without_key(name)(file)
-        file.metadata.append((name, value))
-
-    return change
-
-
-def without_tensors(name: str) -> Change:
-    def change(file: GgufFile) -> None:
-        file.tensors = {tensor: data for tensor, data in file.tensors.items() if kind(tensor) != name}
-
-    return change
-
-
-def unchanged(file: GgufFile) -> None:
-    """Change nothing."""
-
-
-def with_divisors(file: GgufFile) -> None:
-    """Add divisors of the rotation's frequencies. llama.cpp ignores them for some architectures that may have them."""
-    count = dict(file.metadata)[f"{file.architecture}.rope.dimension_count"]
-    assert isinstance(count, int)
-    file.tensors["rope_freqs.weight"] = np.linspace(1, 8, count // 2, dtype=np.float32)
-
 
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
     """What each change is, and the function that makes it."""
-    file, _ = build(preset, SEED)
+    file, used = build(preset, SEED)
     yield "unchanged", unchanged
     for key in dict.fromkeys(name for name, _ in file.metadata if not name.startswith("tokenizer.")):
         yield f"without {key}", without_key(key)
@@ -115,6 +90,11 @@ def changes(preset: str) -> Iterator[tuple[str, Change]]:
         yield f"without {name}", without_tensors(name)
     if f"{file.architecture}.rope.dimension_count" in dict(file.metadata):
         yield "with rope_freqs.weight", with_divisors
+    yield from additions(file)
+    for key, value in file.metadata:
+        if type(value) is int and key.startswith(f"{file.architecture}."):
+            name = key.removeprefix(f"{file.architecture}.")
+            yield f"{name} for each layer", with_key(name, [value] * used["n_layer"])
 
 
 def compared(preset: str, change: Change, path: Path) -> str:

@@ -72,6 +72,11 @@ PRESETS: dict[str, Settings] = {
         **{"tok": "spm", "n_layer": 3, "tied": True, "rope_base": 1e6},
         **{"window": 9, "final_cap": 30.0, "pl": 0, "shared": 0},
     },
+    "gemma4-moe": {
+        "arch": "gemma4",
+        **{"n_embd": 96, "n_ff": 80, "tok": "spm", "n_layer": 5, "tied": True, "rope_base": 1e6, "vocab": 304},
+        **{"window": 9, "final_cap": 30.0, "pl": 0, "shared": 0, "n_expert": 6, "n_used": 2, "n_ff_expert": 40},
+    },
     "gemma3n": {
         "arch": "gemma3n",
         **{"n_embd": 16, "n_layer": 22, "n_head": 3, "n_kv": 1, "head_dim": 8, "n_ff": 36, "vocab": 104},

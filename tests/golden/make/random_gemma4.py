@@ -45,6 +45,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.sliding_window_pattern", windowed_layers(c))
     file.add("%s.embedding_length_per_layer_input", c["pl"])
     file.add("%s.attention.shared_kv_layers", c["shared"])
+    if "n_expert" in c:
+        file.add("%s.expert_count", c["n_expert"])
+        file.add("%s.expert_used_count", c["n_used"])
+        file.add("%s.expert_feed_forward_length", c["n_ff_expert"])
 
 
 def add_tensors(file: GgufFile, c: Settings) -> None:
@@ -81,3 +85,17 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
             file.matrix(prefix + "inp_gate.weight", extra, width)
             file.matrix(prefix + "proj.weight", width, extra)
             file.norm(prefix + "post_norm", width)
+        if "n_expert" in c:
+            add_experts(file, c, prefix)
+
+
+def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
+    """The experts beside a layer's dense network, with norms of their own, and factors of their outputs."""
+    width, experts, n_ff = c["n_embd"], c["n_expert"], c["n_ff_expert"]
+    file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=np.sqrt(width), float32=True)
+    file.vector(prefix + "ffn_gate_inp.scale", width, mean=1.0)
+    for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+        file.norm(prefix + name, width)
+    file.matrix(prefix + "ffn_gate_up_exps.weight", experts, 2 * n_ff, width)
+    file.matrix(prefix + "ffn_down_exps.weight", experts, width, n_ff, gain=1.5)
+    file.vector(prefix + "ffn_down_exps.scale", experts, mean=1.0)

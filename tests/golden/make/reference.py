@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.golden.make import reference_gemma3n, reference_rwkv, reference_t5
 from tests.golden.make.reference_attention import KeysValues, attention
-from tests.golden.make.reference_feed_forward import feed_forward
+from tests.golden.make.reference_feed_forward import feed_forward, mixture
 from tests.golden.make.reference_latent import latent_attention
 from tests.golden.make.reference_model import ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
@@ -83,6 +83,9 @@ class Reference(ReferenceModel):
         prefix, arch, start = f"blk.{layer}.", self.architecture, x
         if arch == "deci":
             return self.uneven_layer(x, layer, shared)
+        if prefix + "ffn_gate_inp.scale" in self.tensors:  # Gemma 4's mixtures
+            mixed = attention(self, self.norm(x, prefix + "attn_norm"), layer, shared)
+            return self.normed_networks(x + self.norm(mixed, prefix + "post_attention_norm"), layer)
         if arch in ("arctic", "grok"):
             return self.layer_of_two_networks(x, layer, shared)
         h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
@@ -141,6 +144,16 @@ class Reference(ReferenceModel):
             out = (out + feed_forward(self, h, layer, routed=False)) / math.sqrt(2)
         norms = [name for name in ("layer_output_norm", "post_ffw_norm") if f"{prefix}{name}.weight" in self.tensors]
         return np.asarray(x + self.norm(out, prefix + norms[0]))
+
+    def normed_networks(self, x: np.ndarray, layer: int) -> np.ndarray:
+        """Gemma 4's dense network and experts side by side, with norms of their own. The router has one, too."""
+        prefix = f"blk.{layer}."
+        dense = feed_forward(self, self.norm(x, prefix + "ffn_norm"), layer, routed=False)
+        out = self.norm(dense, prefix + "post_ffw_norm_1")
+        routed = self.normalize(x) * self.tensors[prefix + "ffn_gate_inp.scale"] / math.sqrt(self.width)
+        experts = mixture(self, self.norm(x, prefix + "pre_ffw_norm_2"), prefix, routed)
+        out = out + self.norm(experts, prefix + "post_ffw_norm_2")
+        return np.asarray(x + self.norm(out, prefix + "post_ffw_norm"))
 
     def one_part(self, x: np.ndarray, layer: int) -> np.ndarray:
         """The output of a layer that is either attention, a state or a feed-forward network."""

@@ -22,6 +22,7 @@ NORMALIZED_EXPERTS |= {
     "mimo2",
     "grovemoe",
     "kimi-linear",
+    "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
@@ -142,7 +143,7 @@ def without_lost_groups(model: ReferenceModel, scores: np.ndarray) -> np.ndarray
 def expert_activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
     if model.architecture == "smallthinker":
         return lambda x: np.asarray(np.maximum(x, 0))
-    return gelu if model.architecture == "grok" else silu
+    return gelu if model.architecture in ("gemma4", "grok") else silu
 
 
 def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int) -> np.ndarray:
@@ -153,6 +154,10 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
         bias = model.tensors.get(f"{prefix}ffn_{name}_exps.bias")
         return np.asarray(y if bias is None else y + bias[expert])
 
+    if f"{prefix}ffn_gate_up_exps.weight" in model.tensors:  # Gemma 4's, with a factor of the output
+        gate, up = np.split(project("gate_up", x), 2)
+        factors = model.tensors[f"{prefix}ffn_down_exps.scale"]
+        return np.asarray(factors[expert] * project("down", gelu(gate) * up))
     up = project("up", x)
     if f"{prefix}ffn_gate_exps.weight" not in model.tensors:
         return project("down", activation(model)(up))

@@ -1,0 +1,122 @@
+"""Models as other converters may store them: joined matrices, biases beside gated queries, lists of numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from py_engine.plan.lists import DECODE
+from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.random_models import build
+from tests.golden.make.record import random_prompt
+from tests.golden.make.reference import Reference
+from tests.support import wasm_engines
+from tests.support.cpu_models import evaluate, load
+
+SEED, N_CTX, PROMPT = 3, 64, 18
+JOINED = joined(QKV, "attn_qkv", 0)
+BIASED = with_biases(*QKV)
+
+
+def saved(path: Path, preset: str, change: Change = unchanged, **settings: Any) -> Path:
+    file, _ = build(preset, SEED, **settings)
+    change(file)
+    file.write(path, "F32", Layout(), None)
+    return path
+
+
+def logits(path: Path) -> np.ndarray:
+    """Logits of a prompt read in batches, then of a token that is decoded."""
+    model = load(path, N_CTX)
+    *prompt, last = random_prompt(PROMPT + 1, model.plan.n_vocab, SEED).tolist()
+    read = evaluate(model, prompt)
+    model.feed(PROMPT, [last], [DECODE])
+    return np.vstack([read, model.buffers["logits"].reshape(-1)[: model.plan.n_vocab]])
+
+
+def exact(path: Path) -> np.ndarray:
+    reference = Reference(path, N_CTX)
+    return reference.logits(random_prompt(PROMPT + 1, reference.tensors["token_embd.weight"].shape[0], SEED).tolist())
+
+
+@pytest.mark.parametrize("preset", ["qwen2", "qwen35", "qwen35moe", "qwen3next", "gemma3n", "kimi-linear"])
+def test_queries_keys_and_values_in_one_tensor(preset: str, tmp_path: Path) -> None:
+    """Also where each head's gates follow its queries, and where a layer shares an earlier one's cache."""
+    apart = logits(saved(tmp_path / "apart.gguf", preset))
+    assert logits(saved(tmp_path / "joined.gguf", preset, JOINED)) == pytest.approx(apart, abs=2e-4)
+
+
+@pytest.mark.parametrize("change", [BIASED, all_of(BIASED, JOINED)], ids=["apart", "joined"])
+def test_biases_of_queries_with_gates(change: Change, tmp_path: Path) -> None:
+    plain = saved(tmp_path / "plain.gguf", "qwen35")
+    apart = saved(tmp_path / "apart.gguf", "qwen35", BIASED)
+    got = logits(saved(tmp_path / "model.gguf", "qwen35", change))
+    assert got == pytest.approx(exact(apart), abs=2e-3)
+    assert np.abs(got - logits(plain)).max() > 0.1
+
+
+@pytest.mark.parametrize("width", [20, 36])
+def test_inputs_of_layers_of_any_width(width: int, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "gemma4", pl=width)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+def test_divisors_of_more_pairs_than_rotate(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "gemma4-dense", with_key("rope.dimension_count", 8))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+@pytest.mark.parametrize("preset", ["granitehybrid", "lfm2", "qwen3"])
+def test_numbers_for_each_layer(preset: str, tmp_path: Path) -> None:
+    """A list may have the same number for each layer, and 0 heads for layers that do not attend."""
+    file, used = build(preset, SEED)
+    metadata = dict(file.metadata)
+    kv_heads = metadata[f"{file.architecture}.attention.head_count_kv"]
+    attends = kv_heads if isinstance(kv_heads, list) else [1] * used["n_layer"]
+    heads = with_key("attention.head_count", [used["n_head"] if n else 0 for n in attends])
+    widths = with_key("feed_forward_length", [used["n_ff"]] * used["n_layer"])
+    one = logits(saved(tmp_path / "one.gguf", preset))
+    assert np.array_equal(logits(saved(tmp_path / "each.gguf", preset, all_of(heads, widths))), one)
+
+
+def with_unit_norms(file: GgufFile) -> None:
+    """Norms of dt, B and C whose weights are 1."""
+    metadata, n = dict(file.metadata), file.architecture
+    for layer in range(int(str(metadata[f"{n}.block_count"]))):
+        for name, key in (("dt", "time_step_rank"), ("b", "state_size"), ("c", "state_size")):
+            file.constant(f"blk.{layer}.ssm_{name}_norm.weight", np.ones(int(str(metadata[f"{n}.ssm.{key}"]))))
+
+
+def test_norms_without_weights_in_mamba(tmp_path: Path) -> None:
+    """FalconMamba's."""
+    plain = logits(saved(tmp_path / "plain.gguf", "mamba"))
+    ones = logits(saved(tmp_path / "ones.gguf", "mamba", with_unit_norms))
+    got = logits(saved(tmp_path / "none.gguf", "mamba", with_key("ssm.dt_b_c_rms", True)))
+    assert got == pytest.approx(ones, abs=1e-4)
+    assert np.abs(got - plain).max() > 0.1
+
+
+def test_mamba_has_no_groups(tmp_path: Path) -> None:
+    plain = logits(saved(tmp_path / "plain.gguf", "mamba"))
+    assert np.array_equal(logits(saved(tmp_path / "groups.gguf", "mamba", with_key("ssm.group_count", 2))), plain)
+
+
+WASM: list[tuple[str, Change, dict[str, int]]] = [
+    ("qwen35", all_of(BIASED, JOINED), {}),
+    ("gemma3n", JOINED, {}),
+    ("gemma4", unchanged, {"pl": 20}),
+    ("mamba", with_key("ssm.dt_b_c_rms", True), {}),
+]
+
+
+@pytest.mark.parametrize(("preset", "change", "settings"), WASM, ids=[preset for preset, *_ in WASM])
+async def test_the_cpu_engine_computes_the_same(
+    preset: str, change: Change, settings: dict[str, int], tmp_path: Path
+) -> None:
+    path = saved(tmp_path / "model.gguf", preset, change, **settings)
+    want = logits(path)
+    engine = await wasm_engines.load(path, N_CTX)
+    got, _ = await engine.evaluate(random_prompt(PROMPT + 1, want.shape[1], SEED).tolist())
+    assert got == pytest.approx(want, abs=5e-3)
