@@ -16,7 +16,7 @@ const PROBE_EVERY_MS = 0.1; // while a result is due
 const SELDOM_MS = 4; // otherwise
 
 export const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its result is looked for
-const READERS = 2; // buffers that rows are read from, kept for the next: to make one takes as long as to read it
+const READERS = 2; // buffers for rows that are read back, at most: to make one takes as long as to read it
 
 export class Lists {
   /** @param {GPUDevice} device @param {number} probeMs how long soon() sends empty submits; 0: never */
