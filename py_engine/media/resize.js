@@ -1,7 +1,7 @@
 /**
  * Pillow's resampler, bit for bit: two passes, columns first, with weights of 22 fractional bits, each rounded to bytes.
- * Pictures are RGB bytes, row by row. The passes run in WebAssembly (wasm/media/resize.c), which is five
- * to nine times as fast as JavaScript.
+ * Pictures are RGB bytes, row by row. The passes run in WebAssembly (wasm/media/resize.c), which is some
+ * six times as fast as JavaScript.
  *
  * @typedef {{ width: number, height: number, pixels: Uint8Array | Uint8ClampedArray }} Picture
  * @typedef {"bilinear" | "bicubic" | "lanczos"} Filter
