@@ -1,10 +1,11 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
 python -m bench.encoders gemma-3-4b [--adapter lavapipe | --cpu] [--runs 5] [--count N] [--kernels] [--untuned]
-    [--tiles]
+    [--tiles] [--instant]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
-alone; `host` of the inputs' layout. `dist/` must be built.
+alone; `host` of the inputs' layout. `--instant` measures the host where there is no GPU: dispatches have no workgroups.
+`dist/` must be built.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from bench.encoder_shapes import SHAPES, EncoderShape, write
-from bench.headless import launched
+from bench.headless import AS_ON_GPU, launched
 from tests.support.browser import call_python, open_engine_page, wait_for_adapter
 from tools.paths import DIST, ROOT
 from tools.serve import Server
+
+INSTANT = """() => {
+  const own = GPUComputePassEncoder.prototype.dispatchWorkgroups;
+  GPUComputePassEncoder.prototype.dispatchWorkgroups = function () { own.call(this, 0, 0, 0); };
+}"""
 
 
 def in_browser(
@@ -33,6 +39,7 @@ def in_browser(
     *,
     count: int = 0,
     on_cpu: bool = False,
+    instant: bool = False,
     **arguments: Any,
 ) -> Any:
     """Call a function of tests/support/page/encoders.py with the file and random inputs of the shape's size."""
@@ -44,6 +51,8 @@ def in_browser(
             page.set_default_timeout(600_000)
             if not on_cpu:
                 wait_for_adapter(page)
+            if instant:
+                page.evaluate(INSTANT)
             return call_python(
                 page,
                 f"encoders.{function}",
@@ -69,6 +78,7 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
     parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
     parser.add_argument("--tiles", action="store_true", help="instead, the products and attention with other tiles")
+    parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
     options = parser.parse_args()
     shape = SHAPES[options.shape]
     with tempfile.TemporaryDirectory() as folder:
@@ -86,10 +96,11 @@ def main() -> None:
             "measure",
             runs=options.runs,
             kernels=options.kernels,
-            tune=not options.untuned,
+            load={"tune": not options.untuned} | (AS_ON_GPU if options.instant else {}),
             backend="cpu" if options.cpu else "webgpu",
             count=options.count,
             on_cpu=options.cpu,
+            instant=options.instant,
         )
     print(
         f"{options.shape}: {options.count or shape.count} x {shape.input}, {found['tokens']} tokens, {found['adapter']}"

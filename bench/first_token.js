@@ -4,15 +4,24 @@
  */
 {
   const INSTANT = false; // bench/first_token.py sets it: dispatches have no workgroups
-  /** @type {[string, number][]} */
+  /** @type {[string, number, number][]} what, when, and a command's device */
   let notes = [];
-  const note = (/** @type {string} */ what) => notes.push([what, performance.timeOrigin + performance.now()]);
+  const note = (/** @type {string} */ what, device = 0) =>
+    notes.push([what, performance.timeOrigin + performance.now(), device]);
+  /** @type {unknown[]} in the order of their first commands */
+  const devices = [];
+
+  /** @param {unknown} device */
+  function deviceOf(device) {
+    if (!devices.includes(device)) devices.push(device);
+    return devices.indexOf(device);
+  }
 
   /** @param {any} type @param {string} name @param {string} [before] @param {string} [after] @param {(args: any[]) => any[]} [changed] */
   function watch(type, name, before, after, changed = (args) => args) {
     const own = type.prototype[name];
     type.prototype[name] = function (/** @type {any[]} */ ...args) {
-      if (before) note(before);
+      if (before) note(before, type === GPUDevice ? deviceOf(this) : 0);
       const result = own.apply(this, changed(args));
       if (after) note(after);
       return result;
@@ -21,7 +30,8 @@
 
   watch(GPUDevice, "createCommandEncoder", "encode");
   watch(GPUQueue, "submit", undefined, "submitted");
-  watch(GPUBuffer, "unmap", "read");
+  watch(GPUBuffer, "unmap", undefined, "read");
+  watch(GPUBuffer, "getMappedRange", undefined, "mapped");
   watch(MessagePort, "postMessage", "posted");
   if (INSTANT) watch(GPUComputePassEncoder, "dispatchWorkgroups", undefined, undefined, () => [0, 0, 0]);
 
@@ -37,6 +47,27 @@
       });
     },
   });
+
+  /** @type {() => Promise<any>} imports py_engine/media/media.js */
+  let load;
+  const noted = async () => {
+    const media = await load();
+    return {
+      ...media,
+      async decode(/** @type {any[]} */ ...args) {
+        note("decode");
+        const picture = await media.decode(...args);
+        note("decoded");
+        return picture;
+      },
+      follow(/** @type {any[]} */ ...args) {
+        const cuts = media.follow(...args);
+        note("resized");
+        return cuts;
+      },
+    };
+  };
+  Object.defineProperty(globalThis, "wispMedia", { get: () => noted, set: (own) => (load = own) });
 
   const channel = new BroadcastChannel("wisp.first_token");
   channel.onmessage = () => {

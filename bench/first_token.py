@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.headless import add_common, evaluated, write_figures
+from bench.headless import AS_ON_GPU, add_common, evaluated, write_figures
 
 PROBE = Path(__file__).with_suffix(".js")
 QUICK = 6  # one of so many runs is quicker than the second figure
@@ -61,7 +61,7 @@ def parts(run: dict[str, Any]) -> dict[str, float]:
     """The milliseconds of each part of one request."""
 
     def times(what: str) -> list[float]:
-        return [at for noted, at in run["notes"] if noted == what and at <= run["first"]]
+        return [at for noted, at, _ in run["notes"] if noted == what and at <= run["first"]]
 
     received, posted = times("received")[0], times("posted")[-1]
     read = max(at for at in times("read") if at < posted)
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     load = {"backend": options.backend, "contextLength": options.context_length}
     if options.instant:
-        load |= {"backend": "webgpu", "variant": {"software": False}, "tune": False, "prove": False}
+        load |= {"backend": "webgpu"} | AS_ON_GPU
     asked = {"prompt": options.prompt, "chat": options.chat, "runs": options.runs, "options": load}
     probe = PROBE.read_text(encoding="utf-8").replace("INSTANT = false", f"INSTANT = {str(options.instant).lower()}")
     found = evaluated(MEASURE, options.model, asked, options.adapter, in_worker=probe)

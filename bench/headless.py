@@ -25,6 +25,8 @@ CPU_BACKENDS = ("wasm", "wasm threads")
 PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
 READY_MS = 120_000
 DEFAULT = MODELS / "wisp-mini-q4_0.gguf"
+# Options of load() with which a software GPU gets the kernels of a real one, which need no results.
+AS_ON_GPU = {"variant": {"software": False}, "tune": False, "prove": False}
 
 RUN = """async () => {
   try {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -58,15 +59,18 @@ class Weights:
         return raw
 
 
-def write(shape: Shape, type: str, path: str, name: str, peak: float = 1.0, idle_after: int | None = None) -> None:
+def write(
+    shape: Shape, type: str, path: str, name: str, peak: float = 1.0, idle_after: int | None = None,
+    tokens: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits; `idle_after`: layers after the
-    first so many add nothing.
+    first so many add nothing; `tokens`: texts that the vocabulary has, too.
     """
     writer, weights = GGUFWriter(path, shape.architecture), Weights(peak)
     writer.add_name(name)
     for key, value in metadata(shape).items():
         (writer.add_float32 if isinstance(value, float) else writer.add_uint32)(key, value)
-    add_tokenizer(writer, shape.vocab)
+    add_tokenizer(writer, shape.vocab, tokens)
     for tensor in tensors(shape, type):
         data = weights.of(tensor.name, tensor.shape, tensor.type)
         if idle_after is not None and is_output(tensor.name, idle_after):
@@ -82,11 +86,11 @@ def is_output(name: str, first: int) -> bool:
     return found is not None and int(found[1]) >= first
 
 
-def add_tokenizer(writer: GGUFWriter, vocab: int) -> None:
+def add_tokenizer(writer: GGUFWriter, vocab: int, also: Sequence[str] = ()) -> None:
     """Byte-level BPE without merges, padded to the vocabulary's size."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
-    tokens = [chr(b) if b in printable else chr(next(others)) for b in range(256)]
+    tokens = [chr(b) if b in printable else chr(next(others)) for b in range(256)] + list(also)
     tokens += [f"<{i}>" for i in range(len(tokens), vocab - 1)] + ["<|end|>"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")

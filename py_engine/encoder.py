@@ -138,4 +138,6 @@ def fitted(projector: Projector, plan: Plan) -> Projector:
 
 def _slice(rows: Any, first: int, count: int, width: int) -> Any:
     """Rows of a flat Float32Array."""
+    if count * width == rows.length:  # a copy of all would take as long as reading them back
+        return rows
     return rows.slice(first * width, (first + count) * width)

@@ -1,10 +1,9 @@
 """The projector of a loaded model: from files of pictures and sounds to token ids, and to embeddings where needed.
 
-A second question about a picture prepares and encodes nothing: what was prepared is known by the hash of its file, and
+A second question about a picture prepares and encodes nothing: what was prepared is known by the bytes of its file, and
 embeddings by the hash of what the encoder takes.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from py_engine.models.common import dimension, natural
 from py_engine.options import LoadOptions, MediaOptions
 from py_engine.recovery import Reload
 
-PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept
+PREPARED_BYTES = 64 << 20  # of pixels and spectra that are kept, and of their files
 EMBEDDING_BYTES = 256 << 20  # of embeddings that are kept
 
 ON_CPU = ("model_too_large", "out_of_memory", "wrong_results")  # errors of a GPU that the CPU does not have
@@ -31,6 +30,7 @@ Opened = tuple[list[Any], list[Header]]  # sources and headers of a projector's 
 LoadProjector = Callable[["Loaded", list[Any], list[Header], LoadOptions, OnProgress], Awaitable["LoadedProjector"]]
 
 Prepare = Callable[[Projector, bytes], Awaitable[Medium]]
+Key = TypeVar("Key", bytes, str)
 Value = TypeVar("Value")
 
 
@@ -51,14 +51,14 @@ class PreparedMedia(Media):
     content: str = ""  # identifies it, with its projector
 
 
-class Recent(Generic[Value]):
+class Recent(Generic[Key, Value]):
     """Values by key; the least recently used are dropped when all together exceed `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
-        self._values: OrderedDict[str, tuple[Value, int]] = OrderedDict()
+        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: Key) -> Value | None:
         """The value of a key."""
         found = self._values.get(key)
         if found is None:
@@ -66,7 +66,7 @@ class Recent(Generic[Value]):
         self._values.move_to_end(key)
         return found[0]
 
-    def put(self, key: str, value: Value, size: int) -> None:
+    def put(self, key: Key, value: Value, size: int) -> None:
         """Keep a value of `size` bytes."""
         self._bytes += size - self._values.pop(key, (None, 0))[1]
         self._values[key] = value, size
@@ -81,16 +81,15 @@ class LoadedProjector:
         self.projector, self.encoder, self._identity = projector, encoder, identity
         self.encoded = 0  # media whose embeddings were computed
         self._chunker, self._prepare = chunker, prepare
-        self._prepared = Recent[Medium](PREPARED_BYTES)
-        self._embeddings = Recent[Any](EMBEDDING_BYTES)
+        self._prepared = Recent[bytes, Medium](PREPARED_BYTES)
+        self._embeddings = Recent[str, Any](EMBEDDING_BYTES)
 
     async def prepared(self, data: bytes) -> Medium:
         """The pixels or spectra of a file. WispError for files that cannot be used."""
-        key = hashlib.sha256(data).hexdigest()
-        medium = self._prepared.get(key)
+        medium = self._prepared.get(data)
         if medium is None:
             medium = await self._prepare(self.projector, data)
-            self._prepared.put(key, medium, _size(medium))
+            self._prepared.put(data, medium, len(data) + _size(medium))
         return medium
 
     def prompt(self, text: str, media: list[Medium], marker: str) -> ChunkedPrompt:

@@ -17,11 +17,16 @@ def turns(tower: Tower, place: Array) -> Array:
     """
     base, dim = BASES.get(tower.kind, 10000.0), tower.head_dim
     frequencies = base ** (-4 * np.arange(dim // 4) / dim)
-    first, second = place[:, :1], place[:, 1:]
-    if tower.kind == "gemma4v":
-        first, second = second, first
     odd = base ** (-2 / dim) if tower.kind in ("pixtral", "lightonocr") else 1.0
-    angles = np.concatenate([first * frequencies, second * frequencies * odd], axis=1)
+    coordinates = np.arange(place.max() + 1)[:, None]  # far fewer than patches
+    first, second = (_turns(coordinates * frequencies * factor) for factor in (1.0, odd))
+    row, column = place.T
+    if tower.kind == "gemma4v":
+        row, column = column, row
+    return np.concatenate([first[row], second[column]], axis=1)
+
+
+def _turns(angles: Array) -> Array:
     return (np.round(angles / (2 * np.pi) * 2**32).astype(np.int64) % 2**32).astype(np.uint32)
 
 

@@ -34,12 +34,13 @@ class Media:
         """Rotary positions that it takes."""
         return max(self.grid) if self.grid else len(self.ids)
 
-    def place(self, index: int) -> tuple[int, int, int]:
-        """The rotary position of a token in time, down and across, from the position where the media starts."""
+    def places(self, indices: range, start: int) -> list[array[int]]:
+        """The rotary positions of tokens in time, down and across, where the media starts at `start`."""
         if self.grid is None:
-            return index, index, index
+            return [array("I", range(start + indices.start, start + indices.stop))] * 3
         across = self.grid[0]
-        return 0, index // across, index % across
+        down = array("I", [start + i // across for i in indices])
+        return [array("I", [start]) * len(indices), down, array("I", [start + i % across for i in indices])]
 
 
 def media_ids(content: str, n_tokens: int) -> list[int]:
@@ -175,15 +176,29 @@ class _Places:
         words, at = array("I"), begin
         for span, start in zip(self._spans, self._starts, strict=True):
             words.extend(self._of_text(at, min(span.first, end)))
-            for position in range(max(span.first, at), min(span.end, end)):
-                seen = span.end if span.media.whole else position + 1
-                words.extend((seen, *(start + n for n in span.media.place(span.index + position - span.first))))
+            words.extend(_of_media(span, start, range(max(span.first, at), min(span.end, end))))
             at = max(at, span.end)
         words.extend(self._of_text(at, end))
         return words
 
     def _of_text(self, begin: int, end: int) -> array[int]:
-        words, shift = array("I"), self.shift(begin)
-        for position in range(begin, end):
-            words.extend((position + 1, *(3 * (position + shift,))))
-        return words
+        shift = self.shift(begin)
+        places = array("I", range(begin + shift, end + shift))
+        return _records(array("I", range(begin + 1, end + 1)), [places] * 3)
+
+
+def _of_media(span: Span, start: int, positions: range) -> array[int]:
+    if span.media.whole:
+        seen = array("I", [span.end]) * len(positions)
+    else:
+        seen = array("I", range(positions.start + 1, positions.stop + 1))
+    before = span.index - span.first
+    indices = range(positions.start + before, positions.stop + before)
+    return _records(seen, span.media.places(indices, start))
+
+
+def _records(seen: array[int], places: list[array[int]]) -> array[int]:
+    words = array("I", [0]) * ((1 + len(places)) * len(seen))
+    for i, column in enumerate([seen, *places]):
+        words[i :: 1 + len(places)] = column
+    return words

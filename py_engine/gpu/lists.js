@@ -16,6 +16,9 @@
 const PROBE_EVERY_MS = 0.1; // while a result is due
 const SELDOM_MS = 4; // otherwise
 
+export const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its result is looked for
+const READERS = 2; // buffers for rows that are read back, at most: to make one takes as long as to read it
+
 export class Lists {
   /** @param {GPUDevice} device @param {number} probeMs how long soon() sends empty submits; 0: never */
   constructor(device, probeMs) {
@@ -23,6 +26,8 @@ export class Lists {
     this.probeMs = probeMs;
     /** @type {Map<string, Command[]>} */
     this.lists = new Map();
+    /** @type {GPUBuffer[]} for reuse */
+    this.readers = [];
     this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
   }
 
@@ -114,6 +119,47 @@ export class Lists {
     const data = staging.getMappedRange().slice(0);
     staging.destroy();
     return data;
+  }
+
+  /**
+   * Runs lists over rows of a buffer and reads `width` floats of each. Submits before it returns.
+   * @param {number} rows @param {string[]} lists
+   * @param {{ buffer: GPUBuffer, offset: number, pitch: number, width: number }} place pitch: floats from row to row
+   * @param {number} expectedMs that all submits so far take; below 0: the result is not looked for, only waited for
+   * @returns {Promise<Float32Array>} (rows, width)
+   */
+  async pooled(rows, lists, { buffer, offset, pitch, width }, expectedMs = rows === 1 ? 0 : -1) {
+    const size = 4 * pitch * rows;
+    const staging = this.reader(size);
+    this.submit((encoder) => {
+      if (lists.length) this.run(encoder, this.commands(lists), rows);
+      encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
+    });
+    const begun = performance.now();
+    try {
+      const mapping = staging.mapAsync(GPUMapMode.READ, 0, size);
+      // Of a long wait, the end is looked for from half of probeMs before to half of it after the expected time.
+      const idleMs = Math.max(EXPECTED_SHARE * expectedMs, expectedMs - this.probeMs / 2);
+      await (expectedMs < 0 ? mapping : this.soon(mapping, idleMs));
+      this.counts.wait_ms += performance.now() - begun;
+      const padded = new Float32Array(staging.getMappedRange(0, size));
+      if (pitch === width) return padded.slice();
+      const out = new Float32Array(rows * width);
+      for (let i = 0; i < rows; i++) out.set(padded.subarray(i * pitch, i * pitch + width), i * width);
+      return out;
+    } finally {
+      staging.unmap();
+      if (this.readers.length < READERS) this.readers.push(staging);
+      else staging.destroy();
+    }
+  }
+
+  /** A buffer that `size` bytes can be read from. @param {number} size */
+  reader(size) {
+    const free = this.readers.pop();
+    if (free && free.size >= size) return free;
+    free?.destroy();
+    return this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
   }
 
   /**

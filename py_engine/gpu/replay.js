@@ -6,10 +6,9 @@
  * each other; results come in the same order.
  */
 
-import { Lists } from "./lists.js";
+import { EXPECTED_SHARE, Lists } from "./lists.js";
 
 const FIRST_COMMANDS = [12, 40]; // of a prompt, in submits of their own: an idle GPU runs them while the browser encodes the others
-const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its result is looked for
 
 /**
  * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py)
@@ -350,35 +349,6 @@ export class Replay extends Lists {
     this.place([{ seq: 0, position: 0 }], rows);
     this.places = undefined;
     this.submit((encoder) => this.pass(encoder, [lists], rows));
-  }
-
-  /**
-   * Runs lists over rows of a buffer and reads `width` floats of each. Submits before it returns.
-   * @param {number} rows @param {string[]} lists
-   * @param {{ buffer: GPUBuffer, offset: number, pitch: number, width: number }} place pitch: floats from row to row
-   * @param {number} expectedMs that all submits so far take; below 0: the result is not looked for, only waited for
-   * @returns {Promise<Float32Array>} (rows, width)
-   */
-  async pooled(rows, lists, { buffer, offset, pitch, width }, expectedMs = rows === 1 ? 0 : -1) {
-    const size = 4 * pitch * rows;
-    const staging = this.device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
-    this.submit((encoder) => {
-      if (lists.length) this.pass(encoder, [lists], rows);
-      encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
-    });
-    const begun = performance.now();
-    try {
-      const mapping = staging.mapAsync(GPUMapMode.READ);
-      await (expectedMs < 0 ? mapping : this.soon(mapping, EXPECTED_SHARE * expectedMs));
-      this.counts.wait_ms += performance.now() - begun;
-      const padded = new Float32Array(staging.getMappedRange());
-      if (pitch === width) return padded.slice();
-      const out = new Float32Array(rows * width);
-      for (let i = 0; i < rows; i++) out.set(padded.subarray(i * pitch, i * pitch + width), i * width);
-      return out;
-    } finally {
-      staging.destroy();
-    }
   }
 }
 

@@ -39,11 +39,13 @@ async def _picture(vision: Vision, data: bytes, found: Format) -> Picture:
         raise _undecodable(found, error) from None
     plan = recipe(vision, (picture.width, picture.height))
     cuts = media.follow(picture, js.JSON.parse(json.dumps(asdict(plan))))
-    pieces = []
-    for cut, part in zip(plan.cuts, cuts, strict=True):
-        pixels = part.pixels.to_bytes()
-        pieces.append(Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size)))
-    return Picture(tuple(pieces), plan.grid, plan.overview_first)
+    hashing = media.hashes(to_js([part.pixels for part in cuts]))
+    contents = [part.pixels.to_bytes() for part in cuts]  # meanwhile
+    pieces = tuple(
+        Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size), found and found.to_bytes())
+        for cut, pixels, found in zip(plan.cuts, contents, await hashing, strict=True)
+    )
+    return Picture(pieces, plan.grid, plan.overview_first)
 
 
 async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
@@ -56,7 +58,12 @@ async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
     from py_engine.media import mel
 
     mels = mel.log_mels(audio, np.frombuffer(samples.to_bytes(), np.float32))
-    spectra = tuple(Spectrum(found, mel.n_tokens(audio, found.shape[1])) for found in mels)
+    media = await js.wispMedia()
+    hashes = await media.hashes(to_js([spectrum.data.cast("B") for spectrum in mels]))
+    spectra = tuple(
+        Spectrum(spectrum, mel.n_tokens(audio, spectrum.shape[1]), found and found.to_bytes())
+        for spectrum, found in zip(mels, hashes, strict=True)
+    )
     return Sound(spectra, samples.length / RATE)
 
 

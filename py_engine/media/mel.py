@@ -55,6 +55,17 @@ def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
     return triangles if htk else triangles * (2 / (edges[2:] - edges[:-2]))[:, None]
 
 
+@cache
+def _triangles(n_mel: int, n_fft: int, htk: bool) -> list[tuple[slice, Array]]:
+    """The frequencies of each triangle, and their weights: one in sixty of the bank's, which are 0 elsewhere."""
+    found = []
+    for row in _bank(n_mel, n_fft, htk):
+        inside = np.flatnonzero(row)
+        where = slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
+        found.append((where, row[where]))
+    return found
+
+
 def _hann(count: int, n_fft: int, at: int = 0, *, symmetric: bool = False) -> Array:
     """A Hann window of `count` samples from `at` on, among n_fft: periodic, or symmetric, ending as it begins."""
     window = np.zeros(n_fft)
@@ -71,7 +82,9 @@ def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False) -
         part = samples[first * HOP : (min(first + AT_ONCE, n_frames) - 1) * HOP + n_fft]
         frames = np.lib.stride_tricks.sliding_window_view(part, n_fft)[::HOP]
         magnitudes = np.abs(np.fft.rfft(frames * window, axis=1))
-        found[:, first : first + AT_ONCE] = _bank(n_mel, n_fft, htk) @ (magnitudes if htk else magnitudes**2).T
+        energies = np.ascontiguousarray((magnitudes if htk else magnitudes**2).T)
+        for mel, (where, weights) in zip(found, _triangles(n_mel, n_fft, htk), strict=True):
+            mel[first : first + AT_ONCE] = weights @ energies[where]
     return found
 
 
@@ -97,8 +110,8 @@ def _whisper(samples: Array, n_mel: int) -> list[Array]:
     n_frames = (len(samples) + WHISPER_FRAMES * HOP) // HOP + 1
     heard = np.concatenate([_reflected(samples, 200), samples, np.zeros(400 + HOP)])
     energies = _energies(heard, n_mel, _hann(400, 400))
-    silence = np.zeros((n_mel, n_frames - energies.shape[1]))
-    mel = _whisper_scale(np.concatenate([energies, silence], 1))
+    scaled = _whisper_scale(np.pad(energies, ((0, 0), (0, 1))))  # and one frame of the silence
+    mel = np.pad(scaled, ((0, 0), (0, n_frames - scaled.shape[1])), "edge")
     return [mel[:, at : at + WHISPER_FRAMES] for at in range(0, n_frames - WHISPER_FRAMES + 1, WHISPER_FRAMES)]
 
 

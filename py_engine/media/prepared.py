@@ -22,6 +22,7 @@ class Piece:
     pixels: bytes  # (height, width, 3), before mean and deviation
     n_tokens: int
     grid: Size  # columns and rows of tokens
+    sha256: bytes | None = None  # of the pixels, where the browser computed it
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Spectrum:
 
     mel: Mel  # (n_mel, n_frames)
     n_tokens: int
+    sha256: bytes | None = None  # of the spectrum, where the browser computed it
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,5 @@ class Content:
             about, data = f"{part.size}", memoryview(part.pixels)
         else:
             about, data = f"{part.mel.shape}", part.mel.data.cast("B")
-        found = hashlib.sha256(self._projector.digest + about.encode())
-        found.update(data)
-        return found.hexdigest()
+        content = part.sha256 or hashlib.sha256(data).digest()
+        return hashlib.sha256(self._projector.digest + about.encode() + content).hexdigest()

@@ -1,5 +1,5 @@
 /** Does what a recipe says (recipe.py): the pixels that an encoder takes of a picture. */
-import { resize } from "./resize.js";
+import { Resizer } from "./resize.js";
 
 /**
  * @typedef {import("./resize.js").Picture} Picture
@@ -10,9 +10,10 @@ import { resize } from "./resize.js";
 
 /** @param {Picture} picture @param {Recipe} recipe @returns {Picture[]} one of each cut */
 export function follow(picture, recipe) {
+  const resizer = new Resizer();
   const made = [picture];
   for (const canvas of recipe.canvases) {
-    const resized = resize(made[canvas.source], ...canvas.size, canvas.filter);
+    const resized = resizer.resize(made[canvas.source], ...canvas.size, canvas.filter);
     made.push(onCanvas(resized, canvas));
   }
   return recipe.cuts.map(({ source, at, size }) => cut(made[source], at, size));

@@ -87,8 +87,8 @@ def test_animations_give_their_first_picture(page: Page) -> None:
 
 
 def test_large_pictures_are_read_in_parts(page: Page) -> None:
-    rgb = np.random.default_rng(0).integers(0, 256, (1300, 40, 3), np.uint8)
-    transparent = np.concatenate([rgb, np.full((1300, 40, 1), 7, np.uint8)], 2)
+    rgb = np.random.default_rng(0).integers(0, 256, (1301, 41, 3), np.uint8)
+    transparent = np.concatenate([rgb, np.full((1301, 41, 1), 7, np.uint8)], 2)
     for picture in (rgb, transparent):
         np.testing.assert_array_equal(decoded(page, saved(picture, "PNG"), "image/png"), rgb)
 

@@ -13,6 +13,7 @@ import pytest
 from py_engine.media.recipe import Canvas, Cut, Recipe, recipe
 from tests.support.js_modules import Evaluate, evaluator
 from tests.support.media import MEDIA, follow, golden, pixels
+from tools import wasm
 
 FOLLOW = """
 a.map(([pixels, width, height, recipe]) =>
@@ -66,6 +67,10 @@ def test_recipes_are_followed_as_with_pillow(evaluate: Evaluate) -> None:
         assert vision is not None
         cases.append((rgb, recipe(vision, (rgb.shape[1], rgb.shape[0]))))
     assert_pixels_are_pillows(evaluate, cases)
+
+
+def test_the_resampler_is_compiled_from_its_source() -> None:
+    assert wasm.MEDIA_JS.read_text(encoding="utf-8") == wasm.media_module(), "run .venv/bin/python -m tools.wasm"
 
 
 def test_sound_is_resampled_as_llama_cpp_does(evaluate: Evaluate) -> None:

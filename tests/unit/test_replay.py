@@ -188,3 +188,38 @@ def test_one_sequence_may_take_whole_batches(evaluate: Evaluate, steps: int, sub
     code = """replay.startDrafts([{ seq: 0, position: 0 }]);
     seen.returned = replay.draft({ steps: a[0], step: [{ lists: [], n: 1 }], ends: [4096], lookup: false });"""
     assert evaluate(START.replace("CODE", code), steps)["returned"] is submitted
+
+
+# Reads rows of 3 of 4 floats, which count up, several times in turn, then twice at once.
+READ = """(async () => {
+  globalThis.GPUBufferUsage = { COPY_DST: 1, MAP_READ: 2 };
+  globalThis.GPUMapMode = { READ: 1 };
+  const seen = { made: [], destroyed: [], rows: [] };
+  const source = new Float32Array(64).map((_, i) => i);
+  const createBuffer = ({ size }) => {
+    const bytes = new Uint8Array(size);
+    const getMappedRange = (at, n) => bytes.slice(at, at + n).buffer;
+    seen.made.push(size);
+    const destroy = () => seen.destroyed.push(size);
+    return { size, bytes, getMappedRange, mapAsync: async () => {}, unmap() {}, destroy };
+  };
+  const copyBufferToBuffer = (from, offset, to, at, n) => to.bytes.set(new Uint8Array(from.buffer, offset, n), at);
+  const createCommandEncoder = () => ({ copyBufferToBuffer, finish() {} });
+  const device = { createBuffer, createCommandEncoder, queue: { submit() {} } };
+  const replay = new m.Replay(device, {}, 1, { stateFields: [], draftingFields: [], probeMs: 0 });
+  const read = async (n, offset) =>
+    seen.rows.push([...(await replay.pooled(n, [], { buffer: source, offset, pitch: 4, width: 3 }))]);
+  for (const [n, offset] of a[0]) await read(n, offset);
+  await Promise.all(a[0].map(([n, offset]) => read(n, offset)));
+  return seen;
+})()"""
+
+
+def test_buffers_that_rows_are_read_from_are_used_again(evaluate: Evaluate) -> None:
+    seen = evaluate(READ, [[2, 0], [1, 16], [3, 32]])
+    expected = [[0, 1, 2, 4, 5, 6], [4, 5, 6], [8, 9, 10, 12, 13, 14, 16, 17, 18]]
+    assert seen["rows"][:3] == expected
+    assert sorted(seen["rows"][3:]) == sorted(expected)
+    assert seen["made"][:2] == [32, 48], "one row fits into the buffer of two, three do not"
+    assert seen["made"][2:] == [16, 48], "of three reads at once, the first has the buffer of the one before"
+    assert seen["destroyed"] == [32, 16], "two stay for the next reads"

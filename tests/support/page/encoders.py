@@ -39,16 +39,16 @@ async def encode(url: str, options: dict[str, Any], requests: list[list[Given]])
 
 
 async def measure(
-    url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool, tune: bool,
+    url: str, modality: str, shape: list[int], count: int, runs: int, *, kernels: bool, load: dict[str, Any],
     backend: str = "webgpu",
 ) -> dict[str, Any]:  # fmt: skip
     """Time the encoding of `count` random inputs of a shape, and each kernel of it if `kernels`, on a GPU.
 
-    `tune`: with the tiles that this device is fastest with, as from the second load on.
+    `load`: options of it; tune: with the tiles that this device is fastest with, as from the second load on.
     """
     source, header = await open_model(url)
     started = time.perf_counter()
-    encoder = await Encoder.load(source, header, LoadOptions(backend=backend, tune=tune))
+    encoder = await Encoder.load(source, header, LoadOptions(backend=backend, **load))
     load_ms = 1000 * (time.perf_counter() - started)
     try:
         inputs = _random_inputs(modality, shape, count)

@@ -22,15 +22,20 @@ async def _read(url: str) -> bytes:
 
 
 async def prepared(mmproj: str, files: list[str]) -> list[list[Any]]:
-    """What is made of each file: [width, height, tokens, SHA-256] of each piece, or [frames, tokens, mel]."""
+    """What is made of each file: [width, height, tokens, SHA-256] of each piece, or [frames, tokens, mel].
+
+    The browser's hashes must be Python's.
+    """
     data = await _read(f"{FOLDER}/{mmproj}")
     projector = Projector.from_gguf(parse(data, len(data)))
     found: list[list[Any]] = []
     for file in files:
         medium = await prepare(projector, await _read(f"{FOLDER}/media/{file}"))
         if isinstance(medium, Picture):
+            assert all(p.sha256 == hashlib.sha256(p.pixels).digest() for p in medium.pieces)
             found.append([[*p.size, p.n_tokens, hashlib.sha256(p.pixels).hexdigest()] for p in medium.pieces])
         else:
+            assert all(s.sha256 == hashlib.sha256(s.mel.tobytes()).digest() for s in medium.spectra)
             encoded = [base64.b64encode(s.mel.tobytes()).decode() for s in medium.spectra]
             shapes = [[s.mel.shape[1], s.n_tokens] for s in medium.spectra]
             found.append([[*shape, mel] for shape, mel in zip(shapes, encoded, strict=True)])
