@@ -1,6 +1,7 @@
 /**
  * What the engine's Python finds in `globalThis`:
  *   wispRequestAdapter, wispReplay, wispPages, wispUpload   py_engine/gpu/adapter.js, replay.js, pages.js, upload.js
+ *   wispProof                           py_engine/proof/dispatches.js
  *   wispCompute                         py_engine/cpu/compute.js
  *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
  *   wispHashes       hash-wasm, for wispShards
@@ -19,6 +20,7 @@ import { requestAdapter } from "../py_engine/gpu/adapter.js";
 import { Pages } from "../py_engine/gpu/pages.js";
 import { Replay } from "../py_engine/gpu/replay.js";
 import { Upload } from "../py_engine/gpu/upload.js";
+import * as wispProof from "../py_engine/proof/dispatches.js";
 import * as wispTextStore from "./text_store.js";
 
 /**
@@ -30,7 +32,13 @@ import * as wispTextStore from "./text_store.js";
  */
 export function provide(assets, loadPackage, others) {
   const wispHashes = { createSHA256, createXXHash64 };
-  Object.assign(globalThis, { wispReplay: Replay, wispPages: Pages, wispUpload: Upload, wispCompute: Compute });
+  Object.assign(globalThis, {
+    wispReplay: Replay,
+    wispPages: Pages,
+    wispUpload: Upload,
+    wispCompute: Compute,
+    wispProof,
+  });
   Object.assign(globalThis, {
     wispRequestAdapter: requestAdapter,
     wispShards,

@@ -49,10 +49,11 @@ def cut(upstream: Upstream) -> WispError:
     )
 
 
-def endless(upstream: Upstream) -> WispError:
+def endless(upstream: Upstream, limit: str) -> WispError:
     """The error for more than an answer, or an event of a stream, may have."""
     return WispError(
-        f"{upstream.name} ({upstream.base_url}) sends an answer that is too long to be one. Check its base URL.",
+        f"{upstream.name} ({upstream.base_url}) sends an answer that is too long to be one: it has more than {limit}. "
+        "Check its base URL, or request less at once.",
         "upstream_error",
         SERVER_ERROR,
     )
@@ -101,7 +102,7 @@ def _short(upstream: Upstream, text: str) -> str:
     """The start of another server's text without the key, which some servers repeat."""
     if upstream.key:
         text = text.replace(upstream.key, "…")
-    # An answer has up to 64 MiB: split off no more words than a quote may have.
+    # An answer has up to 17 MiB: split off no more words than a quote may have.
     words = (found.group() for found in re.finditer(rf"\S{{1,{MAX_QUOTE}}}", text))
     text = " ".join(islice(words, MAX_QUOTE))
     return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]} …"

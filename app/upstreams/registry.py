@@ -24,7 +24,10 @@ Handler = Callable[[Fields, Call], Awaitable[Any]]
 PATHS = {kind: endpoint.path.removeprefix("v1/") for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
 STORE = "upstreams"
 MAX_MODELS = 2000
-MAX_ANSWER = 64 << 20  # bytes of an answer that is not streamed
+# Of an answer that is not streamed. Text takes up to ten times its bytes here, since one emoji makes each character
+# four bytes, and empty lists take more: with these limits, any answer takes less than 200 MB.
+MAX_ANSWER = 17 << 20  # bytes: 2,048 embeddings of 1,536 numbers fit
+MAX_CONTAINERS = 1 << 20  # objects and lists
 LISTING_S = 10.0  # timeout of a list of models
 
 
@@ -238,10 +241,13 @@ class Upstreams:
             while piece := await self._piece(upstream, reply, seconds):
                 data += piece
                 if len(data) > MAX_ANSWER:
-                    raise errors.endless(upstream)
+                    raise errors.endless(upstream, f"{MAX_ANSWER / (1 << 20):g} MiB")
         finally:
             reply.close()
+        if data.count(b"{") + data.count(b"[") > MAX_CONTAINERS:
+            raise errors.endless(upstream, f"{MAX_CONTAINERS:,} objects and lists")
         text = data.decode("utf-8", "replace")
+        del data
         try:
             answer = json_input.parse(text)
         except ValueError:
@@ -261,7 +267,7 @@ class Upstreams:
         while True:
             piece = await self._piece(upstream, reply, upstream.timeout)
             if events.held > MAX_EVENT:
-                raise errors.endless(upstream)
+                raise errors.endless(upstream, f"{MAX_EVENT:,} characters in an event")
             for event in events.feed(piece) if piece else events.end():
                 if event.data == "[DONE]":
                     return

@@ -3,7 +3,7 @@
 import codecs
 from dataclasses import dataclass
 
-MAX_EVENT = 16 << 20  # characters of one event; what reads the stream checks `held`
+MAX_EVENT = 8 << 20  # characters of one event; what reads the stream checks `held`
 
 
 @dataclass(frozen=True)

@@ -156,16 +156,16 @@ def _group(c: Call) -> int:
     return int(c.params["G"] * c.params.get("SHARE", 1))
 
 
-def _keys_and_values(c: Call, seen: Array, seq: int) -> tuple[Array, Array]:
-    """(positions, kv heads, head_dim) and (positions, kv heads, dimensions of a value)."""
+def _keys_and_values(c: Call, seen: Array, seq: int) -> tuple[Array, Array, Array | slice]:
+    """Rows of keys (rows, kv heads, head_dim) and values (rows, kv heads, dimensions), and the row of each position."""
     head_dim, kv_heads, nope = c.params["HEAD_DIM"], c.consts["n_head_kv"], c.params.get("NOPE", 0)
     if not nope:
-        k, v = (_cached(c, name, seen, seq).reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
-        return k, v
+        (k, at), (v, _) = (_cached(c, name, seen, seq) for name in ("k_cache", "v_cache"))
+        return k.reshape(-1, kv_heads, head_dim), v.reshape(-1, kv_heads, head_dim), at
     expanded = c["expanded"][seen].reshape(len(seen), kv_heads, -1).astype(np.float32)
     rest = c["k_cache"][c.rows_of(seen, seq), : head_dim - nope].astype(np.float32)
     rest = np.broadcast_to(rest[:, None], (len(seen), kv_heads, head_dim - nope))
-    return np.concatenate([expanded[:, :, :nope], rest], axis=2), expanded[:, :, nope:]
+    return np.concatenate([expanded[:, :, :nope], rest], axis=2), expanded[:, :, nope:], slice(None)
 
 
 def _scores(
@@ -181,7 +181,7 @@ def _scores(
     q = q[:, c.consts.get("head0", 0) * group * head_dim :]
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     seen = np.arange(begin, pos + n if end is None else end)
-    k, v = _keys_and_values(c, seen, seq)
+    k, v, at = _keys_and_values(c, seen, seq)
     distance = positions[:, None] - seen[None, :]
     window = c.params["WINDOW"] or 1 << 30
     chunks = (positions[:, None] - begin) // window if c.params.get("CHUNKED") else None
@@ -195,7 +195,7 @@ def _scores(
         hidden |= (seen[None, :] - begin) // window != chunks
     for head in range(kv_heads):
         queries = np.ascontiguousarray(q[:, head].transpose(1, 0, 2)).reshape(group * n, head_dim)
-        scores = (queries @ np.ascontiguousarray(k[:, head]).T).reshape(group, n, len(seen))
+        scores = (queries @ np.ascontiguousarray(k[:, head]).T)[:, at].reshape(group, n, len(seen))
         scores = capped(scores, c.params["SOFT_CAP"])
         if c.params.get("ALIBI"):
             slopes = c["slopes"].view(np.float32)[head * group : (head + 1) * group]
@@ -205,22 +205,26 @@ def _scores(
             table = c["relative"][c["buckets"].reshape(-1)[places].astype(np.int64)]  # (n, positions, heads)
             scores += table[:, :, head * group : (head + 1) * group].transpose(2, 0, 1)
         scores[:, hidden] = -np.inf
-        yield head, scores, np.ascontiguousarray(v[:, head])  # products with strided rows take far longer
+        yield head, scores, np.ascontiguousarray(v[:, head])[at]  # products with strided rows take far longer
 
 
-def _cached(c: Call, name: str, positions: Array, seq: int) -> Array:
-    """A sequence's rows at these positions, float32. Pages before a window may hold anything."""
+def _cached(c: Call, name: str, positions: Array, seq: int) -> tuple[Array, Array | slice]:
+    """Rows of a cache, float32, and which of them each position of a sequence has.
+
+    Pages before a window may hold anything. If pages appear several times, as in a proof, all rows are returned once.
+    """
     rows = c.rows_of(positions, seq)
     if c.params["KV"] != "q8_0":
         cache = c[name]
-        if len(cache) < len(rows):  # pages that appear several times, as in a proof: numpy converts f16 slowly
-            cache = cache.astype(np.float32)
-        return cache[rows].astype(np.float32, copy=False)
+        if len(cache) < len(rows):
+            return cache.astype(np.float32), rows
+        return cache[rows].astype(np.float32, copy=False), slice(None)
     cols, page = c.consts["n_head_kv"] * c.params["HEAD_DIM"], c.params["PAGE"]
     values, scales = cache_views(c[name], page, cols)
-    at = rows // page, rows % page
-    groups = values[at].reshape(len(rows), -1, GROUP)
-    return (groups * (scales[at] / np.float32(127))[..., None]).reshape(len(rows), -1)
+    at = (rows // page, rows % page) if len(c[name]) >= len(rows) else (slice(None), slice(None))
+    values, scales = values[at], scales[at]
+    groups = values.reshape(*scales.shape, GROUP) * (scales / np.float32(127))[..., None]
+    return groups.reshape(-1, cols), slice(None) if len(c[name]) >= len(rows) else rows
 
 
 def cache_views(cache: Array, page: int, cols: int) -> tuple[Array, Array]:

@@ -41,9 +41,9 @@ def uniform(random_bits: Array) -> Array:
     return np.minimum((random_bits.astype(np.float32) + np.float32(0.5)) * np.float32(2**-32), np.float32(0.99999994))
 
 
-def gumbel(seed: int, pos: int, vocab: int) -> Array:
-    """Gumbel noise of every token, float32 (vocab,)."""
-    u = uniform(hashed(seed, pos, np.arange(vocab, dtype=np.uint32)))
+def gumbel(seed: int, pos: int, tokens: Array) -> Array:
+    """Gumbel noise of tokens, float32."""
+    u = uniform(hashed(seed, pos, tokens.astype(np.uint32)))
     small = u * (1 + u * (np.float32(0.5) + u / np.float32(3)))
     return -np.log(np.where(u < 0.01, small, -np.log(1 - u)))
 
@@ -189,7 +189,7 @@ def _probabilities(logits: Array, keep: Array) -> Array:
 def _cutoff(order: Array, p: Array, keep: Array, mass: float) -> np.floating:
     """The `order` at which the cumulated probability of the tokens in `keep`, ascending by `order`, reaches `mass`."""
     index = np.flatnonzero(keep)
-    index = index[np.argsort(order[index], kind="stable")]
+    index = index[np.argsort(order[index])]
     last = int(np.searchsorted(np.cumsum(p[index]), mass * p[index].sum()))
     return order[index[min(last, len(index) - 1)]]
 
@@ -213,10 +213,12 @@ def sample_draw(c: Call) -> None:
         if logits.max() <= BANNED:  # the filters need a token
             _write_best(c, logits, c["drawn"][m])
             continue
-        noisy, keep = logits - logits.max(), filtered(logits, s, position)
+        keep = filtered(logits, s, position)
+        passed, noisy = np.flatnonzero(keep), np.full(len(logits), -np.inf, np.float32)
+        noisy[passed] = logits[passed] - logits.max()
         if (temperature := temperature_of(logits, keep, s)) > 0:
-            noisy = noisy / temperature + gumbel(s["seed"], position, len(logits))
-        _write_best(c, np.where(keep, noisy, np.float32(-np.inf)), c["drawn"][m])
+            noisy[passed] = noisy[passed] / temperature + gumbel(s["seed"], position, passed)
+        _write_best(c, noisy, c["drawn"][m])
 
 
 def sample(c: Call) -> None:

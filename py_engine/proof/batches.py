@@ -20,7 +20,6 @@ from py_engine.proof.numbers import Numbers
 
 READ_PAGES = 3  # pages that are read and not written; prime
 START = 61  # default position of a case's first token: near the end of a page, so that a batch crosses it
-SEQUENCES = 6  # sequence slots in use, at most
 NOWHERE = 0xFFFFFF  # an index that no kernel may use
 REJECTIONS = 3  # State.resampled before a case
 SHIFTED = 100  # rotary positions and their shifts are below this
@@ -45,6 +44,11 @@ class Batch:
     def n(self) -> int:
         """Tokens of the batch."""
         return len(self.places)
+
+    @property
+    def sequences(self) -> int:
+        """Sequence slots up to the last one in use."""
+        return max(seq for _, seq in self.places) + 1
 
     def state(self, plan: Plan, random: Numbers) -> tuple[Array, int]:
         """The words of the state buffer, and the number of pages that a cache needs; one more is never referenced."""
@@ -109,7 +113,11 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
     """
     n, end = min(capacity, most), plan.n_ctx
     slots = "windows" in op.bindings or "matrices" in op.bindings
-    far, merged, part = min(_far(op), end - 1), _merged(op, merged_splits), str(op.params.get("PART") or "")
+    far, merged, part = (
+        min(_far(op, merged_splits), end - 1),
+        _merged(op, merged_splits),
+        str(op.params.get("PART") or ""),
+    )
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
         chosen = {FAR: far, MERGED: merged}
@@ -132,13 +140,16 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
         yield Batch(((merged, 1),), False, (), media, slots, part)
 
 
-def _far(op: Op) -> int:
-    """A position at which an attention kernel uses all of its loops."""
+def _far(op: Op, merged_splits: int) -> int:
+    """A position at which an attention kernel uses all of its loops; for short contexts, one with few splits."""
     if op.params.get("WINDOW"):
         return int(op.params["WINDOW"]) + START
-    if "SPLIT" in op.params:
-        return int(op.params["TS"]) * int(op.params["SPLIT"]) + int(op.params["TS"]) // 2 + 3
-    return START
+    if "SPLIT" not in op.params:
+        return START
+    tile, splits, up_to = int(op.params["TS"]), int(op.params["SPLIT"]), op.contexts.up_to
+    if up_to and up_to <= tile * splits:  # each split is one tile there
+        splits = min(splits, 2 * merged_splits, up_to // tile - 1)
+    return tile * splits + tile // 2 + 3
 
 
 def _merged(op: Op, splits: int) -> int:

@@ -24,7 +24,7 @@ from py_engine.plan.low_rank import SCALES
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight, planes_of
 from py_engine.proof import sampler_data
-from py_engine.proof.batches import READ_PAGES, SEQUENCES, Batch, batches_of
+from py_engine.proof.batches import READ_PAGES, Batch, batches_of
 from py_engine.proof.random_data import RandomData, Values, poison
 from py_engine.proof.reduction import ATTENTIONS, PRODUCTS, Reduced, heads_of, reduced, tokens_of
 from py_engine.proof.variants import SAMPLER_KERNELS
@@ -43,6 +43,9 @@ FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which
 # Factor of keys in the newest pages, for attention in splits: the largest score is then in the last split.
 # Attention of many tokens weighs in f16, and errs more where a few scores have all the weight.
 LOUDER = 2.0
+SAMPLE = 4096  # values that their root mean square is estimated by
+# results that only later ops of the same case read
+PASSED_ON = {"parts", "sums", "partial", "rows", "bounds", "histogram", "spread", "sorted"}
 SMALL = 0.01  # factor of inputs that are normalised: large ones would hide a wrong eps
 
 
@@ -60,7 +63,10 @@ class Case:
     @cached_property
     def sizes(self) -> dict[str, float]:
         """The root mean square of what each float buffer is to hold afterwards: errors are parts of it."""
-        return {name: rms(values) for name, values in self.want.items() if values.dtype != np.uint32}
+        compared = {name for name, (_, binding) in self.written().items() if binding not in PASSED_ON}
+        return {
+            name: rms(values) for name, values in self.want.items() if values.dtype != np.uint32 and name in compared
+        }
 
     def contents(self, op: Op, shader: Shader) -> dict[str, tuple[Any, str | None]]:
         """What each binding of an op holds before the case, and the buffer's name, None for a weight.
@@ -87,9 +93,14 @@ class Case:
 
 
 def rms(values: Array) -> float:
-    """The root mean square of the values that are no NaNs; 1 if it is 0."""
-    numbers = values[~np.isnan(values)].astype(np.float32)
-    return float(np.sqrt(np.mean(np.square(numbers, dtype=np.float64)))) or 1.0 if numbers.size else 1.0
+    """The root mean square of the values that are no NaNs; 1 if it is 0. Of many values, every n-th is enough."""
+    flat = values.reshape(-1)
+    for step in (len(flat) // SAMPLE | 1, 1):
+        numbers = flat[::step].astype(np.float64)
+        numbers = numbers[numbers == numbers]  # noqa: PLR0124, no NaNs
+        if len(numbers) >= SAMPLE // 2:
+            break
+    return float(np.sqrt(np.dot(numbers, numbers) / len(numbers))) or 1.0 if len(numbers) else 1.0
 
 
 def cases(
@@ -130,6 +141,7 @@ class _Maker:
 
     def __init__(self, plan: Plan, device: Device, seed: int) -> None:
         self.plan, self.device, self.random = plan, device, RandomData(plan, seed)
+        self._caches: dict[tuple[str, str, int, int, float], Array] = {}  # that cases share
 
     def shader(self, op: Op) -> Shader:
         return kernels.expand(op.kernel, op.params, self.device)
@@ -205,16 +217,14 @@ class _Maker:
             return found
         if name == "rope_freqs":  # of each token
             return self.random.words((n + 1, *b.shape[1:]))
-        if b.name == SCALES:  # some of them from a position on
-            return self.random.normal(b.shape)
-        if name == "relative":  # of every distance
-            return self.random.normal(b.shape)
+        if b.name == SCALES or name == "relative":  # some of the scales from a position on; of every distance
+            return self.random.shared(name, b.shape, "f32")
         if name == "w_qs":
-            return self.random.normal((part.rows[name], *b.shape[1:]), b.dtype)
+            return self.random.shared(name, (part.rows[name], *b.shape[1:]), b.dtype)
         if name == "tokens":
             row0, end = int(op.consts.get("row0", 0)), int(op.consts.get("row0", 0) + op.consts.get("rows", 0))
             used = max(position for position, _ in case.batch.places) + 1
-            tokens = self.random.histories((SEQUENCES, b.shape[1]), end + 2, used)
+            tokens = self.random.histories((case.batch.sequences, b.shape[1]), end + 2, used)
             case.batch.write_edges(tokens, row0, end)
             case.batch.write_media(tokens)
             return tokens
@@ -235,14 +245,15 @@ class _Maker:
         if b.dtype == "u32" or (self._written(op, name) and not _adds(op, name)):
             return poison(shape, b.dtype)
         if name == "x" and op.kernel in PRODUCTS:
-            values = self.random.tokens(rows, width[0], b.dtype)
-            if op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split"):
-                values = values * values.dtype.type(FOR_HALVES)
-        else:
+            halves = op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split")
+            factor = (FOR_HALVES if halves else 1.0) * (SMALL if "eps" in op.consts else 1.0)
+            return self.random.tokens(rows, width[0], b.dtype, factor)
+        if name == "parts":  # with denominators
             values = self.random.normal(shape, b.dtype)
-        if name == "parts":  # denominators
             values[..., int(op.params["HEAD_DIM"]) + 1] = 1 + np.abs(values[..., int(op.params["HEAD_DIM"]) + 1])
-        return values * values.dtype.type(SMALL) if "eps" in op.consts and name in ("x", "added") else values
+            return values
+        small = "eps" in op.consts and name in ("x", "added")
+        return self.random.shared(name, shape, b.dtype, SMALL if small else 1.0)
 
     def _taps(self, shape: tuple[int, ...], rows: int) -> Array:
         """Taps of random rows, some without weight."""
@@ -261,19 +272,26 @@ class _Maker:
             states = self.random.normal((self._pages + 1, *b.shape[1:]))
             states[-1] = np.nan
             return states
-        width, page = part.widths.get(name, b.shape[1:])[0], self.plan.page
-        count = self._pages + 1
+        width = part.widths.get(name, b.shape[1:])[0]
         louder = LOUDER if name == "k_cache" and part.op.kernel == "attention_decode" else 1.0
-        if b.dtype == "u32":
+        key = name, b.dtype, self._pages + 1, width, louder
+        if key not in self._caches:
+            self._caches[key] = self._pages_of(*key)
+        return self._caches[key]
+
+    def _pages_of(self, name: str, dtype: str, count: int, width: int, louder: float) -> Array:
+        page = self.plan.page
+        if dtype == "u32":
             cols = width * 4 * GROUP // (GROUP + 4)
             scales = np.abs(self.random.normal((count, page * cols // GROUP)))
             scales[-1] = np.nan
             scales[READ_PAGES:] *= np.float32(louder)
             words = self.random.levels((count, page * cols // 4))
             return np.concatenate([words, scales.view(np.uint32)], axis=1).reshape(count * page, width)
-        values = self.random.normal((count * page, width), b.dtype)
+        values = self.random.normal((count * page, width), dtype)
+        if louder != 1:
+            values[READ_PAGES * page :] *= values.dtype.type(louder)
         values[-page:] = np.nan
-        values[READ_PAGES * page :] *= values.dtype.type(louder)
         return values
 
     def _finish(self, case: Case, prelude: list[Op], weights: dict[str, Values]) -> None:
@@ -297,12 +315,15 @@ class _Maker:
                 chosen[chosen == 0] = 1
                 chosen.reshape(-1)[0] = 0
             if op.kernel == "attention_decode" and op.params["FRESH"] and op.params["STATE_PER_TOKEN"]:
+                for name in (op.bindings[binding].name for binding in ("k_cache", "v_cache")):
+                    host.buffers[name] = host.buffers[name].copy()
                 host.run_op(_kv_quantize(op))
         case.data = {name: np.ascontiguousarray(values) for name, values in host.buffers.items()}
-        host.buffers = {name: values.copy() for name, values in case.data.items()}
+        written = case.written()
+        host.buffers = {name: values.copy() if name in written else values for name, values in case.data.items()}
         for op in case.ops:
             host.run_op(op)
-        case.want = {name: host.buffers[name] for name in case.written()}
+        case.want = {name: host.buffers[name] for name in written}
         used = {b.name for op in case.ops for b in op.bindings.values()}
         case.data = {name: values for name, values in case.data.items() if name in used}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import js
@@ -28,7 +28,7 @@ MAP_READ = 0x1
 
 
 class _Arena:
-    """Arrays end to end, each once, at aligned offsets."""
+    """Arrays end to end, at aligned offsets."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -36,25 +36,36 @@ class _Arena:
         self._offsets: dict[int, int] = {}
 
     def add(self, values: Any) -> int:
-        """The offset of an array's bytes."""
+        """The offset of an array's bytes, which it has once."""
         if id(values) not in self._offsets:
-            self._offsets[id(values)] = self.size
-            self._parts.append((self.size, values))
-            self.size += -(-len(memoryview(values).cast("B")) // ALIGN) * ALIGN
+            self._offsets[id(values)] = self.append(values)
         return self._offsets[id(values)]
 
-    def bytes(self) -> Any:
-        """All bytes, as a JavaScript array."""
+    def append(self, values: Any) -> int:
+        """The offset of a copy of an array's bytes."""
+        at = self.size
+        self._parts.append((at, values))
+        self.size += -(-len(memoryview(values).cast("B")) // ALIGN) * ALIGN
+        return at
+
+    def bytes(self) -> Array:
+        """All bytes."""
         whole = np.zeros(max(ALIGN, self.size), np.uint8)
         for at, values in self._parts:
             data = np.frombuffer(values, np.uint8)
             whole[at : at + len(data)] = data
-        return to_js(whole.data)
+        return whole
 
 
 def _size(values: Array) -> int:
     """The bytes of an array's buffer."""
     return max(16, -(-values.nbytes // 4) * 4)
+
+
+def _part(raw: Array, at: int, like: Array) -> Array:
+    """The values from byte `at` on, of the type and size of an array."""
+    found: Array = raw[at : at + like.nbytes].view(like.dtype)
+    return found
 
 
 def _sparse_planes(case: Case) -> list[SparseBytes]:
@@ -67,15 +78,6 @@ async def _check(scopes: list[Any]) -> None:
             raise WispError(f"The GPU rejected a command: {error.message}", "internal_error", SERVER_ERROR)
 
 
-@dataclass(frozen=True)
-class _Dispatch:
-    """One op of a case, ready but for its pipeline."""
-
-    shader: Shader
-    group: Any  # GPUBindGroup
-    grid: tuple[int, ...]
-
-
 class DeviceRun:
     """Cases on one device."""
 
@@ -86,6 +88,8 @@ class DeviceRun:
         self._made: list[Any] = []
         self._sparse: dict[int, Any] = {}  # id of SparseBytes -> GPUBuffer
         self._structs: dict[bytes, bytes] = {}  # equal Params share their memory
+        self._written: list[_Arena] = []  # see _arena()
+        self._places: list[dict[str, tuple[int, int]]] = []  # of every case's written buffers: (arena, offset)
 
     async def upload(self) -> None:
         """Create the buffers and fill them. WispError if the device rejects that."""
@@ -118,8 +122,9 @@ class DeviceRun:
             raw = np.frombuffer(js.Uint8Array.new(self._staging.getMappedRange()).to_bytes(), np.uint8)
         finally:
             self.free()
+        begins = list(accumulate((arena.size for arena in self._written), initial=0))
         return [
-            {name: raw[at : at + case.data[name].nbytes].view(case.data[name].dtype) for name, at in found.items()}
+            {name: _part(raw, begins[number] + at, case.data[name]) for name, (number, at) in found.items()}
             for case, found in zip(self.cases, self._places, strict=True)
         ]
 
@@ -139,89 +144,85 @@ class DeviceRun:
 
     def _prepare(self) -> None:
         for case in self.cases:
+            self._places.append(
+                {name: (i, self._arena(i).append(case.data[name])) for i, name in enumerate(case.written())}
+            )
             for op, shader in zip(case.ops, case.shaders, strict=True):
-                for values, _ in case.contents(op, shader).values():
-                    for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
-                        self._constants.add(part)
+                for values, buffer in case.contents(op, shader).values():
+                    if buffer not in self._places[-1]:
+                        for _, part in values.parts if isinstance(values, SparseBytes) else [(0, values)]:
+                            self._constants.add(part)
                 if "p" in shader.bindings:
                     self._params.add(self._struct(op, shader))
-        self._constant = self._buffer(self._constants.bytes(), STORAGE)
-        self._uniform = self._buffer(self._params.bytes(), UNIFORM)
-        self._written = [{name: self._empty(_size(case.data[name])) for name in case.written()} for case in self.cases]
+        self._constant = self._uploaded(self._constants, STORAGE)
+        self._uniform = self._uploaded(self._params, UNIFORM)
         self._fill()
-        self._dispatches = [
-            self._dispatch(case, op, shader, own)
-            for case, own in zip(self.cases, self._written, strict=True)
+        groups = [
+            (self._pipelines.layout(shader), self._entries(case, op, shader, own))
+            for case, own in zip(self.cases, self._places, strict=True)
             for op, shader in zip(case.ops, case.shaders, strict=True)
         ]
-        size, self._places = 0, list[dict[str, int]]()  # offsets in _staging of every case's written buffers
-        for case, own in zip(self.cases, self._written, strict=True):
-            self._places.append({})
-            for name in own:
-                self._places[-1][name] = size
-                size += -(-_size(case.data[name]) // 16) * 16
+        self._groups = js.wispProof.bindGroups(self._device, to_js(groups))
+        size = sum(arena.size for arena in self._written)
         self._staging = self._device.createBuffer(obj(size=max(16, size), usage=MAP_READ | COPY_DST))
         self._made.append(self._staging)
 
+    def _arena(self, number: int) -> _Arena:
+        """What the cases write first, second ...: a dispatch cannot read and write one GPUBuffer."""
+        if number == len(self._written):
+            self._written.append(_Arena())
+        return self._written[number]
+
     def _fill(self) -> None:
-        """Copy what written buffers hold before the case, and the parts of experts' matrices."""
+        """Create what the cases write, with what it holds before, and experts' matrices with their parts."""
+        self._buffers = [self._uploaded(arena, STORAGE) for arena in self._written]
+        sparse = {id(values): values for case in self.cases for values in _sparse_planes(case)}
+        if not sparse:
+            return
         encoder = self._device.createCommandEncoder()
         copy = encoder.copyBufferToBuffer  # looked up once: each look-up crosses into JavaScript
-        for case, own in zip(self.cases, self._written, strict=True):
-            for name, buffer in own.items():
-                before = case.data[name]
-                copy(self._constant, self._constants.add(before), buffer, 0, _size(before))
-        for values in {id(v): v for case in self.cases for v in _sparse_planes(case)}.values():
-            buffer = self._sparse[id(values)] = self._empty(values.nbytes)
+        for key, values in sparse.items():
+            usage = STORAGE | COPY_DST
+            buffer = self._sparse[key] = self._device.createBuffer(obj(size=max(16, values.nbytes), usage=usage))
+            self._made.append(buffer)
             for at, part in values.parts:
                 copy(self._constant, self._constants.add(part), buffer, at, len(part))
         self._device.queue.submit(to_js([encoder.finish()]))
 
-    def _dispatch(self, case: Case, op: Op, shader: Shader, own: dict[str, Any]) -> _Dispatch:
-        contents, entries = case.contents(op, shader), []
-        for i, name in enumerate(shader.bindings):
+    def _entries(
+        self, case: Case, op: Op, shader: Shader, own: dict[str, tuple[int, int]]
+    ) -> list[tuple[Any, int, int]]:
+        """(GPUBuffer, offset, bytes) of each binding."""
+        contents, entries = case.contents(op, shader), list[tuple[Any, int, int]]()
+        for name in shader.bindings:
             if name == "p":
                 struct = self._struct(op, shader)
-                place = {"buffer": self._uniform, "offset": self._params.add(struct), "size": len(struct)}
+                entries.append((self._uniform, self._params.add(struct), len(struct)))
+                continue
+            values, buffer = contents[name]
+            if isinstance(values, SparseBytes):
+                entries.append((self._sparse[id(values)], 0, values.nbytes))
+            elif buffer in own:
+                number, at = own[buffer]
+                entries.append((self._buffers[number], at, _size(values)))
             else:
-                values, buffer = contents[name]
-                if isinstance(values, SparseBytes):
-                    place = {"buffer": self._sparse[id(values)]}
-                elif buffer in own:
-                    place = {"buffer": own[buffer]}
-                else:
-                    size = -(-values.nbytes // 4) * 4
-                    place = {"buffer": self._constant, "offset": self._constants.add(values), "size": size}
-            entries.append({"binding": i, "resource": place})
-        group = self._device.createBindGroup(obj(layout=self._pipelines.layout(shader), entries=entries))
-        grid = tuple(g.count(case.batch.n) if isinstance(g, PerToken) else g for g in op.grid)
-        return _Dispatch(shader, group, grid)
+                entries.append((self._constant, self._constants.add(values), -(-values.nbytes // 4) * 4))
+        return entries
 
     def _submit(self) -> None:
-        encoder = self._device.createCommandEncoder()
-        compute = encoder.beginComputePass()
-        set_pipeline, bind, run = compute.setPipeline, compute.setBindGroup, compute.dispatchWorkgroups
-        for dispatch in self._dispatches:
-            set_pipeline(self._pipelines[dispatch.shader])
-            bind(0, dispatch.group)
-            run(*dispatch.grid)
-        compute.end()
-        copy = encoder.copyBufferToBuffer
-        for case, own, place in zip(self.cases, self._written, self._places, strict=True):
-            for name, buffer in own.items():
-                copy(buffer, 0, self._staging, place[name], _size(case.data[name]))
-        self._device.queue.submit(to_js([encoder.finish()]))
+        dispatches = [
+            (self._pipelines[shader], *(g.count(case.batch.n) if isinstance(g, PerToken) else g for g in op.grid))
+            for case in self.cases
+            for op, shader in zip(case.ops, case.shaders, strict=True)
+        ]
+        written = [(buffer, arena.size) for buffer, arena in zip(self._buffers, self._written, strict=True)]
+        js.wispProof.run(self._device, self._groups, to_js(dispatches), to_js(written), self._staging)
 
     def _struct(self, op: Op, shader: Shader) -> bytes:
         data = shader.pack(op.consts)
         return self._structs.setdefault(data, data)
 
-    def _buffer(self, data: Any, usage: int) -> Any:
-        buffer = self._empty(int(data.length), usage)
-        self._device.queue.writeBuffer(buffer, 0, data)
-        return buffer
-
-    def _empty(self, size: int, usage: int = STORAGE) -> Any:
-        buffer = self._device.createBuffer(obj(size=max(16, size), usage=usage | COPY_DST | COPY_SRC, label="proof"))
+    def _uploaded(self, arena: _Arena, usage: int) -> Any:
+        buffer = js.wispProof.upload(self._device, arena.bytes().data, usage | COPY_DST | COPY_SRC)
         self._made.append(buffer)
         return buffer

@@ -11,6 +11,8 @@ from numpy.typing import DTypeLike
 
 from py_engine.cpu.call import Array
 
+TERMS = 6  # of a sum that is nearly normally distributed
+
 
 class Numbers:
     """Independent numbers; equal seeds give equal arrays."""
@@ -22,20 +24,23 @@ class Numbers:
     def integers(
         self, low: int, high: int | None = None, size: int | tuple[int, ...] = (), dtype: DTypeLike = np.int64
     ) -> Any:
-        """Integers in [low, high), or in [0, low)."""
+        """Integers in [low, high), or in [0, low): fewer than 2**32."""
         low, high = (0, low) if high is None else (low, high)
-        return (self._words(size) % np.uint64(high - low)).astype(dtype) + np.array(low, dtype)
+        kind = np.dtype(dtype)
+        if low == 0 and high == 1 << 8 * kind.itemsize:  # all bits are random
+            return self._words(size, kind).copy()
+        return (self._words(size, np.uint32) % np.uint32(high - low)).astype(kind) + kind.type(low)
 
     def uniform(self, low: float, high: float, size: int | tuple[int, ...] = ()) -> Any:
         """Evenly distributed f64 in [low, high)."""
-        return low + (high - low) * (self._words(size) >> np.uint64(11)) * 2.0**-53
+        return low + (high - low) * (self._words(size, np.uint64) >> np.uint64(11)) * 2.0**-53
 
     def standard_normal(self, size: int) -> Array:
-        """Normally distributed f64, of mean 0 and deviation 1 (Box and Muller)."""
-        distance, angle = self.uniform(0, 1, (2, size))
-        found: Array = np.sqrt(-2 * np.log1p(-distance)) * np.cos(2 * np.pi * angle)
+        """Nearly normally distributed f32, of mean 0 and deviation 1: sums of uniform numbers are made fast."""
+        sums = self._words((TERMS, size), np.uint16).sum(axis=0, dtype=np.float32)
+        found: Array = (sums - np.float32(TERMS * 2**15)) / np.float32(2**16 * (TERMS / 12) ** 0.5)
         return found
 
-    def _words(self, size: int | tuple[int, ...]) -> Array:
+    def _words(self, size: int | tuple[int, ...], dtype: DTypeLike) -> Array:
         count = size if isinstance(size, int) else prod(size)
-        return np.frombuffer(self._bytes(8 * count), np.uint64).reshape(size)
+        return np.frombuffer(self._bytes(np.dtype(dtype).itemsize * count), dtype).reshape(size)

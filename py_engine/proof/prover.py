@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu import repack
 from py_engine.plan.kernels import Shader
-from py_engine.proof.modules import LoadPackage, import_modules, let_others_run
+from py_engine.proof.modules import SEEDS, LoadPackage, Turn, import_modules
 from py_engine.proof.variants import SAMPLER_KERNELS, WrongKernels, blamed, check, shaders_of
 from py_engine.tasks import begin
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from py_engine.proof.proven import Proven
 
 Result = TypeVar("Result")
-SEEDS = 1, 2  # a sampler must be wrong with both: a single token may hang on a rounding
 
 
 class ListsProof:
@@ -107,12 +106,12 @@ class Prover:
 
     async def prepared(self, names: list[str]) -> DeviceRun:
         """The cases of lists, on the device, and all that prove() needs beside pipelines."""
-        started = time.perf_counter()
+        started, turn = time.perf_counter(), Turn()
         run = await self._uploaded(names, SEEDS[0])
         try:
             for case in run.cases:
                 case.sizes  # noqa: B018, so that prove() need not wait for it
-                await asyncio.sleep(0)
+                await turn.end()
         except BaseException:
             run.free()
             raise
@@ -155,12 +154,12 @@ class Prover:
         from py_engine.proof.device_run import DeviceRun
         from py_engine.proof.upload_cases import upload_cases
 
-        made = []
+        made, turn = [], Turn()
         plan, device, knows = self._gpu.plan, self._gpu.variant, self._proven.knows
         of_upload = upload_cases(plan, device, knows, seed) if not self._in_use else ()
         for case in chain(of_upload, cases(plan, device, names, knows, seed)):
             made.append(case)
-            await let_others_run()
+            await turn.end()
         run = DeviceRun(self._gpu.device, self._gpu.pipelines, made)
         try:
             await run.upload()

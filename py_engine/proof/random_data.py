@@ -24,7 +24,9 @@ from py_engine.proof.batches import Batch
 from py_engine.proof.numbers import Numbers
 
 DISTINCT_ROWS, DISTINCT_TOKENS = 13, 5
-POOL = 65521  # random numbers that all buffers are filled from; prime, so that rows do not repeat
+POOL = 16381  # random numbers that all buffers are filled from; prime, so that rows do not repeat
+BLOCKS = 127  # random blocks that all matrices of a type are filled from; prime, too
+FACTORS = 0.5, 1.0, 2.0  # of the distinct rows of x
 
 # Byte offsets of the f16 scales in a raw block. Their exponent is set, so that no block outweighs the others.
 SCALES: dict[Q, tuple[int, ...]] = {
@@ -108,9 +110,9 @@ class RepeatedExperts:
 
 
 @cache
-def _pool(seed: int) -> Array:
-    """Normally distributed numbers: most of a short proof would be to make them."""
-    return Numbers(seed).standard_normal(POOL).astype(np.float32)
+def pool_of(seed: int) -> Array:
+    """Normally distributed numbers, which are made when the modules are imported."""
+    return Numbers(seed).standard_normal(POOL)
 
 
 Values: TypeAlias = Array | RepeatedRows | RepeatedExperts  # of a matrix, for numpy
@@ -122,10 +124,21 @@ class RandomData:
     def __init__(self, plan: Plan, seed: int) -> None:
         self.plan, self.numbers = plan, Numbers(seed)
         self._states: dict[Batch, tuple[Array, int]] = {}
-        self._pools = {"f32": _pool(seed)}
-        self._tokens: dict[tuple[int, int, str], Array] = {}
-        self._matrices: dict[tuple[Any, ...], tuple[dict[str, Array], Array]] = {}
+        self._pools = {"f32": pool_of(seed)}
+        self._shared: dict[tuple[str, tuple[int, ...], str, float], Array] = {}
+        self._tokens: dict[tuple[int, int, str, float], Array] = {}
+        self.repetitive: dict[tuple[int, int], Array] = {}  # histories of samplers
+        self._matrices: dict[tuple[Any, ...], dict[str, Array]] = {}
         self._distinct: dict[tuple[Q, int], tuple[Array, Array]] = {}
+        self._of_type: dict[Q, tuple[Array, Array]] = {}
+
+    def shared(self, name: str, shape: tuple[int, ...], dtype: str, factor: float = 1.0) -> Array:
+        """Normally distributed numbers for a binding, times a factor. They are not to be changed: cases share them."""
+        key = name, shape, dtype, factor
+        if key not in self._shared:
+            values = self.normal(shape, dtype)
+            self._shared[key] = values if factor == 1 else values * values.dtype.type(factor)
+        return self._shared[key]
 
     def normal(self, shape: tuple[int, ...], dtype: str = "f32") -> Array:
         """Normally distributed numbers."""
@@ -140,14 +153,13 @@ class RandomData:
             at, done = 0, done + len(part)
         return found.reshape(shape)
 
-    def tokens(self, n: int, cols: int, dtype: str = "f32") -> Array:
-        """Rows of x, not to be changed: DISTINCT_TOKENS random ones, repeated with other factors."""
-        key = n, cols, dtype
+    def tokens(self, n: int, cols: int, dtype: str = "f32", factor: float = 1.0) -> Array:
+        """Rows of x, not to be changed: DISTINCT_TOKENS random ones, repeated with other FACTORS."""
+        key = n, cols, dtype, factor
         if key not in self._tokens:
-            at = np.arange(n)
-            factor = np.float32(2) ** (at // DISTINCT_TOKENS % 3 - 1)
-            values = self.normal((min(n, DISTINCT_TOKENS), cols), dtype)
-            self._tokens[key] = (values[at % DISTINCT_TOKENS] * factor[:, None]).astype(DTYPES[dtype])
+            values = self.normal((min(n, DISTINCT_TOKENS), cols))
+            rows = np.concatenate([values * np.float32(f * factor) for f in FACTORS]).astype(DTYPES[dtype])
+            self._tokens[key] = rows[np.arange(n) % len(rows)]
         return self._tokens[key]
 
     def state(self, batch: Batch) -> tuple[Array, int]:
@@ -178,13 +190,12 @@ class RandomData:
 
     def matrix(self, weight: Weight) -> tuple[dict[str, Array], RepeatedRows]:
         """The planes of a random matrix as repack.wgsl writes them, and its values."""
+        raw, values = self._rows(weight)
         key = weight.type, weight.rows, weight.cols
         if key not in self._matrices:
-            raw, values = self._rows(weight)
-            repeated = raw[np.arange(weight.rows) % len(raw)]
-            self._matrices[key] = planes(weight, repeated.reshape(-1)), values
-        found, values = self._matrices[key]
-        return found, RepeatedRows(values, weight.rows)
+            distinct = planes(replace(weight, rows=len(values)), raw.reshape(-1))
+            self._matrices[key] = {name: _repeated(weight, name, plane) for name, plane in distinct.items()}
+        return self._matrices[key], RepeatedRows(values, weight.rows)
 
     def negative(self, weight: Weight) -> tuple[dict[str, Array], Array]:
         """As matrix(), of an F32 weight whose values are all below zero."""
@@ -214,10 +225,22 @@ class RandomData:
         """The distinct rows of a matrix: their bytes in a GGUF file, and their values."""
         key = weight.type, weight.cols
         if key not in self._distinct:
-            part = Weight("distinct", weight.type, DISTINCT_ROWS, weight.cols, ())
-            raw = self._raw(part)
-            self._distinct[key] = raw, dequantize(part, raw)
+            if weight.type in PLAIN:
+                raw = self._raw(replace(weight, rows=DISTINCT_ROWS))
+                self._distinct[key] = raw, dequantize(replace(weight, rows=DISTINCT_ROWS), raw)
+            else:
+                raw, values = self._blocks(weight)
+                at = np.arange(DISTINCT_ROWS * weight.cols // values.shape[1]) % BLOCKS
+                self._distinct[key] = tuple(parts[at].reshape(DISTINCT_ROWS, -1) for parts in (raw, values))
         return self._distinct[key]
+
+    def _blocks(self, weight: Weight) -> tuple[Array, Array]:
+        """Random blocks of a tensor type: their bytes, and their values. It takes long to compute these."""
+        if weight.type not in self._of_type:
+            some = replace(weight, rows=BLOCKS, cols=weight.layout.block)
+            raw = self._raw(some)
+            self._of_type[weight.type] = raw, dequantize(some, raw)
+        return self._of_type[weight.type]
 
     def _raw(self, weight: Weight) -> Array:
         if weight.type in PLAIN:
@@ -243,6 +266,16 @@ def poison(shape: tuple[int, ...], dtype: str) -> Array:
     """NaNs, or the largest u32: what must be overwritten, or must stay."""
     kind = DTYPES[dtype]
     return np.full(shape, 0xFFFFFFFF if kind is np.uint32 else np.nan, kind)
+
+
+def _repeated(weight: Weight, name: str, distinct: Array) -> Array:
+    """The plane of a matrix that repeats the first DISTINCT_ROWS rows."""
+    table, row = weight.layout.planes[name].table, weight.plane_row_bytes(name)
+    found = np.zeros(weight.plane_bytes(name), np.uint8)
+    found[:table] = distinct[:table]
+    rows = distinct[table : table + DISTINCT_ROWS * row]
+    found[table : table + weight.rows * row] = np.resize(rows, weight.rows * row)
+    return found
 
 
 def planes(weight: Weight, raw: Array) -> dict[str, Array]:

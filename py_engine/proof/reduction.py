@@ -36,6 +36,8 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _product(op)
     if op.kernel in ATTENTIONS or op.kernel.startswith("attention_"):
         return _attention(op, head_count)
+    if op.kernel in ("rope_append", "norm_rope_append"):
+        return _rotation(op)
     if op.kernel == "embed":
         return _embed(op)
     if op.kernel == "latent_expansion":
@@ -155,6 +157,24 @@ def _attention(op: Op, most: int) -> Reduced:
         if nope := int(op.params.get("NOPE", 0)):
             widths |= {"k_cache": (int(op.params["ROW"]),), "expanded": (heads * (nope + value),)}
     return Reduced(replace(op, consts=consts, grid=(share * kv_heads, *op.grid[1:])), widths)
+
+
+def _rotation(op: Op) -> Reduced:
+    """Stacked queries, keys and values with fewer heads, where each head is on its own."""
+    if any(op.params.get(name) for name in ("ADDED", "LOW_RANK", "ACROSS_HEADS", "PER_HEAD")):
+        return Reduced(op)
+    size = int(op.params["HEAD_DIM"])
+    q, kv = (min(int(op.consts[name]), HEADS * size) for name in ("q_rows", "kv_rows"))
+    rows = q + 2 * kv
+    widths: dict[str, tuple[int, ...]] = dict.fromkeys(("k_cache", "v_cache"), (kv,)) if kv else {}
+    consts = dict(op.consts) | {"q_rows": q, "kv_rows": kv, "y_stride": pad(q)}
+    if "x_stride" in consts:
+        workgroups, consts["x_stride"] = rows // size, pad(rows)
+        widths |= {"x": (pad(rows),), "y": (pad(q),)}
+    else:  # in place
+        workgroups, consts["y_stride"] = -(-rows // (4 * THREADS)), pad(rows)
+        widths["y"] = (pad(rows),)
+    return Reduced(replace(op, consts=consts, grid=(workgroups, *op.grid[1:])), widths)
 
 
 def _table(op: Op) -> Reduced:

@@ -14,7 +14,7 @@ from py_engine.plan.plan import Buffer, Op, Plan
 from py_engine.plan.sampler_ops import BLOCK, PARTITION, Rules
 from py_engine.plan.sampling import FIELDS, Sampling
 from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, SHORT_BATCH
-from py_engine.proof.batches import SEQUENCES, Batch
+from py_engine.proof.batches import Batch
 from py_engine.proof.random_data import RandomData, poison
 
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
@@ -24,6 +24,8 @@ FLAT = 0.2  # factor of the logits that typical_p filters: wrong sums of a bucke
 MEAN = 6.0  # of the logits that top_n_sigma filters: wrong sums then change their deviation
 CROWD = (BLOCK // 2 + 6, BLOCK // 2 + 490, BLOCK - 8, 3 * BLOCK // 2 + 28, 3 * BLOCK // 2 + 500, 2 * BLOCK - 96)
 CROWD_STEP = 2.0**-11  # less than a bucket of logits is wide
+BESIDE = (11, 29)  # tokens just below and above the bound of top_n_sigma
+BESIDE_STEP = 2.0**-11  # twenty times what sums in f32 differ by
 HISTORY = 128  # positions with tokens: more than any of PLACES
 ALPHABET = 11  # tokens of the history, so that it repeats itself
 PERIOD = 17  # tokens of a history that a draft continues
@@ -119,22 +121,18 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "logits" | "shaped":
                 data[name] = poison((b.shape[0], pad(vocab)), "f32")
             case "tokens":
-                data[name] = random.histories((SEQUENCES, b.shape[1]), ALPHABET, HISTORY)
-                step = max(1, vocab // ALPHABET)
-                history = data[name][:, :HISTORY]
-                history *= np.uint32(step)
-                history += np.uint32(step // 2)  # not 0: wrong factors would not show
+                data[name] = _histories(random, (batch.sequences, b.shape[1]), min(VOCAB, plan.n_vocab))
             case "sampling":
                 data[name] = np.zeros((MAX_SEQUENCES, len(FIELDS)), np.uint32)
             case "rules":
-                data[name] = np.zeros((SEQUENCES, rules.words), np.uint32)
+                data[name] = np.zeros((batch.sequences, rules.words), np.uint32)
             case "histogram":
                 data[name] = np.zeros(b.shape, np.uint32)
             case "drafting":
                 newest = max(0, min(61, plan.n_ctx - 2) - 4)
                 data[name] = np.tile(np.array([plan.n_ctx, 5, newest, 0], np.uint32), (MAX_SEQUENCES, 1))
             case "logprobs":
-                data[name] = np.full((SEQUENCES, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
+                data[name] = np.full((batch.sequences, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
             case _:
                 data[name] = poison((b.shape[0], *widths.get(binding, b.shape[1:])), b.dtype)
     for seq, sampling in sequences.items():
@@ -170,6 +168,15 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
     return Part(ops, batch, data)
 
 
+def _histories(random: RandomData, shape: tuple[int, int], vocab: int) -> Array:
+    """Tokens of sequences that repeat themselves. Cases share them."""
+    if shape not in random.repetitive:
+        found, step = random.histories(shape, ALPHABET, HISTORY), max(1, vocab // ALPHABET)
+        found[:, :HISTORY] = found[:, :HISTORY] * np.uint32(step) + np.uint32(step // 2)  # 0 would hide wrong factors
+        random.repetitive[shape] = found
+    return random.repetitive[shape]
+
+
 def _logits(data: dict[str, Array], ops: list[Op]) -> Array:
     return next(data[b.name] for op in ops for n, b in op.bindings.items() if n == "logits" and isinstance(b, Buffer))
 
@@ -189,6 +196,10 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
             row[min(PARTITION, vocab - 1) if sampling == FIRST else vocab - 2] = top
         if sampling.top_n_sigma:
             row[:vocab] += np.float32(MEAN)
+        if sampling.top_n_sigma > 0:
+            for _ in range(2):  # the logits near the bound move it
+                bound = row[:vocab].max() - sampling.top_n_sigma * row[:vocab].std(dtype=np.float64)
+                row[list(BESIDE)] = bound - BESIDE_STEP, bound + BESIDE_STEP
         if sampling.typical_p < 1:
             row[:] *= np.float32(FLAT)
         if sampling.min_p:  # the last partition has the likeliest: a join may lack it
@@ -198,7 +209,7 @@ def _decide(logits: Array, given: Sequence[Sampling], vocab: int) -> None:
 
 def _accept(data: dict[str, Array], ops: list[Op], batch: Batch, vocab: int) -> None:
     """Make histories repeat a pattern, and the likeliest tokens continue it: a draft's first two are accepted."""
-    logits = _logits(data, ops)
+    logits, data["tokens"] = _logits(data, ops), data["tokens"].copy()
     for seq in {seq for _, seq in batch.places}:
         rows = [m for m, (_, s) in enumerate(batch.places) if s == seq]
         first, tokens = batch.places[rows[0]][0], data["tokens"][seq]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from py_engine.proof.prover import SEEDS, Prover
+from py_engine.proof.modules import SEEDS
+from py_engine.proof.prover import Prover
 
 
 class Outcomes(Prover):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -184,10 +185,19 @@ async def test_streams_that_break(page: UpstreamPage, name: str, monkeypatch: py
 
 
 async def test_an_endless_answer_is_given_up(page: UpstreamPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MAX_ANSWER", 1000)
-    answer(page, "chat/completions", lambda: Reply(*[b"x" * 100] * 11, 30.0))
+    monkeypatch.setattr(registry, "MAX_ANSWER", 1 << 19)
+    answer(page, "chat/completions", lambda: Reply(*[b"x" * (1 << 16)] * 9, 30.0))
     error = await refused(page, request=CHAT)
-    assert (error["code"], "too long to be one" in error["message"]) == ("upstream_error", True)
+    assert (error["code"], "more than 0.5 MiB" in error["message"]) == ("upstream_error", True)
+
+
+async def test_an_answer_of_many_lists_is_not_parsed(page: UpstreamPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MAX_CONTAINERS", 5000)
+    found = []
+    for lists in (b"[]," * 4990, b"[]," * 5000):
+        answer(page, "chat/completions", partial(Reply, b'{"error": [' + lists + b"[]]}"))
+        found.append((await refused(page, request=CHAT))["message"])
+    assert ["more than 5,000 objects and lists" in message for message in found] == [False, True]
 
 
 async def test_an_answer_of_megabytes_is_quoted_without_splitting_it(page: UpstreamPage) -> None:

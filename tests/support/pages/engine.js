@@ -13,6 +13,7 @@ globalThis.wispPages = (await import("/repo/py_engine/gpu/pages.js")).Pages;
 globalThis.wispRequestAdapter = (await import("/repo/py_engine/gpu/adapter.js")).requestAdapter;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
 globalThis.wispCompute = (await import("/repo/py_engine/cpu/compute.js")).Compute;
+globalThis.wispProof = await import("/repo/py_engine/proof/dispatches.js");
 globalThis.wispShards = await import("/repo/py_engine/files/shards.js");
 globalThis.wispHashes = await import("/repo/node_modules/hash-wasm/dist/index.esm.js");
 globalThis.wispMedia = () => import("/repo/py_engine/media/media.js");
