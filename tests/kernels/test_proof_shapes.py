@@ -23,13 +23,17 @@ def around_the_cache(shader: Shader) -> bool:
     return shader.label.startswith("attention") or "EPILOGUE=qkv" in shader.label
 
 
-@pytest.mark.parametrize(("shape", "kv_type"), [("llama-3.2-1b", "f16"), ("qwen3-0.6b", "q8_0")])
+@pytest.mark.parametrize(
+    ("shape", "kv_type", "max_small_batch"), [("llama-3.2-1b", "f16", 32), ("qwen3-0.6b", "q8_0", 8)]
+)
 def test_kernels_around_the_cache_pass(
-    kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], shape: str, kv_type: str
+    kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]], shape: str, kv_type: str, max_small_batch: int
 ) -> None:
     page, capabilities = kernel_pages("lavapipe")
     device = replace(variants(capabilities)["f16 subgroups"], dot8=True, max_threads=256)
-    plan = make_plan(header(SHAPES[shape], MIX), device, PlanOptions(2048, 256, kv_type))
+    plan = make_plan(
+        header(SHAPES[shape], MIX), device, PlanOptions(2048, 256, kv_type, max_small_batch=max_small_batch)
+    )
     made = list(cases(plan, device, LISTS, lambda shader: not around_the_cache(shader)))
     products = {"matvec", "matvec_small_batch"} if shape.startswith("llama") else set()  # else heads have norms
     assert {case.ops[0].kernel for case in made} == {"attention", "attention_decode"} | products
