@@ -29,11 +29,11 @@ export async function open(bytes, ends, size, stops) {
   return new Compiler(info, compiler, { bytes, ends, size, stops });
 }
 
-const NO_UTF8 = (/** @type {number} */ byte) => byte === 0xc0 || byte === 0xc1 || byte >= 0xf5;
+const neverInUtf8 = (/** @type {number} */ byte) => byte === 0xc0 || byte === 0xc1 || byte >= 0xf5;
 
-/** A compiler for a vocabulary of bytes. */
+/** A compiler for a vocabulary of bytes. The mask engine never allows an empty token. */
 async function openBytes() {
-  const tokens = Array.from({ length: 256 }, (_, byte) => (NO_UTF8(byte) ? new Uint8Array() : Uint8Array.of(byte)));
+  const tokens = Array.from({ length: 256 }, (_, byte) => (neverInUtf8(byte) ? new Uint8Array() : Uint8Array.of(byte)));
   const end = tokens.length;
   const info = await TokenizerInfo.createTokenizerInfo(/** @type {any} */ (tokens), "raw", false, end + 1, [end]);
   return { info, compiler: await GrammarCompiler.createGrammarCompiler(info, false) };
@@ -43,7 +43,7 @@ class Compiler {
   #info;
   #compiler;
   #stops;
-  /** @type {ReturnType<typeof openBytes> | undefined} for exact grammars */
+  /** @type {Awaited<ReturnType<typeof openBytes>> | undefined} for exact grammars */
   #bytes;
   /** @type {StringLengths | undefined} */
   #lengths;
@@ -60,19 +60,24 @@ class Compiler {
 
   /** @param {string} text in XGrammar's EBNF @param {string} [exact] if `text` is looser: see string_limits.js */
   async compile(text, exact) {
-    const looser = await compiled(this.#compiler, text);
-    if (!exact) return new Compiled(looser, this.#stops);
-    this.#bytes ??= openBytes();
-    const { compiler } = await this.#bytes;
+    if (!exact) return new Compiled(await compiled(this.#compiler, text), this.#stops);
+    this.#bytes ??= await openBytes();
     const { bytes, ends, size } = this.vocabulary;
     const pieceOf = (/** @type {number} */ token) => bytes.subarray(token ? ends[token - 1] : 0, ends[token] ?? 0);
     this.#lengths ??= new StringLengths(size, pieceOf);
-    return new Compiled(looser, this.#stops, { grammar: await compiled(compiler, exact), lengths: this.#lengths });
+    const grammar = await compiled(this.#bytes.compiler, exact);
+    try {
+      return new Compiled(await compiled(this.#compiler, text), this.#stops, { grammar, lengths: this.#lengths });
+    } catch (error) {
+      grammar.dispose();
+      throw error;
+    }
   }
 
   close() {
     this.trials.drop();
-    this.#bytes?.then(({ info, compiler }) => (compiler.dispose(), info.dispose()));
+    this.#bytes?.compiler.dispose();
+    this.#bytes?.info.dispose();
     this.#compiler.dispose();
     this.#info.dispose();
   }
@@ -173,6 +178,11 @@ class Matcher {
       this.#owe(performance.now() - began);
     }
     return this.#mask;
+  }
+
+  /** As accept(), of a token that was sampled without the mask. @param {number} token @returns {boolean} */
+  tryAccept(token) {
+    return !this.#exact?.isBanned(token) && this.accept(token);
   }
 
   /** @param {number} token @returns {boolean} whether it may come next; if so, the answer advances past it */

@@ -34,6 +34,7 @@ _NOT_UTF8 = re.compile(rb"[\xc0\xc1\xf5-\xff]")  # bytes of no UTF-8 text; ebnf.
 def rules_of(form: Format) -> GrammarText:
     """The grammar of an answer in this format."""
     grammar = Grammar()
+    grammar.counts_limits = form.kind == "json_schema"
     return grammar.text(form_rule(grammar, form))
 
 
@@ -217,7 +218,7 @@ class Matcher:
     async def try_accept(self, token: int) -> bool:
         """Advance past a token if it is allowed; returns whether it was."""
         self._check_time()
-        return bool(self._matcher.accept(token))
+        return bool(self._matcher.tryAccept(token))
 
     async def forced(self) -> list[int]:
         """Tokens that must come next, except the last of the text: the model may merge that with what follows."""

@@ -6,12 +6,12 @@
  * one is compiled for bytes, which takes milliseconds, and checks each token. A mask near the end of a string is narrowed to
  * the tokens that fit: a token's characters are counted once for a vocabulary.
  */
-const MOST_ROOM = 32; // characters that are counted: longer tokens are never used in a form with limits
-const MOST_BEGUN = 16; // the same after a quote in a token. Python writes no limit up to this in a looser way (strings.py)
+const MOST_COUNTED = 32; // characters of a token before a quote: longer tokens are never sampled in a form with limits
+const MOST_BEGUN = 16; // characters after a quote: each fits the next string, since limits up to this are in both grammars (strings.py)
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER = 0x78; // any that needs no escape
-const LETTERS = "x".repeat(MOST_ROOM);
+const LETTERS = "x".repeat(MOST_COUNTED);
 const HIGH_SURROGATE = /^\\u[dD][89abAB]/;
 const HIGH = 6; // length of an escape, after which the one of a low surrogate follows
 
@@ -26,7 +26,7 @@ function lengthAt(piece, at) {
 }
 
 /** Characters of a token before its first quote, and after each quote. @param {Uint8Array} piece */
-function runs(piece) {
+function lengthsOf(piece) {
   const counts = [0];
   for (let at = 0; at < piece.length; at += lengthAt(piece, at)) {
     if (piece[at] === QUOTE) counts.push(0);
@@ -46,11 +46,11 @@ export class StringLengths {
     this.size = size;
     this.pieceOf = pieceOf;
     this.#counts = new Uint8Array(size); // characters before the quote that ends the string
-    this.unused = new Int32Array((size + 31) >> 5); // tokens that are never used
+    this.banned = new Int32Array((size + 31) >> 5); // tokens that are never sampled
     for (let token = 0; token < size; token++) {
-      const [first, ...others] = runs(pieceOf(token));
+      const [first, ...others] = lengthsOf(pieceOf(token));
       this.#counts[token] = Math.min(first, 255);
-      if (first > MOST_ROOM || Math.max(0, ...others) > MOST_BEGUN) this.unused[token >> 5] |= 1 << (token & 31);
+      if (first > MOST_COUNTED || Math.max(0, ...others) > MOST_BEGUN) this.banned[token >> 5] |= 1 << (token & 31);
     }
   }
 
@@ -59,17 +59,17 @@ export class StringLengths {
     return (this.#masks[most] ??= this.#counts.reduce((mask, count, token) => {
       if (count <= most) mask[token >> 5] |= 1 << (token & 31);
       return mask;
-    }, new Int32Array(this.unused.length)));
+    }, new Int32Array(this.banned.length)));
   }
 }
 
 /** What has begun of a character: the rest of an escape, or of its UTF-8, must follow. */
-class Begun {
+class PartialCharacter {
   #escape = "";
   #more = 0; // bytes of UTF-8
   #first = 0; // its first byte
 
-  /** @param {Begun} [other] to copy */
+  /** @param {PartialCharacter} [other] to copy */
   constructor(other) {
     if (other) [this.#escape, this.#more, this.#first] = [other.#escape, other.#more, other.#first];
   }
@@ -107,8 +107,8 @@ export class ExactText {
   #exact;
   #looser;
   #lengths;
-  #begun = new Begun();
-  /** @type {{ begun: Begun, bytes: number }} what undo() needs */
+  #begun = new PartialCharacter();
+  /** @type {{ begun: PartialCharacter, bytes: number }} what undo() needs */
   #before = { begun: this.#begun, bytes: 0 };
 
   /** @param {GrammarMatcher} exact its tokens are bytes @param {GrammarMatcher} looser @param {StringLengths} lengths */
@@ -118,15 +118,19 @@ export class ExactText {
     this.#lengths = lengths;
   }
 
+  /** Whether a token is never sampled. @param {number} token */
+  isBanned(token) {
+    return ((this.#lengths.banned[token >> 5] >>> (token & 31)) & 1) === 1;
+  }
+
   /** @param {number} token @returns {boolean} whether it may come next; if so, the text advances past it */
   accept(token) {
-    const { unused, pieceOf } = this.#lengths;
-    return !((unused[token >> 5] >>> (token & 31)) & 1) && this.acceptBytes(pieceOf(token));
+    return this.acceptBytes(this.#lengths.pieceOf(token));
   }
 
   /** @param {Iterable<number>} bytes @returns {boolean} as accept() */
   acceptBytes(bytes) {
-    const begun = new Begun(this.#begun);
+    const begun = new PartialCharacter(this.#begun);
     let count = 0;
     for (const byte of bytes) {
       if (!this.#exact.acceptToken(byte)) {
@@ -149,22 +153,22 @@ export class ExactText {
 
   /** Those tokens of a looser mask that the exact grammar allows. @param {Int32Array} mask @returns {Int32Array} */
   narrowed(mask) {
-    const { unused } = this.#lengths;
-    const found = mask.map((word, i) => word & ~unused[i]);
+    const { banned } = this.#lengths;
+    const found = mask.map((word, i) => word & ~banned[i]);
     const { rest } = this.#begun;
-    const room = this.#room(rest);
-    if (room === MOST_ROOM) return found;
+    const remaining = this.#remaining(rest);
+    if (remaining === MOST_COUNTED) return found;
     if (rest.length) return this.#checked(found);
-    if (!this.#looser._acceptString(LETTERS.slice(0, room + 1))) return found; // no limit ends it
+    if (!this.#looser._acceptString(LETTERS.slice(0, remaining + 1))) return found; // no limit ends it
     this.#looser.rollBack(1);
-    const fitting = this.#lengths.mask(room);
+    const fitting = this.#lengths.mask(remaining);
     return found.map((word, i) => word & fitting[i]);
   }
 
-  /** How many letters may follow after these bytes, up to MOST_ROOM. @param {number[]} rest */
-  #room(rest) {
+  /** How many letters may follow after these bytes, up to MOST_COUNTED. @param {number[]} rest */
+  #remaining(rest) {
     let count = 0;
-    while (count < rest.length + MOST_ROOM && this.#exact.acceptToken(rest[count] ?? LETTER)) count++;
+    while (count < rest.length + MOST_COUNTED && this.#exact.acceptToken(rest[count] ?? LETTER)) count++;
     if (count) this.#exact.rollBack(count);
     return Math.max(0, count - rest.length);
   }

@@ -45,6 +45,8 @@ class Grammar:
         self._count: dict[str, int] = {}
         self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
         self.looser: dict[str, str] = {}  # rule -> the body that it has in a looser grammar
+        self.counts_limits = False  # whether there may be a looser grammar
+        self.ambiguous = False  # a text may begin two values at once: then letters that fit say nothing of other tokens
 
     def name(self, preferred: str) -> str:
         """Reserve a rule name: the preferred one, with a number if it is taken."""
@@ -99,8 +101,8 @@ class Grammar:
     def text(self, root: str) -> GrammarText:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
         text = GrammarText(_text(root, self.rules))
-        if self.looser:
-            exact, text = text, GrammarText(_text(root, _called({**self.rules, **self.looser}, root)))
+        if self.looser and not self.ambiguous:
+            exact, text = text, GrammarText(_text(root, _reachable({**self.rules, **self.looser}, root)))
             text.exact = str(exact)
         spent = cost(text)
         text.unsure = self.unsure or spent > SURE_COST
@@ -118,8 +120,8 @@ def _text(root: str, rules: Mapping[str, str]) -> str:
     return "\n".join([*lines, *(f"{name} ::= {body}" for name, body in rules.items())])
 
 
-def _called(rules: dict[str, str], root: str) -> dict[str, str]:
-    """The rules that an expression needs."""
+def _reachable(rules: dict[str, str], root: str) -> dict[str, str]:
+    """The rules that `root` refers to, directly or not."""
     found, todo = set[str](), [root]
     while todo:
         names = {name for name in NAMES.findall(_QUOTED.sub("", todo.pop())) if name in rules} - found

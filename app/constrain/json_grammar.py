@@ -63,7 +63,11 @@ class JsonGrammar:
         self._defining = True
         while self._undefined:
             ref = self._undefined.pop()
-            options = [o for v in self._schemas.values(ref) for o in self._options(v, ref)]
+            values = self._schemas.values(ref)
+            for kind in ("strings", "arrays", "objects"):
+                if sum(getattr(v, kind) is not None for v in values) > 1:
+                    self._grammar.ambiguous = True
+            options = [o for v in values for o in self._options(v, ref)]
             self._grammar.define(self._names[ref], either(options))
         self._defining = False
 
@@ -113,6 +117,8 @@ class JsonGrammar:
         if high is not None and high < s.low:
             return
         s = replace(s, high=high)
+        if s.unique is not None or s.contains:
+            self._grammar.ambiguous = True
         if s.unique is not None and (high is None or high > 1) and not self._differ(s):
             yield from self._unique(s)
             return

@@ -28,7 +28,7 @@ _DIRECT = intersect(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), UNICODE
 _ASTRAL = (0x10000, 0x10FFFF)
 HEX = "[0-9a-fA-F]"
 BLOCK = 16  # characters counted one by one; each costs the mask engine compile time
-MOST_STATES = 16  # the same of a limit; longer ones are checked beside the mask engine (app/answers/string_limits.js)
+MOST_STATES = 16  # limits up to this are states of the grammar; string_limits.js counts longer ones
 LONG_RUN = 1500.0  # cost of a run of states from which it is counted in blocks: masks then take longer
 MAX_CHARACTERS = 60_000
 
@@ -65,8 +65,8 @@ def _any_rest(grammar: Grammar) -> str:
 
 
 def _limited(grammar: Grammar, low: int, high: int | None) -> str:
-    """Return the rule for low to high characters and the closing quote, which a looser grammar has without `high`."""
-    if high is None or high <= MOST_STATES:
+    """Return the rule for low to high characters and the quote. The looser grammar's has no upper limit."""
+    if high is None or high <= MOST_STATES or not grammar.counts_limits:
         return _sized(grammar, low, high)
     name = grammar.add("limited", _sized(grammar, low, high))
     grammar.looser[name] = _sized(grammar, low, None) if low else _any_rest(grammar)

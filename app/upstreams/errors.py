@@ -102,7 +102,7 @@ def _short(upstream: Upstream, text: str) -> str:
     """The start of another server's text without the key, which some servers repeat."""
     if upstream.key:
         text = text.replace(upstream.key, "…")
-    # An answer has up to 17 MiB: split off no more words than a quote may have.
+    # An answer may be long: split off no more words than a quote may have.
     words = (found.group() for found in re.finditer(rf"\S{{1,{MAX_QUOTE}}}", text))
     text = " ".join(islice(words, MAX_QUOTE))
     return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]} …"

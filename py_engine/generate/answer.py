@@ -19,7 +19,7 @@ class GenerationStats:
     shifted_tokens: int = 0  # dropped from a full context
     prefill_ms: float = 0.0
     decode_ms: float = 0.0
-    submits: int = 0  # of all requests meanwhile, as the three below
+    submits: int = 0  # this and the next three count the device's work for all requests; set when the answer ends
     dispatches: int = 0
     encode_ms: float = 0.0  # spent encoding and submitting GPU work
     wait_ms: float = 0.0  # spent waiting for the GPU; near 0: the host is the bottleneck

@@ -32,8 +32,9 @@ from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner, tokens_per_draft
 from py_engine.tasks import begin
 
-SUBMIT_MS = 8.0  # the time of decode steps in one submit: short, so that others may join and an abort takes effect.
-# Of SHORT_BATCH sequences; the host takes longer for the results of more.
+# The time of decode steps of up to SHORT_BATCH sequences in one submit: short, so that others may join and an abort
+# takes effect. More sequences get a multiple, because the host takes longer for their results.
+SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
 PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: so soon an abort takes effect

@@ -5,8 +5,8 @@
  * @property {GPUComputePipeline} pipeline
  * @property {GPUBindGroup} group
  * @property {number} x @property {number} y @property {number} z workgroups
- * @property {number} tile if not 0, the workgroup count along `axis` is times * ceil(tokens / tile) more
- * @property {number} times
+ * @property {number} tile if not 0, times * ceil(tokens / tile) workgroups are added along `axis`
+ * @property {number} times workgroups for each tile of tokens
  * @property {number} axis 0: x, 1: y, 2: z
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
  * @property {number} above it is left out if `end`, the longest context, is not above it

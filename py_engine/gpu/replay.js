@@ -175,10 +175,10 @@ export class Replay extends Lists {
    * @param {boolean} options.lookup drafts are prompt lookup's; else the lists of a draft model make them
    */
   draft({ steps, step, ends, lookup }) {
-    const { maxSmallBatch, maxSteps, shortBatch } = this.shared;
+    const { maxSteps, shortBatch } = this.shared;
     const { next } = this.drafted;
     const count = (shortBatch - next.length + 1) * (this.drafted.steps + steps);
-    if (count * next.length > maxSteps * maxSmallBatch) return false;
+    if (count * next.length > maxSteps * shortBatch) return false;
     if (next.some(({ position }, i) => count > ends[i] - position)) return false;
     if (lookup)
       next.forEach(({ seq }, i) => ends[i] !== this.drafted.ends[i] && this.writeDrafting(seq, [ends[i] - 1]));

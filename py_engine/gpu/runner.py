@@ -64,7 +64,7 @@ class GpuRunner:
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
-        self._steps: dict[tuple[int, ...], list[str]] = {}  # lists of a step by its sequences, while none changes
+        self._steps: dict[tuple[int, ...], list[str]] = {}  # lists of a step by its sequences; cleared when one changes
         self._preparation = Preparation(lambda lists: gpu.compile(names=lists), self._unproven)
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()

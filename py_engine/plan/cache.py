@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from py_engine.errors import WispError
 from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
 from py_engine.plan.states import States
 
 KINDS = ("f16", "f32", "q8_0")
 GROUP = 32  # values that share a scale
-MAX_AHEAD = 8 * MAX_STEPS  # positions that the GPU may write beyond the last token read back
+MAX_AHEAD = SHORT_BATCH * MAX_STEPS  # positions that the GPU may write beyond the last token read back
 
 UNPAGED = {"PAGE": 0}  # the #params of an encoder's cache
 

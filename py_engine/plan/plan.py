@@ -100,7 +100,10 @@ def planes_of(name: str, weight: Weight) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A workgroup count that depends on the number of tokens in the batch: times * ceil(n / tile) + extra."""
+    """A workgroup count that depends on the number of tokens in the batch: times * ceil(n / tile) + extra.
+
+    `times`: workgroups for each tile of tokens, such as those of all rows of a matrix.
+    """
 
     tile: int = 1
     extra: int = 0

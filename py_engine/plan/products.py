@@ -149,7 +149,8 @@ def matvec(ops: OpList, p: Product) -> None:
 
 def _grid(workgroups: int, batch: int, tokens: int) -> list[int | PerToken]:
     """The grid of a product, in two dimensions if one is too few. `workgroups`: of each slice of `tokens` tokens."""
-    lines = -(-workgroups * -(-batch // (tokens or batch)) // tiles.MAX_WORKGROUPS)
+    slices = -(-batch // (tokens or batch))
+    lines = -(-workgroups // (tiles.MAX_WORKGROUPS // slices))
     each = -(-workgroups // lines)
     return [PerToken(tokens, times=each) if tokens else each, *([lines] if lines > 1 else [])]
 

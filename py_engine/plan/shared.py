@@ -3,8 +3,8 @@
 Kernels get them as `#param` (kernels.expand passes KERNEL_PARAMS to every kernel), replay.js as an argument.
 """
 
-MAX_SMALL_BATCH = 32  # tokens of a small batch, each with its own State
-SHORT_BATCH = 8  # tokens of a small batch that has drafts, or tokens of one sequence alone
+MAX_SMALL_BATCH = 32  # tokens of a small batch in any plan, each with its own State; a plan's own: Plan.max_small_batch
+SHORT_BATCH = 8  # rows of a step with drafts, and tokens of one sequence that a small batch reads
 MAX_SEQUENCES = 32  # sequences that run concurrently
 MAX_STEPS = 64  # tokens of each sequence in one submit
 MAX_LOGPROBS = 20  # most probable tokens whose log-probabilities are returned (OpenAI's limit)

@@ -83,8 +83,8 @@ async function compare({ looser, exact, walks }) {
       const right = await wanted.getNextTokenBitmask();
       found.masks++;
       const all = [...Array(END).keys()];
-      if (all.some((token) => has(wide, token) && !has(mask, token) && !has(lengths.unused, token))) found.narrowed++;
-      const wrong = all.filter((token) => has(mask, token) !== (has(right, token) && !has(lengths.unused, token)));
+      if (all.some((token) => has(wide, token) && !has(mask, token) && !has(lengths.banned, token))) found.narrowed++;
+      const wrong = all.filter((token) => has(mask, token) !== (has(right, token) && !has(lengths.banned, token)));
       if (wrong.length && found.differ.length < 5)
         found.differ.push([
           written,
@@ -97,7 +97,9 @@ async function compare({ looser, exact, walks }) {
       }
       const long = open.filter((token) => token >= 256);
       const token = random(3) && long.length ? long[random(long.length)] : open[random(open.length)];
-      const refused = all.find((other) => !has(mask, other) && tokens[other].length && random(40) === 0);
+      const refused = all.find(
+        (other) => !has(mask, other) && !has(lengths.banned, other) && tokens[other].length && random(40) === 0,
+      );
       if (refused !== undefined && text.accept(refused)) {
         if (looseMatcher.acceptToken(refused))
           found.differ.push([written, ["accepted", Buffer.from(tokens[refused]).toString("latin1")]]);

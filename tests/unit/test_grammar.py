@@ -79,6 +79,8 @@ class Engine:
     def accept(self, token: int) -> bool:
         return token < 10
 
+    tryAccept = accept
+
     def close(self) -> None:
         self.closed += 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.constrain.ebnf import Grammar, GrammarText
-from app.constrain.rules import form_rule
+from app.answers.grammar import rules_of
+from app.constrain.ebnf import GrammarText
 from app.openai.formats import Format
 from tests.support.grammar_matcher import MODULE
 from tools.npm import node
@@ -25,15 +25,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "required": ["a", "b", "c", "d"],
         "additionalProperties": False,
     },
-    "either": {"anyOf": [{"type": "string", "maxLength": 18}, {"type": "string", "pattern": "^(x|abab){9,12}$"}]},
     "names": {"type": "object", "additionalProperties": LONG, "minProperties": 2},
 }
 
 
 def grammar(schema: dict[str, Any]) -> GrammarText:
     """The grammar of a schema."""
-    made = Grammar()
-    return made.text(form_rule(made, Format("json_schema", schema)))
+    return rules_of(Format("json_schema", schema))
 
 
 def compared(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -56,6 +54,25 @@ def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
         assert found["masks"] > 100, name
         assert found["narrowed"] > 10, name
         assert found["ended"] > WALKS // 2, name
+
+
+# A text may begin two values: what the limits leave of one says nothing of the other.
+AMBIGUOUS: dict[str, dict[str, Any]] = {
+    "pattern": {"anyOf": [{"type": "string", "maxLength": 18}, {"type": "string", "pattern": "^(x|abab){9,12}$"}]},
+    "constant": {"anyOf": [LONG, {"const": "this constant is far longer than twenty"}]},
+    "objects": {
+        "anyOf": [
+            {"type": "object", "properties": {"a": text, "k": {"const": k}}, "required": ["a", "k"]}
+            for text, k in ((LONG, "foo"), ({"type": "string"}, "bar"))
+        ]
+    },
+    "contains": {"type": "array", "items": {"type": "string"}, "contains": LONG},
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_limits_of_ambiguous_values_are_in_the_grammar(name: str) -> None:
+    assert not grammar(AMBIGUOUS[name]).exact
 
 
 @pytest.mark.parametrize("limit", [1, 16])

@@ -4,7 +4,7 @@
 #param STAGED_GROUPS // groups of CHUNK units
 #include "lib/matrix.wgsl"
 
-// Slices of the batch.
+// Slices of TOKENS tokens that the batch has now.
 fn slices() -> u32 {
   return (count() + TOKENS - 1u) / TOKENS;
 }
@@ -133,7 +133,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
   let base = workgroup / n_slices * RT;
   let m0 = workgroup % n_slices * TOKENS; // the workgroup's first token
-  if (base >= rows) { // uniform: state does not change within a dispatch
+  if (base >= rows) { // beyond the last row. Uniform: state does not change within a dispatch
     return;
   }
   let n = min(count() - m0, TOKENS);
