@@ -55,7 +55,9 @@ def test_a_command_ends_with_its_parent() -> None:
 
 def test_a_command_is_interrupted_so_that_it_can_end_what_it_has_started() -> None:
     status, rest = end(sys.executable, *commands.INTERRUPTIBLE, "http.server", "0", "--bind", "127.0.0.1")
-    assert (status, rest.strip()) == (143, "Keyboard interrupt received, exiting.")
+    assert status == 143
+    # the latter where the interrupt comes after the server's line and before its loop
+    assert rest.strip().endswith(("Keyboard interrupt received, exiting.", "KeyboardInterrupt")), rest
 
 
 def test_the_file_with_the_ticket_is_removed_when_the_server_ends() -> None:
