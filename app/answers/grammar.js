@@ -4,7 +4,7 @@
  */
 import "@mlc-ai/web-xgrammar";
 import { Trials } from "./grammar_trial.js";
-import { ExactText, StringLengths } from "./string_limits.js";
+import { ExactText, StringLengths, allows } from "./string_limits.js";
 
 const { Grammar, GrammarCompiler, GrammarMatcher, TokenizerInfo } =
   /** @type {typeof import("@mlc-ai/web-xgrammar")} */ (/** @type {any} */ (globalThis).xgrammar);
@@ -224,7 +224,7 @@ class Matcher {
   async mayEnd() {
     if (this.#matcher.isTerminated()) return true;
     const mask = await this.mask();
-    return this.#stops.some((token) => (mask[token >> 5] >>> (token & 31)) & 1);
+    return this.#stops.some((token) => allows(mask, token));
   }
 
   /** Whether the answer has ended, or only the end may follow. The latter is known only after mask(). */
@@ -256,7 +256,7 @@ async function tryGrammar(compiler, { size, stops }, text) {
   let random = SEED;
   for (let written = 0; written < TOKENS; written++) {
     const mask = await matcher.mask();
-    const allowed = [...Array(size).keys()].filter((i) => (mask[i >> 5] >>> (i & 31)) & 1 && !stops.includes(i));
+    const allowed = [...Array(size).keys()].filter((i) => allows(mask, i) && !stops.includes(i));
     if (!allowed.length) return;
     random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
     matcher.accept(allowed[Math.floor((random / 2 ** 32) * allowed.length)]);

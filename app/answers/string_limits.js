@@ -18,6 +18,11 @@ const HIGH = 6; // length of an escape, after which the one of a low surrogate f
 /** @typedef {import("@mlc-ai/web-xgrammar").GrammarMatcher} GrammarMatcher */
 /** @typedef {(token: number) => Uint8Array} PieceOf */
 
+/** Whether a mask allows a token. @param {Int32Array} mask @param {number} token */
+export function allows(mask, token) {
+  return ((mask[token >> 5] >>> (token & 31)) & 1) === 1;
+}
+
 /** Length of the character that begins at `at` of a token, or of the part of it that the token has. @param {Uint8Array} piece @param {number} at */
 function lengthAt(piece, at) {
   if (piece[at] !== BACKSLASH) return 1;
@@ -120,7 +125,7 @@ export class ExactText {
 
   /** Whether a token is never sampled. @param {number} token */
   isBanned(token) {
-    return ((this.#lengths.banned[token >> 5] >>> (token & 31)) & 1) === 1;
+    return allows(this.#lengths.banned, token);
   }
 
   /** @param {number} token @returns {boolean} whether it may come next; if so, the text advances past it */
@@ -176,7 +181,7 @@ export class ExactText {
   /** The mask without tokens that the exact grammar rejects one by one. @param {Int32Array} mask */
   #checked(mask) {
     for (let token = 0; token < this.#lengths.size; token++) {
-      if (!((mask[token >> 5] >>> (token & 31)) & 1)) continue;
+      if (!allows(mask, token)) continue;
       if (this.accept(token)) this.undo();
       else mask[token >> 5] &= ~(1 << (token & 31));
     }

@@ -55,6 +55,11 @@ def cost(text: str) -> float:
     return total
 
 
+def names(text: str) -> set[str]:
+    """The rules that an expression names."""
+    return {token[0] for token in _TOKEN.finditer(text) if token[0][0].isalpha()}
+
+
 @lru_cache(maxsize=1024)
 def class_cost(options: tuple[str, ...]) -> float:
     """The cost of one character that is written in one of these ways."""

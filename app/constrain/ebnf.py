@@ -8,12 +8,11 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 - Negated classes are written out too: "^" would match bytes that are not a character.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from app.constrain import effort
-from app.constrain.cost import MAX_COST, SURE_COST, cost
+from app.constrain.cost import MAX_COST, SURE_COST, cost, names
 from py_engine.errors import WispError
 
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
@@ -21,8 +20,6 @@ Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 FILLER = 0xFF
 UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
-NAMES = re.compile(r"[A-Za-z]\w*")  # of rules
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')  # texts and classes
 
 
 class GrammarText(str):
@@ -124,9 +121,9 @@ def _reachable(rules: dict[str, str], root: str) -> dict[str, str]:
     """The rules that `root` refers to, directly or not."""
     found, todo = set[str](), [root]
     while todo:
-        names = {name for name in NAMES.findall(_QUOTED.sub("", todo.pop())) if name in rules} - found
-        found |= names
-        todo += [rules[name] for name in names]
+        new = (names(todo.pop()) & rules.keys()) - found
+        found |= new
+        todo += [rules[name] for name in new]
     return {name: body for name, body in rules.items() if name in found}
 
 
