@@ -7,6 +7,7 @@ layers has experts. `gating` is 1 for softmax, 2 for sigmoid.
 from typing import Any
 
 SMALL: dict[str, Any] = {"n_embd": 80, "head_dim": 24, "n_ff": 40, "vocab": 304, "n_expert": 6, "n_used": 2}
+SLIM = SMALL | {"n_embd": 48, "head_dim": 16, "n_ff": 24, "n_expert": 5}
 SQUARE = SMALL | {"head_dim": 20}
 LED = {"lead": 1, "n_ff_dense": 104, "n_ff_shexp": 40, "n_shared": 1}
 SIGMOID = {"gating": 2, "weights_norm": True, "weights_scale": 1.7, "probs_bias": True}
@@ -98,5 +99,17 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **SMALL,
         **{"n_ff_dense": 104, "n_used": 3, "experts_per_group": 2, "n_ff_chunk": 24, "group_scale": 0.6},
     },
+    # Layers with a window are not scaled.
+    "mellum": {
+        "arch": "mellum",
+        **SLIM,
+        "n_layer": 4,
+        "window": 9,
+        "n_ff_dense": 40,
+        "rope": "yarn",
+        "ctx": 512,
+        "attn_factor": 1.2,
+    },
+    "mellum-whole": {"arch": "mellum", **SLIM, "n_used": 3, "n_head": 6, "n_kv": 3, "n_ff_dense": 40},
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

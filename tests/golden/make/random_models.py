@@ -189,6 +189,7 @@ def add_rope_scaling(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.scaling.type", "yarn")
         file.add("%s.rope.scaling.factor", factor or 8.0)
         file.add("%s.rope.scaling.original_context_length", c.get("orig_ctx", 64))
+        file.add("%s.rope.scaling.attn_factor", c.get("attn_factor"))
     elif rope == "longrope":
         original = c["orig_ctx"]
         file.add("%s.rope.scaling.original_context_length", original)

@@ -54,17 +54,17 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     key, windowed = model.key, model.windowed(layer)
     n = rotated_dimensions(model, layer)
     base: float = key("rope.freq_base", 10000.0)
+    magnitude: float = key("rope.scaling.attn_factor", 1.0)
     scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
     if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
         base, factor = key("rope.freq_base_swa", 10000.0), 1.0
-    if windowed and model.architecture == "olmo2":
-        scaling, factor = "none", 1.0
+    if windowed and model.architecture in ("olmo2", "mellum"):
+        scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
     factors = frequency_factors(model, layer)
     if factors is not None:
         angles = angles / factors
-    magnitude: float = key("rope.scaling.attn_factor", 1.0)
     if scaling == "yarn":
         original = key("rope.scaling.original_context_length")
 
