@@ -85,6 +85,10 @@ INLINE v128_t within4(v128_t x, f32 limit) {
 }
 
 INLINE v128_t gated4(u32 activation, f32 limit, v128_t gate, v128_t up) {
+  if (activation == CLAMPED_SILU) {
+    const v128_t g = wasm_f32x4_pmin(splat(limit), gate); // before SiLU
+    return wasm_f32x4_mul(wasm_f32x4_mul(g, sigmoid4(g)), within4(up, limit));
+  }
   if (activation != SWIGLU_OAI) {
     const v128_t opened = activate4(activation, gate);
     if (limit) return wasm_f32x4_mul(wasm_f32x4_pmin(splat(limit), opened), within4(up, limit));

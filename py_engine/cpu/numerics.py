@@ -57,8 +57,10 @@ def gated(act: str, gate: Array, up: Array, limit: float = 0) -> Array:
     if act == "swiglu_oai":
         g = np.minimum(gate, np.float32(7))
         return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
+    most = np.float32(limit)
+    if act == "clamped_silu":
+        return silu(np.minimum(gate, most)) * np.clip(up, -most, most)
     if limit:
-        most = np.float32(limit)
         return np.minimum(ACTIVATIONS[act](gate), most) * np.clip(up, -most, most)
     return ACTIVATIONS[act](gate) * up
 

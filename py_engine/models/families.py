@@ -76,6 +76,7 @@ DECODERS: dict[str, str] = {
     "minicpm": "granite",
     "mamba": "mamba",
     "mamba2": "mamba",
+    "maple": "maple",
     "mellum": "olmo2",
     "mimo2": "mimo2",
     "minicpm3": "minicpm3",

@@ -30,7 +30,6 @@ NEEDS: dict[str, str] = {
     "k2-horizon": "experts of attention's values, and norms of parts of a row",
     "kimi-k3": "attention over the results of earlier layers",
     "laguna": "gates of attention that are no sigmoids",
-    "maple": "a check of its experts' limits against llama.cpp",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
     "muse-glimmer": "a norm of embeddings without weights",

@@ -5,10 +5,15 @@ fn gated(gate: f32, up: f32) -> f32 {
   let g = min(gate, 7.0); // gpt-oss clamps both inputs
   return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
 #else
+#if ACTIVATION == "clamped_silu"
+  let g = min(gate, LIMIT); // before SiLU
+  return g / (1.0 + exp(-g)) * clamp(up, -LIMIT, LIMIT);
+#else
 #if LIMIT
   return min(activation(gate), LIMIT) * clamp(up, -LIMIT, LIMIT);
 #else
   return activation(gate) * up;
+#endif
 #endif
 #endif
 }

@@ -110,6 +110,19 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "ctx": 512,
         "attn_factor": 1.2,
     },
+    # Only layers with a window rotate.
+    "maple": {
+        "arch": "maple",
+        **SLIM,
+        **{"n_layer": 4, "window": 9, "pattern": [True, True, False, True], "n_ff_dense": 40, "rope_base": 1e6},
+        **{"rope_base_swa": 10000.0, "clamp_exp": [0.5, 0.0, 0.4, 0.8]},
+    },
+    "maple-narrow": {
+        "arch": "maple",
+        **SLIM,
+        **{"window": 5, "pattern": [False, True], "n_head": 3, "n_kv": 1, "n_ff_dense": 40, "rope_dim": 12},
+        **{"rope": "linear", "clamp_exp": 0.6},
+    },
     "mellum-whole": {"arch": "mellum", **SLIM, "n_used": 3, "n_head": 6, "n_kv": 3, "n_ff_dense": 40},
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

@@ -32,6 +32,7 @@ BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+SCALED_WINDOW_BASE = {"maple"}  # layers with a window may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -58,6 +59,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
     if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
         base, factor = key("rope.freq_base_swa", 10000.0), 1.0
+    if windowed and model.architecture in SCALED_WINDOW_BASE:
+        base = key("rope.freq_base_swa", base)
     if windowed and model.architecture in ("olmo2", "mellum"):
         scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
@@ -109,7 +112,7 @@ def uses_rope(model: ReferenceModel, layer: int) -> bool:
         return model.n_layer != BAICHUAN_13B
     if model.architecture in ("smollm3", "llama4"):
         return (layer + 1) % 4 != 0
-    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
+    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker", "maple"):
         return model.windowed(layer)
     return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 

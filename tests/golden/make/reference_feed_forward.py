@@ -13,7 +13,7 @@ SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "p
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
-NORMALIZED_EXPERTS |= {"rnd1", "mellum"}
+NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
 NORMALIZED_EXPERTS |= {
     "qwen3next",
@@ -61,10 +61,15 @@ def feed_forward(
 
 
 def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str, kind: str) -> np.ndarray:
-    """gate * up, after Step 3.5's limits of both."""
-    limits = model.key(f"swiglu_clamp_{kind}")
-    limit = limits[int(prefix.split(".")[1])] if limits else 0
+    """gate * up, after the limits of both that Step 3.5 and Maple have."""
+    limit = limit_of(model, prefix, kind)
     return np.asarray(np.minimum(gate, limit) * np.clip(up, -limit, limit) if limit else gate * up)
+
+
+def limit_of(model: ReferenceModel, prefix: str, kind: str) -> float:
+    """The limit of a layer's gates and of what they scale; 0: none."""
+    limits = model.key(f"swiglu_clamp_{kind}", 0.0)
+    return float(limits[int(prefix.split(".")[1])] if isinstance(limits, list) else limits)
 
 
 def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
@@ -165,6 +170,8 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if model.architecture == "gpt-oss":
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
+    if model.architecture == "maple" and (limit := limit_of(model, prefix, "exp")):
+        gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 
 
