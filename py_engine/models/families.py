@@ -119,6 +119,7 @@ DECODERS: dict[str, str] = {
     "seed_oss": "qwen",
     "smallthinker": "smallthinker",
     "smollm3": "smollm3",
+    "spark2_5": "spark2_5",
     "stablelm": "stablelm",
     "starcoder": "gpt2",
     "starcoder2": "gpt2",

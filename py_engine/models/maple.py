@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import per_layer_numbers, windowed_ropes, windows
+from py_engine.models.common import per_layer_numbers, windowed_dimensions, windowed_ropes, windows
 
 NEOX = True
 LEAST_LIMIT = 1e-6  # a smaller one is none
@@ -27,11 +27,12 @@ class Config(config.Config):
         base = super().from_gguf(header)
         header.arch("swiglu_clamp_exp")  # must be there
         layers = windows(header, base.block_count, 1)
-        ropes = windowed_ropes(header, base.ropes, layers)
+        size = windowed_dimensions(header, base.ropes[0].dim, base.head_dim)
+        ropes = zip(layers, windowed_ropes(header, base.ropes, layers), strict=True)
         return replace(
             base,
             windows=layers,
-            ropes=tuple(rope if window else config.NO_ROPE for window, rope in zip(layers, ropes, strict=True)),
+            ropes=tuple(replace(rope, dim=size) if window else config.NO_ROPE for window, rope in ropes),
             limits=per_layer_numbers(header, "swiglu_clamp_exp", base.block_count),
         )
 

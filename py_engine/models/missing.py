@@ -34,6 +34,5 @@ NEEDS: dict[str, str] = {
     "minimax-m3": "sparse attention that chooses blocks of positions",
     "muse-glimmer": "a norm of embeddings without weights",
     "nanbeige": "layers that run several times",
-    "spark2_5": "a check of its windows against llama.cpp",
     "talkie": "norms without weights, and embeddings added after each layer",
 }

@@ -156,7 +156,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     if arch in ("gpt-oss", "mimo2"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
-        file.matrix(prefix + "attn_gate.weight", heads if arch == "step35" else n_q, width)
+        file.matrix(prefix + "attn_gate.weight", heads if arch in ("step35", "spark2_5") else n_q, width)
     if arch in SUB_NORMS:
         file.norm(prefix + "attn_sub_norm", n_q)
 

@@ -32,7 +32,7 @@ BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
-SCALED_WINDOW_BASE = {"maple"}  # layers with a window may have another base, but the same scaling
+SCALED_WINDOW_BASE = {"maple", "spark2_5"}  # layers with a window may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -89,8 +89,9 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
 
 def rotated_dimensions(model: ReferenceModel, layer: int) -> int:
     """How many of a head's dimensions rotate."""
-    suffix = "_swa" if model.architecture == "gemma4" and model.windowed(layer) else ""
-    found = int(model.key("rope.dimension_count" + suffix, model.head_dim(layer)))
+    found = int(model.key("rope.dimension_count", model.head_dim(layer)))
+    if model.windowed(layer):
+        found = int(model.key("rope.dimension_count_swa", found))
     return found // 2 if model.architecture == "step35" and not model.windowed(layer) else found
 
 
