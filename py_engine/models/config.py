@@ -190,6 +190,8 @@ class Config:
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward network
     output_norm: str = "output_norm"  # the tensor of the norm after the last layer
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # of the norms after the two blocks
+    post_norm_eps: float = 0.0  # of these norms; 0: that of the others
+    unit_embeddings: bool = False  # embeddings are normalised without weights
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0

@@ -84,6 +84,7 @@ DECODERS: dict[str, str] = {
     "mistral3": "llama",
     "mistral4": "deepseek2",
     "mpt": "bloom",
+    "muse-glimmer": "muse_glimmer",
     "nemotron": "gpt2",
     "nemotron_h": "nemotron_h",
     "nemotron_h_moe": "nemotron_h",

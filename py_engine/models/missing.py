@@ -32,7 +32,6 @@ NEEDS: dict[str, str] = {
     "laguna": "gates of attention that are no sigmoids",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
-    "muse-glimmer": "a norm of embeddings without weights",
     "nanbeige": "layers that run several times",
     "talkie": "norms without weights, and embeddings added after each layer",
 }

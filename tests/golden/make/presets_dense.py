@@ -68,6 +68,18 @@ DENSE: dict[str, dict[str, Any]] = {
         **SLIM,
         **{"window": 5, "pattern": [False, True], "tied": True, "rope": "yarn", "ctx": 512},
     },
+    # Only layers with a window rotate. The norms after blocks have an epsilon of their own.
+    "muse-glimmer": {
+        "arch": "muse-glimmer",
+        **SLIM,
+        **{"n_layer": 4, "window": 9, "rope_base": 1e6, "rope_base_swa": 1e4, "logit_scale": 0.5, "final_cap": 6.0},
+        **{"eps": 0.01},
+    },
+    "muse-glimmer-every": {
+        "arch": "muse-glimmer",
+        **SLIM,
+        **{"window": 5, "pattern": [True, False], "rope_dim": 12, "logit_scale": 2.0, "rope": "linear"},
+    },
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
 }
 

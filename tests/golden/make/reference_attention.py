@@ -23,7 +23,7 @@ ADJACENT_PAIRS |= {
     "neo-bert",
     "llama-embed",
 }
-ADJACENT_PAIRS |= {"llama4", "deci", "arctic", "llada"}
+ADJACENT_PAIRS |= {"muse-glimmer", "llama4", "deci", "arctic", "llada"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -61,6 +61,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
         base, factor = key("rope.freq_base_swa", 10000.0), 1.0
     if windowed and model.architecture in SCALED_WINDOW_BASE:
         base = key("rope.freq_base_swa", base)
+    if windowed and model.architecture == "muse-glimmer":
+        base, factor = key("rope.freq_base_swa", base), 1.0
     if windowed and model.architecture in ("olmo2", "mellum"):
         scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
@@ -113,7 +115,7 @@ def uses_rope(model: ReferenceModel, layer: int) -> bool:
         return model.n_layer != BAICHUAN_13B
     if model.architecture in ("smollm3", "llama4"):
         return (layer + 1) % 4 != 0
-    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker", "maple"):
+    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker", "maple", "muse-glimmer"):
         return model.windowed(layer)
     return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 
