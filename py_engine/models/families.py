@@ -61,6 +61,7 @@ DECODERS: dict[str, str] = {
     "grovemoe": "grovemoe",
     "hunyuan-dense": "qwen",
     "hunyuan-moe": "qwen",
+    "hy_v3": "qwen",
     "internlm2": "llama",
     "jais": "bloom",
     "jais2": "gpt2",

@@ -26,7 +26,6 @@ NEEDS: dict[str, str] = {
     "granite_swa": "Granite with windows and attention sinks",
     "graniteswitch": "adapters within the file that tokens of the text switch on",
     "hrm_text": "two stacks of layers that run several times in turn",
-    "hy_v3": "a check of its experts against llama.cpp",
     "k2-horizon": "experts of attention's values, and norms of parts of a row",
     "kimi-k3": "attention over the results of earlier layers",
     "laguna": "gates of attention that are no sigmoids",

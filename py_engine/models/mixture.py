@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
-from py_engine.models.config import Config, Mixture
+from py_engine.models.config import ROUTER_BIASES, Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
@@ -84,11 +84,16 @@ class ExpertLayer:
             moe.normalised,
             self.cfg.residual_scale * moe.scale,
             moe.gating,
-            self.w.optional_vector((self.b + "exp_probs_b.bias", moe.expert_count)),
+            self._router_bias(),
             moe.groups,
             moe.groups_used,
             factors=factors,
         )
+
+    def _router_bias(self) -> Weight | None:
+        """What is added to the probabilities when experts are chosen, if the file has it."""
+        names = [self.b + name for name in ROUTER_BIASES if self.b + name in self.w]
+        return self.w.vector((names[0], self.moe.expert_count)) if names else None
 
     def output(self, h: Buffer, norm: Weight, logits: Buffer) -> Buffer:
         """The mixture's output for h (normalised with `norm`): (n, n_embd). `logits`: the router's."""

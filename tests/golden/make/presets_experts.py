@@ -110,6 +110,12 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "ctx": 512,
         "attn_factor": 1.2,
     },
+    "hy_v3": {"arch": "hy_v3", **SLIM, **LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_base": 1e6},
+    "hy_v3-tied": {  # the gating is known without metadata
+        "arch": "hy_v3",
+        **SLIM,
+        **{"n_used": 3, "n_head": 3, "n_kv": 1, "n_ff_shexp": 40, "probs_bias": True, "tied": True},
+    },
     # Only layers with a window rotate.
     "maple": {
         "arch": "maple",

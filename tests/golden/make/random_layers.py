@@ -207,7 +207,7 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "ffn_up_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
     if c.get("probs_bias"):
-        file.vector(prefix + "exp_probs_b.bias", experts)
+        file.vector(prefix + ("exp_probs_b" if arch == "hy_v3" else "exp_probs_b.bias"), experts)
     if c.get("experts_per_group"):  # networks that neighbouring experts share
         networks, n_chunk = experts // c["experts_per_group"], c["n_ff_chunk"]
         file.matrix(prefix + "ffn_gate_chexps.weight", networks, n_chunk, width)

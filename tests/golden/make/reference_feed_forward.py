@@ -25,7 +25,7 @@ NORMALIZED_EXPERTS |= {
     "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {"hy_v3", "llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     logits = model.linear(routed, prefix + "ffn_gate_inp")
     sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
-    bias = model.tensors.get(prefix + "exp_probs_b.bias")
+    bias = model.tensors.get(prefix + "exp_probs_b.bias", model.tensors.get(prefix + "exp_probs_b"))
     if bias is not None:
         logits = probabilities + bias  # what experts are chosen by
     if model.key("expert_group_count", 0) > 1:
