@@ -34,7 +34,19 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
-NORMALISED |= {"arctic", "gemma4", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1", "mellum", "maple"}
+NORMALISED |= {
+    "arctic",
+    "gemma4",
+    "grok",
+    "mimo2",
+    "grovemoe",
+    "kimi-linear",
+    "llama-embed",
+    "rnd1",
+    "mellum",
+    "maple",
+    "granite_swa",
+}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale

@@ -55,6 +55,7 @@ DECODERS: dict[str, str] = {
     "gpt2": "gpt2",
     "gptneox": "gpt2",
     "granite": "granite",
+    "granite_swa": "granite",
     "granitehybrid": "granite",
     "granitemoe": "granite",
     "grok": "grok",

@@ -23,7 +23,6 @@ NEEDS: dict[str, str] = {
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gemma-embedding2": "layers of Gemma 4 that see the tokens after them",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "granite_swa": "Granite with windows and attention sinks",
     "graniteswitch": "adapters within the file that tokens of the text switch on",
     "hrm_text": "two stacks of layers that run several times in turn",
     "k2-horizon": "experts of attention's values, and norms of parts of a row",

@@ -38,22 +38,22 @@ class ExpertLayer:
             h, norm = ops.normed_input(h, norm, cfg.eps), None
         logits = logits or self.router(h, norm)
         hidden, down = self.hidden(h, norm, logits)
-        n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
+        shared_rows, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
         if cfg.post_norms[1] and post_norm in w:
-            if not n_ff_shared:
+            if not shared_rows:
                 raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
-            out = ops.project("experts_out", *self._shared(h, norm, n_ff_shared), None)
+            out = ops.project("experts_out", *self._shared(h, norm, shared_rows), None)
             experts.combine(ops, hidden, down, out)
             ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
             return
-        if n_ff_shared:
+        if shared_rows:
             gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
             if gate:
                 opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps))
-                out = ops.project("out", *self._shared(h, norm, n_ff_shared), None)
+                out = ops.project("out", *self._shared(h, norm, shared_rows), None)
                 ops.add_scaled(out, cfg.residual_scale, x, opened)
             else:
-                ops.linear(*self._shared(h, norm, n_ff_shared), None, x, cfg.residual_scale)
+                ops.linear(*self._shared(h, norm, shared_rows), None, x, cfg.residual_scale)
         if moe.sharing > 1:
             hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
         experts.combine(ops, hidden, down, x)
@@ -134,12 +134,13 @@ class ExpertLayer:
             self.moe.weighs_inputs,
         )
 
-    def _shared(self, h: Buffer, norm: Weight | None, n_ff: int) -> tuple[Buffer, Weight]:
-        """The shared expert's hidden layer for h (normalised), and the matrix after it."""
+    def _shared(self, h: Buffer, norm: Weight | None, rows: int) -> tuple[Buffer, Weight]:
+        """The shared expert's hidden layer for h (normalised), and the matrix after it. `rows`: of its ffn_up."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
-        n_embd = cfg.embedding_length
-        gated = b + "ffn_gate_shexp.weight" in w
-        rows = [(f"{b}ffn_{part}_shexp.weight", n_ff) for part in (("gate", "up") if gated else ("up",))]
-        projection = Projection(w.stack(rows, n_embd), None, norm, cfg.eps)
+        n_embd, n_ff = cfg.embedding_length, w.cols(b + "ffn_down_shexp.weight")
+        parts = ("gate", "up") if b + "ffn_gate_shexp.weight" in w else ("up",)
+        stack = w.stack([(f"{b}ffn_{part}_shexp.weight", rows) for part in parts], n_embd)
+        gated = len(parts) * rows == 2 * n_ff  # Granite's ffn_up has the gate's rows, then the up's
+        projection = Projection(stack, None, norm, cfg.eps)
         hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
         return hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff)

@@ -96,6 +96,18 @@ PRESETS: dict[str, Settings] = {
     "olmoe": {"arch": "olmoe", "n_kv": 4, "n_expert": 8, "n_used": 3, "n_ff": 64},
     "granite": {"arch": "granite", **GRANITE},
     "granitemoe": {"arch": "granitemoe", **GRANITE, "n_expert": 4, "n_used": 2, "n_ff": 128},
+    # `rope_pattern`: the layers that rotate.
+    "granite_swa": {
+        "arch": "granite_swa",
+        **GRANITE,
+        **{"n_embd": 48, "head_dim": 16, "n_ff": 64, "vocab": 304, "n_layer": 4, "window": 9, "attn_bias": True},
+        **{"pattern": [True, True, False, True], "rope_pattern": [True, False, True, True]},
+    },
+    "granite_swa-moe": {
+        "arch": "granite_swa",
+        **{"n_embd": 48, "head_dim": 16, "n_ff": 24, "vocab": 304, "window": 5, "pattern": [False, True]},
+        **{"n_expert": 4, "n_used": 2, "n_ff_shexp": 40, "logit_scale": 0.5, "n_head": 6, "n_kv": 3},
+    },
     "starcoder2": {"arch": "starcoder2", "rope_base": 100000.0, "tied": True},
     "gpt2": {"arch": "gpt2", "n_kv": 4, "tied": True},
     "stablelm": {"arch": "stablelm", "rope_dim": 8, "qkv_bias": True},

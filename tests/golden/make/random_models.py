@@ -148,6 +148,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.swiglu_clamp_shexp", g("clamp_shexp"))
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
+    file.add("%s.attention.rope_pattern", g("rope_pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))
     file.add("%s.final_logit_softcapping", g("final_cap"))
     file.add("%s.logit_scale", g("logit_scale"))

@@ -13,7 +13,7 @@ SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "p
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
-NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple"}
+NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple", "granite_swa"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
 NORMALIZED_EXPERTS |= {
     "qwen3next",
@@ -179,6 +179,9 @@ def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarr
     hidden = model.linear(x, prefix + "ffn_up_shexp")
     if prefix + "ffn_gate_shexp.weight" in model.tensors:
         hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
+    elif model.architecture == "granite_swa":
+        gate, up = np.split(hidden, 2, axis=1)
+        hidden = silu(gate) * up
     else:
         hidden = activation(model)(hidden)
     out = model.linear(hidden, prefix + "ffn_down_shexp")
