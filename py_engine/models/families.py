@@ -33,6 +33,7 @@ DECODERS: dict[str, str] = {
     "deci": "deci",
     "deepseek": "llama",
     "deepseek2": "deepseek2",
+    "deepseek32": "glm_dsa",
     "dots1": "qwen",
     "dream": "qwen",
     "ernie4_5": "llama",

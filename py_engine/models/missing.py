@@ -19,7 +19,6 @@ NEEDS: dict[str, str] = {
     "bailingmoe3": DELTA,
     "clef": "a head that scores the options of questions: it writes no text",
     "cohere2moe": "experts beside attention, on the same residual stream",
-    "deepseek32": "the index of its sparse attention",
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gemma-embedding2": "layers of Gemma 4 that see the tokens after them",
     "gptj": "an implementation to compare with: llama.cpp has none",

@@ -17,6 +17,7 @@ ADJACENT_PAIRS |= {
     "bailingmoe",
     "deepseek",
     "deepseek2",
+    "deepseek32",
     "glm-dsa",
     "plm",
     "mistral4",
