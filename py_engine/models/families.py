@@ -88,6 +88,7 @@ DECODERS: dict[str, str] = {
     "mistral4": "deepseek2",
     "mpt": "bloom",
     "muse-glimmer": "muse_glimmer",
+    "nanbeige": "nanbeige",
     "nemotron": "gpt2",
     "nemotron_h": "nemotron_h",
     "nemotron_h_moe": "nemotron_h",

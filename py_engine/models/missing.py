@@ -29,6 +29,5 @@ NEEDS: dict[str, str] = {
     "laguna": "gates of attention that are no sigmoids",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
-    "nanbeige": "layers that run several times",
     "talkie": "norms without weights, and embeddings added after each layer",
 }

@@ -68,6 +68,9 @@ DENSE: dict[str, dict[str, Any]] = {
         **SLIM,
         **{"window": 5, "pattern": [False, True], "tied": True, "rope": "yarn", "ctx": 512},
     },
+    # `loops`: how often the layers run. Between two loops, the output's norm applies, unless it is skipped.
+    "nanbeige": {"arch": "nanbeige", **SLIM, "loops": 3, "rope_base": 1e6, "rope": "llama3", "eps": 1e-3},
+    "nanbeige-skip": {"arch": "nanbeige", **SLIM, "loops": 2, "skip_norm": True, "n_layer": 3, "n_kv": 4, "tied": True},
     # Only layers with a window rotate. The norms after blocks have an epsilon of their own.
     "muse-glimmer": {
         "arch": "muse-glimmer",

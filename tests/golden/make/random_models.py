@@ -160,6 +160,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
+    file.add("%s.num_loops", g("loops"))
+    file.add("%s.skip_loop_final_norm", g("skip_norm"))
     if arch == "gptneox":
         file.add("%s.use_parallel_residual", bool(g("parallel")))
     if arch in ("bert", "nomic-bert"):

@@ -76,7 +76,10 @@ class Reference(ReferenceModel):
         if "rwkv" in self.architecture:
             return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
-        for layer in range(self.n_layer):
+        for step in range(self.n_layer * self.key("num_loops", 1)):
+            layer = step % self.n_layer
+            if step and not layer and not self.key("skip_loop_final_norm"):
+                x = self.norm(x, "output_norm")
             x = self.layer(x, layer, shared)
             if extra is not None:
                 x = self.add_per_layer_input(x, layer, extra[:, layer])

@@ -24,7 +24,7 @@ ADJACENT_PAIRS |= {
     "neo-bert",
     "llama-embed",
 }
-ADJACENT_PAIRS |= {"muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
+ADJACENT_PAIRS |= {"nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
