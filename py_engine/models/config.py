@@ -49,11 +49,22 @@ NORMALISED |= {
 }
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
+NORMALISED_BY_METADATA |= {"cohere2moe"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
-GATED_BY_METADATA |= {"deepseek32"}
-SIGMOID_BY_DEFAULT = {"hy_v3", "step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa"}
+GATED_BY_METADATA |= {"deepseek32", "cohere2moe"}
+SIGMOID_BY_DEFAULT = {
+    "cohere2moe",
+    "hy_v3",
+    "step35",
+    "glm4moe",
+    "afmoe",
+    "nemotron_h_moe",
+    "llama4",
+    "mimo2",
+    "glm-dsa",
+}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 LAYER_NORMS = {
     "bloom",

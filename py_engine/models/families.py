@@ -28,6 +28,7 @@ DECODERS: dict[str, str] = {
     "chatglm": "glm4",
     "codeshell": "gpt2",
     "cohere2": "cohere",
+    "cohere2moe": "cohere2moe",
     "command-r": "cohere",
     "dbrx": "gpt2",
     "deci": "deci",

@@ -18,7 +18,6 @@ NEEDS: dict[str, str] = {
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
     "bailingmoe3": DELTA,
     "clef": "a head that scores the options of questions: it writes no text",
-    "cohere2moe": "experts beside attention, on the same residual stream",
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gemma-embedding2": "layers of Gemma 4 that see the tokens after them",
     "gptj": "an implementation to compare with: llama.cpp has none",

@@ -268,6 +268,7 @@ QK_NORM |= {"openelm", "plamo3", "mellum", "maple", "muse-glimmer", "hy_v3"}
 NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
 NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
 POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
+ONE_NORM |= {"cohere2moe"}
 LAYERNORM |= {"dbrx"}
 NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
 SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}

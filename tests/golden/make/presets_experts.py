@@ -110,6 +110,19 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "ctx": 512,
         "attn_factor": 1.2,
     },
+    # Experts beside attention. Layers with a window and the dense ones rotate. `layer_norm`: in place of RMS norms.
+    "cohere2moe": {
+        "arch": "cohere2moe",
+        **SLIM,
+        **{"n_layer": 5, "window": 9, "pattern": 3, "lead": 1, "n_ff_dense": 64, "n_ff_shexp": 40, "n_shared": 1},
+        **{"weights_norm": True, "weights_scale": 1.3, "logit_scale": 0.25, "layer_norm": True},
+    },
+    "cohere2moe-rms": {
+        "arch": "cohere2moe",
+        **SLIM,
+        **{"n_layer": 3, "window": 5, "pattern": [True, False, True], "lead": 0, "n_ff_dense": 24, "gating": 1},
+        **{"n_head": 3, "n_kv": 1, "n_used": 3, "logit_scale": 0.5, "tied": True},
+    },
     "hy_v3": {"arch": "hy_v3", **SLIM, **LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_base": 1e6},
     "hy_v3-tied": {  # the gating is known without metadata
         "arch": "hy_v3",

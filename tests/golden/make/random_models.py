@@ -98,7 +98,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba", "mamba2")
         kv_heads = c["n_kv"] if whole else c["kv_arr"]
     file.add("%s.attention.head_count_kv", kv_heads)
-    epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
+    epsilon = "layer_norm_epsilon" if arch in LAYERNORM or g("layer_norm") else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
     if "kda_dim" in c:
         file.add("%s.kda.head_dim", c["kda_dim"])
@@ -207,7 +207,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r", "grok", "muse-glimmer"):
+    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:

@@ -20,8 +20,15 @@ from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
 OUTPUT_NORMS = {"lfm2": "token_embd_norm", "lfm2moe": "token_embd_norm", "neo-bert": "enc.output_norm"}
-ONE_NORM = {"phi2", "cohere2", "command-r", "plamo"}  # attention and feed forward read the same norm
-MULTIPLIED_LOGITS = {"cohere2", "command-r", "minicpm3", "grok", "muse-glimmer"}  # by a scale that divides others
+ONE_NORM = {"phi2", "cohere2", "cohere2moe", "command-r", "plamo"}  # attention and feed forward read the same norm
+MULTIPLIED_LOGITS = {
+    "cohere2moe",
+    "cohere2",
+    "command-r",
+    "minicpm3",
+    "grok",
+    "muse-glimmer",
+}  # by a scale that divides others
 CAPPED_LOGITS = {"gemma3n", "muse-glimmer"}  # at 30, where the metadata has no cap
 NORMALIZED_EMBEDDINGS = {"muse-glimmer"}  # by a norm without weights
 POST_NORM_EPSILON = {"muse-glimmer": 1e-8}  # of norms after blocks, where it is not that of other norms

@@ -24,7 +24,7 @@ ADJACENT_PAIRS |= {
     "neo-bert",
     "llama-embed",
 }
-ADJACENT_PAIRS |= {"nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
+ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -114,6 +114,8 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
     if pattern := model.key("attention.rope_pattern"):
         return bool(pattern[layer])
+    if model.architecture == "cohere2moe":
+        return model.windowed(layer) or layer < int(model.key("leading_dense_block_count"))
     if model.architecture == "baichuan":
         return model.n_layer != BAICHUAN_13B
     if model.architecture in ("smollm3", "llama4"):

@@ -25,7 +25,7 @@ NORMALIZED_EXPERTS |= {
     "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"hy_v3", "llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {"cohere2moe", "hy_v3", "llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -110,6 +110,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
+        if model.architecture == "cohere2moe":
+            out /= 2
     if prefix + "ffn_up_chexps.weight" in model.tensors:
         out = out + shared_networks(model, out, prefix, order, probabilities)
     return out
