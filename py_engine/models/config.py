@@ -49,12 +49,13 @@ NORMALISED |= {
 }
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
-NORMALISED_BY_METADATA |= {"cohere2moe"}
+NORMALISED_BY_METADATA |= {"cohere2moe", "laguna"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
-GATED_BY_METADATA |= {"deepseek32", "cohere2moe"}
+GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna"}
 SIGMOID_BY_DEFAULT = {
+    "laguna",
     "cohere2moe",
     "hy_v3",
     "step35",
@@ -208,6 +209,7 @@ class Config:
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
+    gate_activation: str = "sigmoid"  # of attention's gates
     expert_activation: str = ""  # of the chosen experts, if it is another one
     xielu: Xielu | None = None  # the activation in place of it
     embedding_norm: str = ""  # the tensor of the embeddings' norm

@@ -123,7 +123,7 @@ class Layer:
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
         """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim).
 
-        If the file has a gate, its sigmoid for x scales the result.
+        If the file has a gate, its activation for x scales the result.
         """
         cfg, w, b = self.cfg, self.w, self.b
         q_rows = cfg.head_count * cfg.head_dim
@@ -150,7 +150,7 @@ class Layer:
             gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
         if gates is None:
             return attn
-        return gate(self.ops, Gates(gates, "sigmoid", span=span), attn, 0, q_rows, for_products=True)
+        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, q_rows, for_products=True)
 
     def _queries(self, h: Buffer, norm: Weight | None, cache: Cache) -> tuple[Buffer, Buffer | None]:
         """The queries of h, normalised with `norm`, and the gates that their matrix has, if any.

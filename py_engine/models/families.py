@@ -70,6 +70,7 @@ DECODERS: dict[str, str] = {
     "jais2": "gpt2",
     "jamba": "jamba",
     "kimi-linear": "kimi_linear",
+    "laguna": "laguna",
     "lfm2": "lfm2",
     "lfm2moe": "lfm2",
     "llada": "llama",

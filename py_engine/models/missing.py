@@ -25,7 +25,6 @@ NEEDS: dict[str, str] = {
     "hrm_text": "two stacks of layers that run several times in turn",
     "k2-horizon": "experts of attention's values, and norms of parts of a row",
     "kimi-k3": "attention over the results of earlier layers",
-    "laguna": "gates of attention that are no sigmoids",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
     "talkie": "norms without weights, and embeddings added after each layer",

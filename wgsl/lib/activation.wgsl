@@ -51,6 +51,9 @@ fn activation(x: f32) -> f32 {
 #if ACTIVATION == "gelu_quick"
   return x / (1.0 + exp(-1.702 * x));
 #else
+#if ACTIVATION == "softplus"
+  return max(x, 0.0) + log(1.0 + exp(-abs(x))); // exp(x) may overflow
+#else
 #if ACTIVATION == "gelu_erf"
   // 1 - erf(z) within 1.5e-7 (Abramowitz and Stegun 7.1.26)
   let z = abs(x) * 0.7071067811865476;
@@ -60,6 +63,7 @@ fn activation(x: f32) -> f32 {
   return x * select(1.0 - tail, tail, x < 0.0);
 #else
   return x / (1.0 + exp(-x));
+#endif
 #endif
 #endif
 #endif

@@ -123,6 +123,20 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"n_layer": 3, "window": 5, "pattern": [True, False, True], "lead": 0, "n_ff_dense": 24, "gating": 1},
         **{"n_head": 3, "n_kv": 1, "n_used": 3, "logit_scale": 0.5, "tied": True},
     },
+    # Gates of attention by softplus, of each head or of each value. The first layer of a period has no window.
+    "laguna": {
+        "arch": "laguna",
+        **SLIM,
+        **{**LED, **SIGMOID, "n_layer": 5, "window": 9, "head_arr": [4, 6, 6, 6, 4], "n_ff_dense": 64, "rope": "yarn"},
+        **{"rope_dim": 8, "rope_dim_swa": 16, "rope_base": 500000.0, "rope_base_swa": 1e4, "ctx": 512},
+        **{"attn_factor": 1.2, "omit": ["expert_gating_func"]},
+    },
+    "laguna-whole": {
+        "arch": "laguna",
+        **SLIM,
+        **{**LED, "n_layer": 3, "n_ff_dense": 64, "gating": 2, "weights_norm": False, "weights_scale": 2.0},
+        **{"probs_bias": True, "tied": True, "value_gates": True},
+    },
     "hy_v3": {"arch": "hy_v3", **SLIM, **LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_base": 1e6},
     "hy_v3-tied": {  # the gating is known without metadata
         "arch": "hy_v3",

@@ -156,7 +156,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     if arch in ("gpt-oss", "mimo2", "granite_swa"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
-        file.matrix(prefix + "attn_gate.weight", heads if arch in ("step35", "spark2_5") else n_q, width)
+        of_heads = arch in ("step35", "spark2_5", "laguna") and not c.get("value_gates")
+        file.matrix(prefix + "attn_gate.weight", heads if of_heads else n_q, width)
     if arch in SUB_NORMS:
         file.norm(prefix + "attn_sub_norm", n_q)
 

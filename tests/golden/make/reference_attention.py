@@ -64,7 +64,9 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
         base = key("rope.freq_base_swa", base)
     if windowed and model.architecture == "muse-glimmer":
         base, factor = key("rope.freq_base_swa", base), 1.0
-    if windowed and model.architecture in ("olmo2", "mellum"):
+    if windowed and model.architecture == "laguna":
+        base = key("rope.freq_base_swa", base)
+    if windowed and model.architecture in ("olmo2", "mellum", "laguna"):
         scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
@@ -236,7 +238,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:
-        gates = 1 / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+        gates = model.linear(x, prefix + "attn_gate")
+        gates = np.log1p(np.exp(gates)) if arch == "laguna" else 1 / (1 + np.exp(-gates))
         mixed = mixed * np.repeat(gates, mixed.shape[1] // gates.shape[1], axis=1)
     if prefix + "attn_sub_norm.weight" in model.tensors:
         mixed = model.norm(mixed, prefix + "attn_sub_norm")

@@ -25,7 +25,15 @@ NORMALIZED_EXPERTS |= {
     "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"cohere2moe", "hy_v3", "llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {
+    "laguna",
+    "cohere2moe",
+    "hy_v3",
+    "llama4",
+    "mimo2",
+    "step35",
+    "glm-dsa",
+}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:

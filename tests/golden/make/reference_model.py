@@ -28,7 +28,18 @@ KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm",
 KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
-KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige", "cohere2moe"}
+KNOWN |= {
+    "mellum",
+    "maple",
+    "spark2_5",
+    "muse-glimmer",
+    "hy_v3",
+    "granite_swa",
+    "deepseek32",
+    "nanbeige",
+    "cohere2moe",
+    "laguna",
+}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -38,6 +49,7 @@ WINDOW_PERIOD |= {
     "mellum": 4,
     "maple": 0,
     "cohere2moe": 4,
+    "laguna": 4,
     "granite_swa": 0,
     "muse-glimmer": 4,
     "spark2_5": 0,
@@ -46,7 +58,7 @@ WINDOW_PERIOD |= {
     "llama4": 4,
     "mimo2": 0,
 }  # 0: the metadata says it for each layer
-FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe"}
+FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
     "embedding_scale": lambda layers, width: 12.0,
