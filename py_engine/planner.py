@@ -301,7 +301,7 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     """A layer's KV cache, or the window of its short convolution. A layer without attention has none."""
     plan, cols = ops.plan, cfg.head_count_kv * cfg.head_dim
     if not cfg.causal:
-        return make_encoder_cache(plan, ops.name, cols)
+        return make_encoder_cache(plan, f"{ops.name}.{cols}", cols)  # layers may differ
     if not cfg.attends(layer):
         return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):

@@ -15,6 +15,9 @@ from py_engine.plan.plan import Buffer, Embedding, Weight
 from py_engine.plan.pooling import NAMES, normalize, pool
 from py_engine.plan.weights import Weights
 
+DENSE = ("dense_2", "dense_3")  # of EmbeddingGemma
+PROJECTIONS = {"gemma-embedding2": ("output",)}  # after the last norm, in place of these
+
 
 def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -> Embedding:
     """Append the lists EMBED, from the hidden states x to embeddings, one per pooling, and NORMALIZE.
@@ -31,7 +34,7 @@ def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -
     if norm:
         h = ops.rms_norm("normed", h, norm, cfg.eps)
     rows, width = h, cfg.embedding_length
-    for name in ("dense_2", "dense_3"):  # of EmbeddingGemma; linear, so that pooling may follow
+    for name in PROJECTIONS.get(header.architecture, DENSE):  # linear, so that pooling may follow
         if name + ".weight" in w:
             n = w.rows(name + ".weight")
             rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.optional_vector((name + ".bias", n)))

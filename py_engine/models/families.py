@@ -137,6 +137,7 @@ DECODERS: dict[str, str] = {
 ENCODERS: dict[str, str] = {
     "bert": "bert",
     "eurobert": "eurobert",
+    "gemma-embedding2": "gemma4",
     "jina-bert-v2": "bert",
     "jina-bert-v3": "bert",
     "llama-embed": "llama_embed",

@@ -1,8 +1,8 @@
-"""Gemma 4's text model.
+"""Gemma 4's text model, and EmbeddingGemma 2.
 
 Layers with a sliding window have other head sizes and another rotation. Values are normalised, too. The last layers
 read the caches of earlier ones. In the small models every layer also gets its own embedding of the token.
-Source: llama.cpp's `gemma4` architecture.
+Source: llama.cpp's `gemma4` and `gemma-embedding2` architectures.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
 NEOX = True
+ENCODER = "gemma-embedding2"  # every token attends to those after it, too
 CAUSAL_MEDIA = (1536, 2560)  # embedding lengths of the models (E2B, E4B) whose pictures are read like text
 
 
@@ -89,13 +90,13 @@ class Config(config.Config):
             ropes=tuple(rope_swa if window else rope for window in layers),
             windows=layers,
             attention_scale=1.0,
-            causal=switch(header, "attention.causal", True),
+            causal=header.architecture != ENCODER and switch(header, "attention.causal", True),
             value_norm=True,
             activation="gelu",
             mixture=config.Mixture.from_gguf(header),
             final_soft_cap=optional_number(header, "final_logit_softcapping", 30.0),
             embedding_scale=n_embd**0.5,
-            whole_media="" if n_embd in CAUSAL_MEDIA else "windowed",
+            whole_media="" if n_embd in CAUSAL_MEDIA or header.architecture == ENCODER else "windowed",
             head_dim_swa=head_dim_swa,
             layer_head_count_kv=heads_kv,
             layer_feed_forward_length=per_layer(header, "feed_forward_length", blocks),

@@ -19,7 +19,6 @@ NEEDS: dict[str, str] = {
     "bailingmoe3": DELTA,
     "clef": "a head that scores the options of questions: it writes no text",
     "dots3note": "latent attention with other dimensions in layers with a window",
-    "gemma-embedding2": "layers of Gemma 4 that see the tokens after them",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "graniteswitch": "adapters within the file that tokens of the text switch on",
     "hrm_text": "two stacks of layers that run several times in turn",

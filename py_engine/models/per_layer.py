@@ -13,15 +13,17 @@ POST_NORM = "post_norm.weight"  # the tensor of the norm of what a layer's input
 
 
 def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Buffer:
-    """The inputs of all layers (n, n_layer * width): the token's per-layer embeddings and a projection of x."""
+    """The inputs of all layers (n, n_layer * width): a projection of x and, but for EmbeddingGemma 2, embeddings."""
     n_embd = cfg.embedding_length
-    table = w.matrix("per_layer_token_embd.weight", cfg.vocab, width * cfg.block_count)
-    inputs = ops.embed(table, (width / 2) ** 0.5, name="per_layer", media_row="first")
     projection = w.matrix("per_layer_model_proj.weight", width * cfg.block_count, n_embd)
     projected = ops.project("per_layer_projected", x, projection, None)
     norm = w.vector(("per_layer_proj_norm.weight", width))
     # llama.cpp divides the projection by sqrt(n_embd); for a norm that only scales epsilon
     normed = group_norm(ops, projected, norm, cfg.block_count, cfg.eps * n_embd)
+    if "per_layer_token_embd.weight" not in w:
+        return normed
+    table = w.matrix("per_layer_token_embd.weight", cfg.vocab, width * cfg.block_count)
+    inputs = ops.embed(table, (width / 2) ** 0.5, name="per_layer", media_row="first")
     ops.add_scaled(normed, 0.5**0.5, inputs)
     return inputs
 

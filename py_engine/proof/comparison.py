@@ -146,12 +146,12 @@ def _cached_values(op: Op, cache: Array) -> Array:
 
 
 def _is_padding(outside: Array, touched: Array) -> bool:
-    """Whether nothing but the rest of rows' last group of 32 is written in addition."""
-    cols = np.flatnonzero(touched.any(axis=0))
-    end = int(cols[-1]) + 1 if len(cols) else 0
-    rest = outside.copy()
-    rest[touched.any(axis=1), end : -(-end // GROUP) * GROUP] = False
-    return not rest.any()
+    """Whether nothing but the ends of groups of 32 is written in addition. Each part of a row may have such an end."""
+    cols: Array = np.logical_or.reduce(touched, axis=0)
+    groups = np.pad(cols, (0, -len(cols) % GROUP)).reshape(-1, GROUP)
+    before_end = np.logical_or.accumulate(groups[:, ::-1], axis=1)[:, ::-1]  # a column of the same group follows
+    ends = (groups.any(axis=1, keepdims=True) & ~before_end).reshape(-1)[: len(cols)]
+    return not (outside & ~(touched.any(axis=1, keepdims=True) & ends)).any()
 
 
 def _same_slots(case: Case, op: Op, got: Array, want: Array) -> bool:

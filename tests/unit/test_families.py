@@ -122,7 +122,7 @@ DECODERS: Sequence[Decoder[Any]] = (
     step35,
     t5,
 )
-ENCODERS: Sequence[Architecture[Any]] = (bert, eurobert, llama_embed, modern_bert, t5)
+ENCODERS: Sequence[Architecture[Any]] = (bert, eurobert, gemma4, llama_embed, modern_bert, t5)
 
 
 def header(architecture: str) -> Header:

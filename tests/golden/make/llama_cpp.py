@@ -168,7 +168,7 @@ class Model(Vocabulary):
         code = run(self.context, batch)
         if code:
             raise RuntimeError(f"llama_encode: {code}")
-        count = self.api.llama_model_n_cls_out if self.pooling == "rank" else self.api.llama_model_n_embd
+        count = self.api.llama_model_n_cls_out if self.pooling == "rank" else self.api.llama_model_n_embd_out
         shape = (count(self.model),)
         if self.pooling == "none":
             rows = [self.api.llama_get_embeddings_ith(self.context, i) for i in range(len(ids))]

@@ -79,7 +79,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_free": (None, [c_void_p]),
     "llama_free": (None, [c_void_p]),
     "llama_n_ctx": (c_uint32, [c_void_p]),
-    "llama_model_n_embd": (c_int32, [c_void_p]),
+    "llama_model_n_embd_out": (c_int32, [c_void_p]),
     "llama_model_n_cls_out": (c_uint32, [c_void_p]),
     "llama_model_get_vocab": (c_void_p, [c_void_p]),
     "llama_get_memory": (c_void_p, [c_void_p]),

@@ -77,6 +77,26 @@ PRESETS: dict[str, Settings] = {
         **{"n_embd": 96, "n_ff": 80, "tok": "spm", "n_layer": 5, "tied": True, "rope_base": 1e6, "vocab": 304},
         **{"window": 9, "final_cap": 30.0, "pl": 0, "shared": 0, "n_expert": 6, "n_used": 2, "n_ff_expert": 40},
     },
+    # `n_out`: values of an embedding. Tokens have no per-layer embeddings.
+    "gemma-embedding2": {
+        "arch": "gemma-embedding2",
+        **{"n_embd": 48, "n_ff": 64, "head_dim": 16, "vocab": 304, "tok": "spm", "n_layer": 4, "tied": True},
+        **{"rope_base": 1e6, "window": 9, "pl": 12, "shared": 0, "pooling": 1, "n_out": 40, "logit_std": 1.0},
+    },
+    "gemma-embedding2-wide": {
+        "arch": "gemma-embedding2",
+        **{
+            "n_embd": 32,
+            "n_ff": 40,
+            "head_dim": 12,
+            "vocab": 304,
+            "tok": "spm",
+            "n_layer": 3,
+            "tied": True,
+            "n_head": 3,
+        },
+        **{"n_kv": 3, "rope_base": 1e4, "window": 5, "pl": 16, "shared": 0, "pooling": 3, "n_out": 72},
+    },
     "gemma3n": {
         "arch": "gemma3n",
         **{"n_embd": 16, "n_layer": 22, "n_head": 3, "n_kv": 1, "head_dim": 8, "n_ff": 36, "vocab": 104},

@@ -1,4 +1,4 @@
-"""Gemma 4's metadata and random tensors: layers of two head sizes, per-layer embeddings, shared caches."""
+"""Gemma 4's and EmbeddingGemma 2's random models: layers of two head sizes, per-layer embeddings, shared caches."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.layer_norm_rms_epsilon", float(c["eps"]))
     file.add("%s.rope.freq_base", c["rope_base"])
     file.add("%s.attention.sliding_window", c["window"])
-    file.add("%s.final_logit_softcapping", c["final_cap"])
+    file.add("%s.final_logit_softcapping", c.get("final_cap"))
     file.add("%s.attention.key_length", 2 * head)
     file.add("%s.attention.value_length", 2 * head)
     file.add("%s.attention.key_length_swa", head)
@@ -44,7 +44,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", 10000.0)
     file.add("%s.attention.sliding_window_pattern", windowed_layers(c))
     file.add("%s.embedding_length_per_layer_input", c["pl"])
-    file.add("%s.attention.shared_kv_layers", c["shared"])
+    file.add("%s.attention.shared_kv_layers", c["shared"] or None if c["arch"] != "gemma4" else c["shared"])
+    file.add("%s.pooling_type", c.get("pooling"))
+    file.add("%s.embedding_length_out", c.get("n_out"))
     if "n_expert" in c:
         file.add("%s.expert_count", c["n_expert"])
         file.add("%s.expert_used_count", c["n_used"])
@@ -56,10 +58,13 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     std = 1.6 / width  # the embeddings are scaled by sqrt(width)
     file.matrix("token_embd.weight", c["vocab"], width, std=std)
     file.norm("output_norm", width, mean=c["logit_std"] / (std * np.sqrt(width)))
-    # A quarter of the wide heads' pairs rotates; the others' frequencies are divided to nothing.
-    file.constant("rope_freqs.weight", [1.0] * (head // 4) + [1e30] * (head - head // 4))
-    if extra:
+    if "n_out" in c:
+        file.matrix("output.weight", c["n_out"], width)
+    else:  # a quarter of the wide heads' pairs rotates; the others' frequencies are divided to nothing
+        file.constant("rope_freqs.weight", [1.0] * (head // 4) + [1e30] * (head - head // 4))
+    if extra and "n_out" not in c:
         file.matrix("per_layer_token_embd.weight", c["vocab"], extra * layers, std=extra**-0.5)
+    if extra:
         file.matrix("per_layer_model_proj.weight", extra * layers, width, std=1.0)
         file.norm("per_layer_proj_norm", extra)
     for i, (windowed, heads, n_ff) in enumerate(zip(windowed_layers(c), kv_heads(c), widths(c), strict=True)):

@@ -57,7 +57,7 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
 
 def fill(file: GgufFile, c: Settings) -> None:
     """Add an architecture's metadata, without a tokenizer, and its tensors."""
-    if c["arch"] == "gemma4":
+    if c["arch"] in ("gemma4", "gemma-embedding2"):
         random_gemma4.add_metadata(file, c)
         random_gemma4.add_tensors(file, c)
     elif c["arch"] == "gemma3n":

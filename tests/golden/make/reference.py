@@ -53,7 +53,7 @@ class Reference(ReferenceModel):
         if pooling == "rank":
             return self.linear(np.tanh(self.linear(hidden[0], "cls")), "cls.output")
         x = {"none": hidden, "mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]
-        for name in ("dense_2", "dense_3"):
+        for name in ("dense_2", "dense_3", *(["output"] if self.architecture == "gemma-embedding2" else [])):
             if name + ".weight" in self.tensors:
                 x = self.linear(x, name)
         return x
@@ -196,14 +196,19 @@ class Reference(ReferenceModel):
         return x
 
     def per_layer_inputs(self, ids: Sequence[int], x: np.ndarray) -> np.ndarray | None:
-        """Gemma 4's embeddings of each layer (n, n_layer, size), mixed with a projection of the first input."""
-        table = self.tensors.get("per_layer_token_embd.weight")
-        if table is None:
+        """Gemma 4's embeddings of each layer (n, n_layer, size), mixed with a projection of the first input.
+
+        EmbeddingGemma 2 has the projection only.
+        """
+        if "per_layer_model_proj.weight" not in self.tensors:
             return None
         size = self.key("embedding_length_per_layer_input")
-        own = (table[np.asarray(ids)] * math.sqrt(size)).reshape(len(ids), -1, size)
         projected = self.linear(x, "per_layer_model_proj") / math.sqrt(self.width)
-        projected = self.norm(projected.reshape(own.shape), "per_layer_proj_norm")
+        projected = self.norm(projected.reshape(len(ids), -1, size), "per_layer_proj_norm")
+        table = self.tensors.get("per_layer_token_embd.weight")
+        if table is None:
+            return projected
+        own = (table[np.asarray(ids)] * math.sqrt(size)).reshape(projected.shape)
         return np.asarray((projected + own) / math.sqrt(2))
 
     def add_per_layer_input(self, x: np.ndarray, layer: int, extra: np.ndarray) -> np.ndarray:

@@ -33,6 +33,7 @@ BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+OWN_WINDOW_BASE |= {"gemma-embedding2"}
 SCALED_WINDOW_BASE = {"maple", "spark2_5"}  # layers with a window may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
@@ -202,7 +203,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q = model.norm(q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
         k = model.norm(k, prefix + "attn_k_norm")
-    if arch in ("gemma3n", "gemma4"):
+    if arch in ("gemma3n", "gemma4", "gemma-embedding2"):
         v = model.normalize(v)
     if turned:
         q, k = rotate(model, q, turned), rotate(model, k, turned)
@@ -215,7 +216,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         shared[layer] = k, v
     else:  # the last layer with keys of its own and the same kind of window
         k, v = shared[own - 2 if model.windowed(layer) else own - 1]
-    own_scales = {"gemma3n": 1.0, "gemma4": 1.0, "jais": 1 / size, "grok": model.key("attention.output_scale")}
+    own_scales = {"jais": 1 / size, "grok": model.key("attention.output_scale")}
+    own_scales |= dict.fromkeys(("gemma3n", "gemma4", "gemma-embedding2"), 1.0)
     scale = model.key("attention.scale") or own_scales.get(arch, 1 / math.sqrt(size))
     k, v = (np.repeat(a, heads // kv_heads, axis=1) for a in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) * scale

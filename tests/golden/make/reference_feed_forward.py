@@ -8,7 +8,7 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
-GELU |= {"spark2_5", "grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
+GELU |= {"gemma-embedding2", "spark2_5", "grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
 SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "plm"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}

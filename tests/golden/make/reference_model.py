@@ -28,36 +28,19 @@ KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm",
 KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
-KNOWN |= {
-    "mellum",
-    "maple",
-    "spark2_5",
-    "muse-glimmer",
-    "hy_v3",
-    "granite_swa",
-    "deepseek32",
-    "nanbeige",
-    "cohere2moe",
-    "laguna",
-}
+KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
+KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
 WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
-WINDOW_PERIOD |= {
-    "mellum": 4,
-    "maple": 0,
-    "cohere2moe": 4,
-    "laguna": 4,
-    "granite_swa": 0,
-    "muse-glimmer": 4,
-    "spark2_5": 0,
-    "step35": 0,
-    "smallthinker": 4,
-    "llama4": 4,
-    "mimo2": 0,
-}  # 0: the metadata says it for each layer
+WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mellum": 4, "muse-glimmer": 4, "cohere2moe": 4, "laguna": 4}
+WINDOW_PERIOD |= {"gemma-embedding2": 6}
+WINDOW_PERIOD |= dict.fromkeys(
+    ("step35", "mimo2", "maple", "spark2_5", "granite_swa"), 0
+)  # the metadata says it for each layer
+BIDIRECTIONAL = {"gemma-embedding", "gemma-embedding2"}  # whatever the metadata says
 FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
@@ -134,7 +117,7 @@ class ReferenceModel:
         if self.key("full_attention_interval") or "blk.0.ssm_alpha.weight" in self.tensors:
             every = self.key("full_attention_interval", 4)
             self.kv_heads = [n if (i + 1) % every == 0 else 0 for i, n in enumerate(self.kv_heads)]
-        self.causal = self.key("attention.causal", True) and self.architecture not in {"gemma-embedding", *DIFFUSION}
+        self.causal = self.key("attention.causal", True) and self.architecture not in {*BIDIRECTIONAL, *DIFFUSION}
         # llama.cpp ignores Phi-3's window.
         self.window: int = 0 if self.architecture == "phi3" else self.key("attention.sliding_window", 0)
         if self.architecture == "llama4":
@@ -163,7 +146,7 @@ class ReferenceModel:
 
     def head_dim(self, layer: int) -> int:
         key = "attention.key_length"
-        if self.architecture == "gemma4" and self.windowed(layer):
+        if self.architecture in ("gemma4", "gemma-embedding2") and self.windowed(layer):
             key += "_swa"
         return int(self.key(key, self.width // self.heads))
 
