@@ -80,6 +80,7 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   case GELU_QUICK: return wasm_f32x4_mul(x, sigmoid4(wasm_f32x4_mul(splat(1.702f), x)));
   case HARD_SIGMOID: return hard_sigmoid4(x);
   case SOFTPLUS: return softplus4(x);
+  case SOFTPLUS2: return wasm_f32x4_div(softplus4(wasm_f32x4_mul(x, splat(0.6931471805599453f))), splat(0.6931471805599453f));
   case HARD_SWISH: return wasm_f32x4_mul(x, hard_sigmoid4(x));
   default: { // squared ReLU
     const v128_t positive = wasm_f32x4_pmax(splat(0), x);

@@ -95,6 +95,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "hard_swish": lambda x: x * hard_sigmoid(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "softplus": lambda x: np.logaddexp(np.float32(0), x),
+    "softplus2": lambda x: np.logaddexp2(np.float32(0), x),
     "tanh": np.tanh,
     "relu2": relu2,
 }

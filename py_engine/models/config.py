@@ -49,23 +49,13 @@ NORMALISED |= {
 }
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
-NORMALISED_BY_METADATA |= {"cohere2moe", "laguna"}
+NORMALISED_BY_METADATA |= {"cohere2moe", "laguna", "k2-horizon"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
-GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna"}
-SIGMOID_BY_DEFAULT = {
-    "laguna",
-    "cohere2moe",
-    "hy_v3",
-    "step35",
-    "glm4moe",
-    "afmoe",
-    "nemotron_h_moe",
-    "llama4",
-    "mimo2",
-    "glm-dsa",
-}
+GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna", "k2-horizon"}
+SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa", "hy_v3"}
+SIGMOID_BY_DEFAULT |= {"cohere2moe", "laguna", "k2-horizon"}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 LAYER_NORMS = {
     "bloom",
@@ -203,6 +193,8 @@ class Config:
     unit_qk_norm: bool = False  # queries and keys are normalised without weights
     temperature: Temperature | None = None  # of queries
     chunked: bool = False  # windows are chunks that do not overlap
+    norm_groups: int = 1  # parts of a row that are normalised one by one
+    head_norms: bool = False  # the weights of the norm of queries and keys, of one dimension, are of each head
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     latent: LatentShape | None = None  # of latent attention; heads are then those after absorption

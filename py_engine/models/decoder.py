@@ -21,7 +21,7 @@ from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into
+from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
 from py_engine.plan.shortconv import shortconv
 from py_engine.plan.value_padding import padded_values, unpadded
 from py_engine.plan.weights import Weights
@@ -84,6 +84,8 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     (x, None) if the file has no such norm.
     """
     n = cfg.embedding_length
+    if cfg.norm_groups > 1:
+        return _group_norm(cfg, w, ops, x, name), None
     if not cfg.layer_norm:
         norm = w.optional_vector((_norm_tensor(w, name), n))
         if norm and name + ".bias" in w:
@@ -101,6 +103,14 @@ def _plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
     """The norm of x without weights: (n, n_embd)."""
     n, y = cfg.embedding_length, ops.buffer(f"{ops.name}.{name}", x.shape)
     norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=cfg.layer_norm), y)
+    return y
+
+
+def _group_norm(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> Buffer:
+    """x with each of the parts of its rows divided by its root mean square, times the norm's weights: (n, n_embd)."""
+    n, y = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape)
+    norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps), y, cfg.norm_groups)
+    shift_scale(ops, y, w.vector((_norm_tensor(w, name), cfg.embedding_length)))
     return y
 
 
@@ -263,7 +273,7 @@ class Layer:
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
         weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
-        across_heads = size != head_dim and not self.w.rows(q + ".weight")
+        across_heads = size != head_dim and not self.w.rows(q + ".weight") and not self.cfg.head_norms
         mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
         return HeadNorm(weight, bias, across_heads, mean, values, after)
 

@@ -69,6 +69,7 @@ DECODERS: dict[str, str] = {
     "jais": "bloom",
     "jais2": "gpt2",
     "jamba": "jamba",
+    "k2-horizon": "k2_horizon",
     "kimi-linear": "kimi_linear",
     "laguna": "laguna",
     "lfm2": "lfm2",

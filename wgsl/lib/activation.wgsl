@@ -51,6 +51,9 @@ fn activation(x: f32) -> f32 {
 #if ACTIVATION == "gelu_quick"
   return x / (1.0 + exp(-1.702 * x));
 #else
+#if ACTIVATION == "softplus2"
+  return max(x, 0.0) + log2(1.0 + exp2(-abs(x))); // log2(1 + 2^x), which may overflow
+#else
 #if ACTIVATION == "softplus"
   return max(x, 0.0) + log(1.0 + exp(-abs(x))); // exp(x) may overflow
 #else
@@ -63,6 +66,7 @@ fn activation(x: f32) -> f32 {
   return x * select(1.0 - tail, tail, x < 0.0);
 #else
   return x / (1.0 + exp(-x));
+#endif
 #endif
 #endif
 #endif

@@ -137,6 +137,17 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{**LED, "n_layer": 3, "n_ff_dense": 64, "gating": 2, "weights_norm": False, "weights_scale": 2.0},
         **{"probs_bias": True, "tied": True, "value_gates": True},
     },
+    # Norms of each of `norm_groups` parts of a row; norms of queries and keys with weights of each head; gates.
+    "k2-horizon": {
+        "arch": "k2-horizon",
+        **SLIM,
+        **{"n_embd": 64, "n_expert": 0, "n_ff": 72, "norm_groups": 2, "rope": "yarn", "ctx": 512, "beta_fast": 8.0},
+    },
+    "k2-horizon-moe": {
+        "arch": "k2-horizon",
+        **SLIM,
+        **{**LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "n_ff_shexp": 24, "tied": True, "n_kv": 1},
+    },
     "hy_v3": {"arch": "hy_v3", **SLIM, **LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_base": 1e6},
     "hy_v3-tied": {  # the gating is known without metadata
         "arch": "hy_v3",

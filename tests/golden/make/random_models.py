@@ -161,6 +161,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
     file.add("%s.num_loops", g("loops"))
+    file.add("%s.attention.group_norm_groups", g("norm_groups"))
     file.add("%s.skip_loop_final_norm", g("skip_norm"))
     if arch == "gptneox":
         file.add("%s.use_parallel_residual", bool(g("parallel")))
@@ -194,6 +195,7 @@ def add_rope_scaling(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.scaling.factor", factor or 8.0)
         file.add("%s.rope.scaling.original_context_length", c.get("orig_ctx", 64))
         file.add("%s.rope.scaling.attn_factor", c.get("attn_factor"))
+        file.add("%s.rope.scaling.yarn_beta_fast", c.get("beta_fast"))
     elif rope == "longrope":
         original = c["orig_ctx"]
         file.add("%s.rope.scaling.original_context_length", original)

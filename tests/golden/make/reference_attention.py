@@ -82,7 +82,12 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
             return float(n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
 
         low, high = (
-            max(0, math.floor(dimension(8.0 if model.architecture == "grok" else 32.0))),
+            max(
+                0,
+                math.floor(
+                    dimension(key("rope.scaling.yarn_beta_fast", 8.0 if model.architecture == "grok" else 32.0))
+                ),
+            ),
             min(n - 1, math.ceil(dimension(1.0))),
         )
         keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)  # 0: interpolate
@@ -176,6 +181,13 @@ def temperatures(n: int, length: int, growth: float) -> np.ndarray:
     return found
 
 
+def head_norm(model: ReferenceModel, x: np.ndarray, name: str) -> np.ndarray:
+    """The norm of each head of x (n, heads, head_dim). K2 Horizon's heads have weights of their own."""
+    if model.architecture != "k2-horizon":
+        return model.norm(x, name)
+    return np.asarray(model.normalize(x) * model.tensors[name + ".weight"].reshape(x.shape[1:]))
+
+
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
     """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
@@ -200,9 +212,9 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     if turned and arch in ROTATED_FIRST:
         q, k, turned = rotate(model, q, turned), rotate(model, k, turned), None
     if arch not in WIDE_QK_NORM and prefix + "attn_q_norm.weight" in model.tensors:
-        q = model.norm(q, prefix + "attn_q_norm")
+        q = head_norm(model, q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
-        k = model.norm(k, prefix + "attn_k_norm")
+        k = head_norm(model, k, prefix + "attn_k_norm")
     if arch in ("gemma3n", "gemma4", "gemma-embedding2"):
         v = model.normalize(v)
     if turned:
@@ -241,7 +253,10 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:
         gates = model.linear(x, prefix + "attn_gate")
-        gates = np.log1p(np.exp(gates)) if arch == "laguna" else 1 / (1 + np.exp(-gates))
+        if arch == "k2-horizon":
+            gates = np.log2(1 + 2**gates)
+        else:
+            gates = np.log1p(np.exp(gates)) if arch == "laguna" else 1 / (1 + np.exp(-gates))
         mixed = mixed * np.repeat(gates, mixed.shape[1] // gates.shape[1], axis=1)
     if prefix + "attn_sub_norm.weight" in model.tensors:
         mixed = model.norm(mixed, prefix + "attn_sub_norm")

@@ -25,15 +25,7 @@ NORMALIZED_EXPERTS |= {
     "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {
-    "laguna",
-    "cohere2moe",
-    "hy_v3",
-    "llama4",
-    "mimo2",
-    "step35",
-    "glm-dsa",
-}  # whose metadata does not say so
+SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:

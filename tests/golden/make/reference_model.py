@@ -29,7 +29,7 @@ KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
-KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2"}
+KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -158,7 +158,12 @@ class ReferenceModel:
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         """Normalize, then apply the norm's weight and, where present, its bias."""
-        y = self.normalize(x)
+        groups = self.key("attention.group_norm_groups", 1)
+        y = (
+            self.normalize(x.reshape(*x.shape[:-1], groups, -1)).reshape(x.shape)
+            if len(x.shape) == 2
+            else self.normalize(x)
+        )
         if self.architecture == "olmo":  # its norms have no weights
             return y
         weight = self.tensors.get(name)  # Falcon-H1's
