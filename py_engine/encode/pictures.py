@@ -13,6 +13,7 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
+from py_engine.models.projectors.position_table import KERNELS
 from py_engine.models.projectors.tower import WINDOW, Tower
 from py_engine.plan.encoder import EncoderPlan
 
@@ -152,8 +153,8 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     elif tower.kind == "resampler":
         side = isqrt(tower.positions)
         ids = (row * side // grid.height * side + column * side // grid.width)[:, None]
-    elif tower.kind in ("lfm2", "qwen3vl_merger"):
-        return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, aligned=tower.kind != "lfm2")
+    elif tower.kind in KERNELS:
+        return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, KERNELS[tower.kind])
     else:
         ids = (row * grid.width + column)[:, None]
         if tower.has_class:

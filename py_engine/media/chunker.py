@@ -9,7 +9,7 @@ from typing import Protocol
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
-from py_engine.media.projector import QWEN_VL, Projector
+from py_engine.media.projector import MROPE, QWEN_VL, Projector
 from py_engine.media.sizes import Size
 
 NOT_CAUSAL = ("gemma3", "gemma4v")  # types whose image tokens see each other
@@ -53,6 +53,10 @@ class _Around:
 _FAKE = "<fake_token_around_image>"
 _AROUND = {
     **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
+    "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
+    "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
+    "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
+    "kimivl": _Around("<|media_start|>", "<|media_end|>"),
     "gemma3": _Around("<start_of_image>", "<end_of_image>"),
     "gemma4v": _Around("<|image>", "<image|>"),
     "internvl": _Around("<img>", "</img>"),
@@ -198,7 +202,7 @@ class Chunker:
 
     def _image(self, piece: Piece) -> MediaChunk:
         vision = self._projector.need_vision()
-        mrope = self._mrope and vision.type in QWEN_VL
+        mrope = self._mrope and vision.type in MROPE
         causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
         return MediaChunk(
             "image", piece, self._projector, piece.grid if mrope else (piece.n_tokens, 1), not causal, mrope

@@ -16,27 +16,37 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
-    "qwen2.5vl_merger", "qwen3vl_merger", "resampler",
+    "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
 )  # fmt: skip
 AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "qwen3a", "gemma4a", "lfm2a")
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
+MROPE = (*QWEN_VL, "glm4v", "paddleocr")  # types whose text models have positions of several dimensions
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
 # Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
-TOKEN_LIMITS = {"pixtral": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), **dict.fromkeys(QWEN_VL, (8, 4096))}
-DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys(QWEN_VL, 2)}
+TOKEN_LIMITS = {
+    "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256),
+    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)),
+}  # fmt: skip
+SIZED_BY_FILE = (*QWEN_VL, "paddleocr", "dots_ocr")  # types whose files state these limits, in pixels, or may
+DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
 MERGE_KEYS = {
-    **dict.fromkeys(("idefics3", "gemma3", "gemma4v", "internvl", "lfm2"), "projector.scale_factor"),
-    **dict.fromkeys(("pixtral", "lightonocr", *QWEN_VL), "spatial_merge_size"),
+    **dict.fromkeys(
+        ("idefics3", "gemma3", "gemma4v", "internvl", "lfm2", "dots_ocr", "kimivl"), "projector.scale_factor"
+    ),
+    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", *QWEN_VL), "spatial_merge_size"),
 }
 MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
 OUTPUTS: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(("mlp", "pixtral", "lightonocr", "lfm2", *QWEN_VL), ("mm.2.weight", 1)),
+    **dict.fromkeys(
+        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", *QWEN_VL), ("mm.2.weight", 1)
+    ),
+    "glm4v": ("mm.down.weight", 1),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     "gemma4v": ("mm.input_projection.weight", 1),
@@ -261,10 +271,13 @@ def _vision(reader: _Reader) -> Vision:
     patch, size = reader.count("patch_size"), reader.count("image_size")
     if patch > size:
         raise reader.bad_value("patch_size", f"at most the picture's {size} pixels")
-    merge = reader.count(MERGE_KEYS[type], DEFAULT_MERGE.get(type, 1)) if type in MERGE_KEYS else 1
+    merge = DEFAULT_MERGE.get(type, 1)
+    if type in MERGE_KEYS:
+        merge = reader.count(MERGE_KEYS[type], merge)
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
-    if type in QWEN_VL:
-        low, high = reader.count("image_min_pixels", low), reader.count("image_max_pixels", high)
+    if type in SIZED_BY_FILE:
+        low = reader.count("image_min_pixels", low or None)
+        high = reader.count("image_max_pixels", high or None)
     return Vision(
         **reader.encoder(type),
         image_size=size,

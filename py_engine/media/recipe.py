@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.projector import LANCZOS, QWEN_VL, Vision
+from py_engine.media.projector import LANCZOS, MROPE, Vision
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -125,7 +125,7 @@ def _square(vision: Vision, size: Size) -> Recipe:
 
 
 def _sized(vision: Vision, size: Size) -> Recipe:
-    """qwen, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
+    """qwen, glm4v, paddleocr, dots_ocr, kimivl, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
     canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
     return _whole(_letterbox(size, canvas, vision.filter))
 
@@ -201,7 +201,7 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
-    **dict.fromkeys(("pixtral", "gemma4v", *QWEN_VL), _sized),
+    **dict.fromkeys(("pixtral", "gemma4v", "dots_ocr", "kimivl", *MROPE), _sized),
     **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
     "gemma3": _square,
     "idefics3": _idefics3,

@@ -90,6 +90,7 @@ DECODERS: dict[str, str] = {
     "olmoe": "qwen",
     "openelm": "openelm",
     "orion": "stablelm",
+    "paddleocr": "qwen",
     "pangu-embedded": "qwen",
     "phi2": "gpt2",
     "phi3": "phi3",

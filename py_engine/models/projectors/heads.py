@@ -17,6 +17,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 
 EPS = 1e-5  # of the norms that have an eps of their own
+DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
 
@@ -228,6 +229,44 @@ def _sinusoids(s: Stages, width: int) -> Buffer:
     return table
 
 
+def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
+    """Layer norm of each patch, then two layers of tokens."""
+    y = Norms(s, rms=False, eps=eps).apply("mm.input_norm", x, "merger_norm")
+    y, width = hidden(s, _merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
+    return finish(s, y, last, width)
+
+
+def _paddleocr(s: Stages, x: Buffer) -> EncoderPlan:
+    return _normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
+
+
+def _kimivl(s: Stages, x: Buffer) -> EncoderPlan:
+    return _normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
+
+
+def _dots_ocr(s: Stages, x: Buffer) -> EncoderPlan:
+    y = Norms(s, rms=True, eps=s.tower.eps).apply("mm.post_norm", x, "encoded")
+    return _normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
+
+
+def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
+    """A convolution joins the patches of a token; then a layer with a norm, and a gated network."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    width = w.rows("mm.patch_merger.weight")
+    ops = s.begin("tokens", s.most // count)
+    y = rows.unfold(ops, x, n, s.taps("merge", count))
+    bias = w.optional_vector(("mm.patch_merger.bias", width))
+    y = ops.project("merger", y, w.matrix("mm.patch_merger.weight", width, count * n), bias)
+    y = ops.project("fc", y, w.matrix("mm.model.fc.weight", width, width), None)
+    normed = Norms(s, rms=False, eps=EPS).apply("mm.post_norm", y, "fc_norm", cols=width)
+    y = ops.activate(normed, ops.rows("fc_activated", width, ops.input_dtype), width, "gelu_erf", gated=False)
+    inner = w.rows("mm.up.weight")
+    names = ("mm.gate", "mm.up")
+    stack = w.stack([(name + ".weight", inner) for name in names], width)
+    bias = w.optional_vector(*((name + ".bias", inner) for name in names))
+    return finish(s, ops.gated(y, Projection(stack, bias), s.tower.activation), "mm.down", inner)
+
+
 HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "idefics3": _idefics3,
     "gemma3": _gemma3,
@@ -239,6 +278,10 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "lightonocr": _pixtral,
     "pixtral": _pixtral,
     "resampler": _resampler,
+    "glm4v": _glm4v,
+    "paddleocr": _paddleocr,
+    "dots_ocr": _dots_ocr,
+    "kimivl": _kimivl,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
     "qwen3vl_merger": _qwen,

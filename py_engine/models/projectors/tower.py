@@ -30,7 +30,8 @@ class Tower:
     activation: str
     patch: int = 0  # pixels
     merge: int = 1
-    max_patches: int = 0  # of a picture
+    min_patches: int = 0  # of a picture; 0: its size is not free
+    max_patches: int = 0
     positions: int = 0  # rows of the position table
     has_class: bool = False  # a class token follows the patches
     mean: tuple[float, ...] = ()  # of the colours
@@ -109,6 +110,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         activation=_activation(header),
         patch=vision.patch_size,
         merge=vision.merge,
+        min_patches=vision.min_pixels // vision.patch_size**2,
         max_patches=area // vision.patch_size**2,
         positions=prod(table.shape[1:]) if table else 0,
         has_class="v.class_embd" in header.tensors,

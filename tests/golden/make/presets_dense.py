@@ -29,6 +29,7 @@ DENSE: dict[str, dict[str, Any]] = {
     "qwen": {"arch": "qwen", **SQUARE, "n_kv": 4, "qkv_bias": True, "ff_key": 208, "eps": 1e-6},
     "seed_oss": {"arch": "seed_oss", **SMALL, "qkv_bias": True, "rope_base": 1e7, "eps": 1e-6},
     "exaone4": {"arch": "exaone4", **SQUARE, "tied": True, "rope_base": 1e6, "rope": "llama3"},
+    "paddleocr": {"arch": "paddleocr", **SQUARE, "rope_base": 5e5, "sections": [4, 3, 3, 0], "eps": 1e-6},
     "qwen2vl": {"arch": "qwen2vl", **SQUARE, "rope_base": 1e6, "sections": [4, 3, 3, 0], "eps": 1e-6},
     "qwen3vl": {"arch": "qwen3vl", **SMALL, "rope_base": 5e6, "sections": [4, 4, 4, 0], "eps": 1e-6, "tied": True},
     "orion": {"arch": "orion", **SQUARE},

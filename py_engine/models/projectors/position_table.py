@@ -1,0 +1,32 @@
+"""Tables of positions that are resized to a picture's grid of patches, and how many of its rows a position takes."""
+
+from __future__ import annotations
+
+from math import ceil, isqrt
+from typing import Literal
+
+from py_engine.models.projectors.tower import Tower
+
+Kernel = Literal["aligned", "antialiased", "cubic"]
+KERNELS: dict[str, Kernel] = {
+    "qwen3vl_merger": "aligned",
+    "glm4v": "cubic",
+    **dict.fromkeys(("lfm2", "paddleocr", "kimivl"), "antialiased"),
+}
+
+
+def most_taps(tower: Tower) -> int:
+    """Rows of the table that a patch's position is made of, at most."""
+    kernel = KERNELS.get(tower.kind)
+    if kernel == "antialiased":
+        return _most_antialiased(isqrt(tower.positions), tower.min_patches, tower.merge)
+    return {"aligned": 4, "cubic": 16}[kernel] if kernel else 2 if tower.kind == "gemma4v" else 1
+
+
+def _most_antialiased(side: int, fewest: int, merge: int) -> int:
+    """The same where a smaller grid, of at least so many patches, averages over the table.
+
+    A side of `size` patches takes up to 2 * side / size entries, as encode/positions.py has it.
+    """
+    taps = [2] + [ceil(2 * max(1, side / size)) for size in range(1, side + 1)]
+    return max(taps[height] * taps[min(side, max(merge, fewest // height))] for height in range(merge, side + 1))
