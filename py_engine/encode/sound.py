@@ -62,6 +62,17 @@ def _whisper(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     if batch.takes("stack"):
         batch.write_taps("stack", np.arange(tokens * tower.stack).reshape(tokens, -1))
     batch.tokens = [tokens]
+    if batch.takes("ends"):
+        _between_ends(batch, tokens)
+
+
+def _between_ends(batch: EncoderBatch, tokens: int) -> None:
+    """Put a row before the tokens and one after them."""
+    inside = np.ones((tokens + 2, 1))
+    inside[[0, -1]] = 0
+    batch.write_taps("order", np.arange(-1, tokens + 1).clip(0, tokens - 1)[:, None], inside)
+    batch.write_taps("ends", np.arange(tokens + 2)[:, None] > 0, 1 - inside)
+    batch.rows["ended"], batch.tokens = tokens + 2, [tokens + 2]
 
 
 def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:

@@ -57,6 +57,7 @@ _AROUND = {
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
     "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
+    "musicflamingo": _Around("<sound>"),
     "gemma3": _Around("<start_of_image>", "<end_of_image>"),
     "gemma4v": _Around("<|image>", "<image|>"),
     "internvl": _Around("<img>", "</img>"),

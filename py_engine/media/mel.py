@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.media.projector import Audio
+from py_engine.media.projector import WHISPER, Audio
 
 RATE = 16000  # samples a second
 HOP = 160  # samples between two frames
@@ -34,9 +34,9 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
     if audio.type == "lfm2a":
         return (n_frames + 7) // 8
     encoded = n_frames // 2
-    if audio.type in ("qwen2a", "voxtral"):  # average pooling
+    if audio.type in ("qwen2a", "voxtral", "musicflamingo"):  # average pooling
         encoded //= 2
-    return encoded // audio.stack
+    return encoded // audio.stack + (2 if audio.type == "glma" else 0)  # its rows before and after
 
 
 @cache
@@ -104,7 +104,7 @@ def _reflected(samples: Array, count: int) -> Array:
 
 
 def _whisper(samples: Array, n_mel: int) -> list[Array]:
-    """ultravox, qwen2a, voxtral: 30 s of silence at the end, then chunks of 30 s. An incomplete last one is dropped."""
+    """Whisper's encoder: 30 s of silence at the end, then chunks of 30 s. An incomplete last one is dropped."""
     if len(samples) < 201:
         samples = np.pad(samples, (0, 201 - len(samples)))
     n_frames = (len(samples) + WHISPER_FRAMES * HOP) // HOP + 1
@@ -151,7 +151,7 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
 
 
 _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
-    **dict.fromkeys(("ultravox", "qwen2a", "voxtral"), _whisper),
+    **dict.fromkeys(WHISPER, _whisper),
     "qwen3a": _qwen3a,
     "gemma4a": _gemma4a,
     "lfm2a": _lfm2a,

@@ -17,8 +17,10 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
+    "janus_pro", "phi4",
 )  # fmt: skip
-AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "qwen3a", "gemma4a", "lfm2a")
+AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "lfm2a")
+WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
 MROPE = (*QWEN_VL, "glm4v", "paddleocr")  # types whose text models have positions of several dimensions
@@ -30,7 +32,7 @@ TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256),
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)),
 }  # fmt: skip
-SIZED_BY_FILE = (*QWEN_VL, "paddleocr", "dots_ocr")  # types whose files state these limits, in pixels, or may
+SIZED_BY_FILE = (*QWEN_VL, "paddleocr", "dots_ocr", "phi4")  # types whose files state these limits, in pixels, or may
 DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
 MERGE_KEYS = {
     **dict.fromkeys(
@@ -39,13 +41,15 @@ MERGE_KEYS = {
     **dict.fromkeys(("pixtral", "lightonocr", "glm4v", *QWEN_VL), "spatial_merge_size"),
 }
 MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
-FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
+FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "phi4": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
 OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(
-        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", *QWEN_VL), ("mm.2.weight", 1)
+        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", *QWEN_VL),
+        ("mm.2.weight", 1),
     ),
+    "janus_pro": ("mm.1.weight", 1),
     "glm4v": ("mm.down.weight", 1),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
@@ -53,7 +57,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
-    **dict.fromkeys(("ultravox", "voxtral", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     "gemma4a": ("mm.a.input_projection.weight", 1),
     "lfm2a": ("mm.a.mlp.3.weight", 1),
@@ -343,6 +347,6 @@ def _queries(reader: _Reader) -> int:
 
 def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
-    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral") else 1
+    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral", "glma") else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
     return Audio(**reader.encoder(type), n_mel=n_mel, stack=stack, max_seconds=seconds)

@@ -23,7 +23,7 @@ from py_engine.media.sizes import (
 )
 
 BLACK = (0, 0, 0)
-CLIP_MEAN = (122, 116, 104)  # what LLaVA-1.5 pads with
+COLOURS = {**dict.fromkeys(("mlp", "ldp"), (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
 LFM2_TILE = 512  # pixels of a side
@@ -118,14 +118,14 @@ def _tiled(canvas: Canvas, overview: Canvas, tile: Size, first: bool = False) ->
 
 
 def _square(vision: Vision, size: Size) -> Recipe:
-    """gemma3, LLaVA-1.5: all of the picture in a square."""
+    """gemma3, LLaVA-1.5, Janus-Pro: all of the picture in a square."""
     side = vision.image_size
-    colour = CLIP_MEAN if vision.type in ("mlp", "ldp") else BLACK
+    colour = COLOURS.get(vision.type, BLACK)
     return _whole(_letterbox(size, (side, side), vision.filter, colour))
 
 
 def _sized(vision: Vision, size: Size) -> Recipe:
-    """qwen, glm4v, paddleocr, dots_ocr, kimivl, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
+    """qwen, glm4v, paddleocr, dots_ocr, kimivl, phi4, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
     canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
     return _whole(_letterbox(size, canvas, vision.filter))
 
@@ -201,9 +201,9 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
-    **dict.fromkeys(("pixtral", "gemma4v", "dots_ocr", "kimivl", *MROPE), _sized),
+    **dict.fromkeys(("pixtral", "gemma4v", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
     **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
-    "gemma3": _square,
+    **dict.fromkeys(("gemma3", "janus_pro"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,

@@ -97,6 +97,11 @@ def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.2", width)
 
 
+def _janus_pro(s: Stages, x: Buffer) -> EncoderPlan:
+    y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
+    return finish(s, y, "mm.1", width)
+
+
 def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     cols = s.tower.merge**2 * s.tower.embedding_length
     y, width = hidden(s, _merge(s, x), "mm.0", cols)
@@ -282,6 +287,8 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "paddleocr": _paddleocr,
     "dots_ocr": _dots_ocr,
     "kimivl": _kimivl,
+    "janus_pro": _janus_pro,
+    "phi4": _mlp,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
     "qwen3vl_merger": _qwen,

@@ -11,7 +11,7 @@ Kernel = Literal["aligned", "antialiased", "cubic"]
 KERNELS: dict[str, Kernel] = {
     "qwen3vl_merger": "aligned",
     "glm4v": "cubic",
-    **dict.fromkeys(("lfm2", "paddleocr", "kimivl"), "antialiased"),
+    **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
 }
 
 

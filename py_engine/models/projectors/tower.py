@@ -7,11 +7,10 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.media.projector import WHISPER, Audio, Projector, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
-# Encoders of sound whose feed-forward networks have GELU by the error function, whatever the metadata says.
-WHISPER = ("ultravox", "voxtral", "qwen2a", "qwen3a")
+ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
 LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 LFM2_TILE = 512  # pixels of a side
@@ -130,7 +129,7 @@ def _audio(header: Header, audio: Audio) -> Tower:
         embedding_length=audio.n_embd,
         head_count=audio.n_head,
         eps=audio.eps,
-        activation="gelu_erf" if audio.type in WHISPER else "silu",
+        activation="gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
     )

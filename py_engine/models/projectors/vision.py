@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 from py_engine.errors import WispError
-from py_engine.files.tensor_types import TensorType as Q
 from py_engine.media.projector import MROPE
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.heads import HEADS, DeepStack
@@ -98,10 +97,7 @@ def _f32(value: float) -> float:
 def _class_and_bias(s: Stages) -> Weight:
     """Row 0: what is added to the class token; row 1: what is added to a patch."""
     names = [name for name in ("v.class_embd", "v.patch_embd.bias") if name in s.w]
-    for name in names:
-        s.w.vector((name, s.tower.embedding_length))  # checks type and length
-    weight = Weight("+".join(names), Q.F32, len(names), s.tower.embedding_length, tuple((name, 0, 1) for name in names))
-    return s.plan.weights.setdefault(weight.name, weight)
+    return s.table(names, s.tower.embedding_length)
 
 
 def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
