@@ -29,4 +29,5 @@ def _most_antialiased(side: int, fewest: int, merge: int) -> int:
     A side of `size` patches takes up to 2 * side / size entries, as encode/positions.py has it.
     """
     taps = [2] + [ceil(2 * max(1, side / size)) for size in range(1, side + 1)]
-    return max(taps[height] * taps[min(side, max(merge, fewest // height))] for height in range(merge, side + 1))
+    heights = range(merge, side + merge, merge)
+    return max(taps[min(side, height)] * taps[min(side, max(merge, -(-fewest // height)))] for height in heights)
