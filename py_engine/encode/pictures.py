@@ -55,6 +55,8 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch.write_segments("pictures", sizes)
     if tower.window_pattern:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
+    if tower.merged_after >= 0:
+        _quarters(batch, sizes)
     if tower.queries:
         _queries(tower, batch, grids, sizes)
     _positions(tower, batch, grids)
@@ -99,7 +101,9 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
             f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
         )
     h, w, s = height // tower.patch, width // tower.patch, tower.merge
-    squares = np.arange(h * w).reshape(h // s, s, w // s, s).transpose(0, 2, 1, 3).reshape(-1, s * s)
+    squares = _squares(np.arange(h * w).reshape(h, w), s).reshape(-1, s * s)
+    if tower.merged_after >= 0:  # the squares in a square, which become one first
+        squares = _squares(squares.reshape(-1, s, s), 2).reshape(-1, s * s)
     order, windows = np.arange(len(squares)), [h * w]
     if tower.window_pattern:
         order, windows = _windows(h // s, w // s, WINDOW // side)
@@ -107,6 +111,12 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
         windows = [size * s * s for size in windows]
     place = np.stack(np.divmod(squares.reshape(-1), w), axis=1)
     return Grid(h, w, place, order, windows)
+
+
+def _squares(grids: Array, side: int) -> Array:
+    """The squares of grids, row by row in each: (..., height / side, width / side, side, side)."""
+    *outer, h, w = grids.shape
+    return np.swapaxes(grids.reshape(*outer, h // side, side, w // side, side), -3, -2)
 
 
 def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
@@ -150,7 +160,7 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     row, column = grid.place.T
     if tower.kind == "gemma4v":  # a table for columns, then one for rows
         ids = np.stack([column, row + tower.positions // 2], axis=1)
-    elif tower.kind == "resampler":
+    elif tower.kind in ("resampler", "minicpmv4_6"):
         side = isqrt(tower.positions)
         ids = (row * side // grid.height * side + column * side // grid.width)[:, None]
     elif tower.kind in KERNELS:
@@ -165,6 +175,16 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
             "invalid_value",
         )
     return ids, np.ones(ids.shape)
+
+
+def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:
+    """Each square of four patches attends to itself, and becomes one row."""
+    count = sum(sizes) // 4
+    batch.write_segments("windows", [4] * count)
+    batch.write_segments("quarters", [size // 4 for size in sizes])
+    ids = np.arange(4 * count).reshape(count, 4)
+    batch.write_taps("quarters", ids, np.full(ids.shape, 0.25))
+    batch.rows["quarters"] = count
 
 
 def _queries(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:

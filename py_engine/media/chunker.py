@@ -51,6 +51,13 @@ class _Around:
 
 
 _FAKE = "<fake_token_around_image>"
+_MINICPM = _Around(
+    before_tile=("<slice>",),
+    after_tile=("</slice>",),
+    after_row=("\n",),
+    before_overview=("<image>",),
+    after_overview=("</image>",),
+)
 _AROUND = {
     **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
     "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
@@ -75,13 +82,8 @@ _AROUND = {
         tile="<|img_row_{row}_col_{column}|>",
         before_overview=("<|img_thumbnail|>",),
     ),
-    "resampler": _Around(
-        before_tile=("<slice>",),
-        after_tile=("</slice>",),
-        after_row=("\n",),
-        before_overview=("<image>",),
-        after_overview=("</image>",),
-    ),
+    "resampler": _MINICPM,
+    "minicpmv4_6": _MINICPM,
     "voxtral": _Around("[BEGIN_AUDIO]"),
     "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
     "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),

@@ -17,7 +17,7 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4",
+    "janus_pro", "phi4", "minicpmv4_6",
 )  # fmt: skip
 AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "lfm2a")
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
@@ -33,10 +33,11 @@ TOKEN_LIMITS = {
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)),
 }  # fmt: skip
 SIZED_BY_FILE = (*QWEN_VL, "paddleocr", "dots_ocr", "phi4")  # types whose files state these limits, in pixels, or may
-DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
+DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, "minicpmv4_6": 4, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
 MERGE_KEYS = {
     **dict.fromkeys(
-        ("idefics3", "gemma3", "gemma4v", "internvl", "lfm2", "dots_ocr", "kimivl"), "projector.scale_factor"
+        ("idefics3", "gemma3", "gemma4v", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
+        "projector.scale_factor",
     ),
     **dict.fromkeys(("pixtral", "lightonocr", "glm4v", *QWEN_VL), "spatial_merge_size"),
 }
@@ -50,7 +51,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mm.2.weight", 1),
     ),
     "janus_pro": ("mm.1.weight", 1),
-    "glm4v": ("mm.down.weight", 1),
+    **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     "gemma4v": ("mm.input_projection.weight", 1),
@@ -278,10 +279,14 @@ def _vision(reader: _Reader) -> Vision:
     merge = DEFAULT_MERGE.get(type, 1)
     if type in MERGE_KEYS:
         merge = reader.count(MERGE_KEYS[type], merge)
+    if type == "minicpmv4_6" and merge not in (2, 4):
+        raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
     if type in SIZED_BY_FILE:
         low = reader.count("image_min_pixels", low or None)
         high = reader.count("image_max_pixels", high or None)
+        if high < max(low, (patch * merge) ** 2):
+            raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
     return Vision(
         **reader.encoder(type),
         image_size=size,

@@ -190,12 +190,14 @@ def _lfm2_grid(size: Size) -> Size:
 
 def _uhd(vision: Vision, size: Size) -> Recipe:
     """MiniCPM-V: the overview, then tiles; all in nearly the picture's shape. A small picture: the overview alone."""
-    tile, patch = vision.image_size, vision.patch_size
+    tile, align = vision.image_size, vision.align
+    if vision.type == "minicpmv4_6" and vision.merge == 2 and size[0] * size[1] <= tile * tile:
+        return _whole(_stretch(0, uhd_size(size, tile, align, enlarge=True), vision.filter), NO_TILES)
     if max(size) <= tile:
         return _whole(_stretch(0, (tile, tile), vision.filter), NO_TILES)
-    overview = _stretch(0, uhd_size(size, tile, patch, enlarge=False), vision.filter)
+    overview = _stretch(0, uhd_size(size, tile, align, enlarge=False), vision.filter)
     grid = uhd_grid(size, tile)
-    canvas = uhd_canvas(size, grid, tile, patch)
+    canvas = uhd_canvas(size, grid, tile, align)
     tile_size = canvas[0] // grid[0], canvas[1] // grid[1]
     return _tiled(_letterbox(size, canvas, vision.filter), overview, tile_size, first=True)
 
@@ -207,5 +209,5 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,
-    "resampler": _uhd,
+    **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

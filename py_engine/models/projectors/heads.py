@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from math import cos, sin
 
-from py_engine.models.projectors import mobile
+from py_engine.models.projectors import mobile, squares
 from py_engine.models.projectors.block import Norms
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import products, rows
@@ -212,7 +212,7 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
     q = ops.project("q", normed, *_weight_and_bias(s, "resampler.attn.q", width))
     first = len(ops.ops)
     attended = ops.attention(q, cache, heads, AttentionOptions(QUERY_HEAD**-0.5, causal=False))
-    s.segments(first, 1)
+    s.segments(first, "windows")
     y = ops.project("attended", attended, *_weight_and_bias(s, "resampler.attn.out", width))
     normed = norms.apply("resampler.ln_post", y, "attended_norm", for_product=True, cols=width)
     return finish(s, normed, "resampler.proj", width)
@@ -272,6 +272,13 @@ def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, ops.gated(y, Projection(stack, bias), s.tower.activation), "mm.down", inner)
 
 
+def _minicpmv4_6(s: Stages, x: Buffer) -> EncoderPlan:
+    cols = squares.ROWS * s.tower.embedding_length
+    normed = _layer_norm(s, squares.joined(s, "tokens", x), "mm.input_norm", cols, s.tower.eps)
+    y, width = hidden(s, normed, "mm.up", cols, "gelu_erf")
+    return finish(s, y, "mm.down", width)
+
+
 HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "idefics3": _idefics3,
     "gemma3": _gemma3,
@@ -289,6 +296,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "kimivl": _kimivl,
     "janus_pro": _janus_pro,
     "phi4": _mlp,
+    "minicpmv4_6": _minicpmv4_6,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
     "qwen3vl_merger": _qwen,

@@ -18,7 +18,7 @@ from py_engine.plan.rope import Rope, table
 from py_engine.plan.rows import taps
 from py_engine.plan.weights import Weights
 
-SEGMENT_TABLES = 2  # in the state: whole pictures, and windows
+SEGMENT_TABLES = ("pictures", "windows", "quarters")  # in the state; the last: pictures after squares became rows
 
 
 class Stages:
@@ -88,10 +88,10 @@ class Stages:
         k, v = (self.ops.buffer(f"{self.tower.modality}.{name}{end}", shape, kind) for name in ("k", "v"))
         return Cache(k, v, kind, UNPAGED)
 
-    def segments(self, first_op: int, index: int = 0) -> None:
-        """Restrict attention to segments, in the ops of the newest stage from `first_op` on. `index`: the table."""
+    def segments(self, first_op: int, table: str = "pictures") -> None:
+        """Restrict attention to a table's segments, in the ops of the newest stage from `first_op` on."""
         params = packed_params(self.plan)
-        params["SEGMENTS"] += index * SEGMENT_WORDS * self.most
+        params["SEGMENTS"] += SEGMENT_TABLES.index(table) * SEGMENT_WORDS * self.most
         ops = self.ops.ops
         ops[first_op:] = [
             replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops[first_op:]
@@ -100,5 +100,5 @@ class Stages:
     def finish(self, output: Buffer, width: int) -> EncoderPlan:
         """The encoder, whose results are in the buffer."""
         first = packed_params(self.plan)["SEGMENTS"]
-        segments = {name: first + i * SEGMENT_WORDS * self.most for i, name in enumerate(("pictures", "windows"))}
+        segments = {name: first + i * SEGMENT_WORDS * self.most for i, name in enumerate(SEGMENT_TABLES)}
         return EncoderPlan(tuple(self._stages), output.name, width, self._capacity, segments, self._inputs)

@@ -39,6 +39,7 @@ class Tower:
     stack: int = 1  # frames that become one token
     window_pattern: int = 0  # every so many blocks, one attends to the whole picture; 0: all do
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
+    merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -91,6 +92,18 @@ def _deepstack(header: Header) -> tuple[int, ...]:
     return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
 
 
+def _merged_after(header: Header) -> int:
+    blocks = header.arch("vision.wa_layer_indexes", [])
+    count = natural(header, "vision.block_count")
+    if isinstance(blocks, list) and blocks and type(blocks[0]) is int and 0 <= blocks[0] < count:
+        return blocks[0]
+    raise WispError(
+        f"clip.vision.wa_layer_indexes is {blocks!r:.100} in the projector's metadata; it must begin with the number of a "
+        "block.",
+        "corrupt_header",
+    )
+
+
 def _image(header: Header, vision: Vision) -> Tower:
     table = header.tensors.get("v.position_embd.weight")
     side = vision.image_size
@@ -117,6 +130,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         deviation=vision.std,
         window_pattern=natural(header, "vision.n_wa_pattern") if vision.type == "qwen2.5vl_merger" else 0,
         queries=vision.queries,
+        merged_after=_merged_after(header) if vision.type == "minicpmv4_6" and vision.merge > 2 else -1,
         deepstack=_deepstack(header),
     )
 

@@ -12,6 +12,7 @@ import struct
 
 from py_engine.errors import WispError
 from py_engine.media.projector import MROPE
+from py_engine.models.projectors import squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.heads import HEADS, DeepStack
 from py_engine.models.projectors.position_table import most_taps
@@ -107,12 +108,18 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
     deep = DeepStack(s) if tower.deepstack else None
+    stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in WITHOUT_LAST_BLOCK)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
-            s.begin("patches", s.most)
+            s.begin(stage, most)
         first = len(s.ops.ops)
         Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
-        s.segments(first, int(tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0))
+        windows = tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0
+        s.segments(first, "windows" if windows else table)
+        if i == tower.merged_after:
+            x = squares.merge(s, Block(s, norms, squares.PREFIX, rope, cache, scale), x)
+            stage = table = "quarters"
+            most = s.ops.batch
         if deep and i in tower.deepstack:
             deep.add(x, i)
             s.begin("patches", s.most)
