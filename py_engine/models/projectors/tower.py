@@ -98,8 +98,8 @@ def _merged_after(header: Header) -> int:
     if isinstance(blocks, list) and blocks and type(blocks[0]) is int and 0 <= blocks[0] < count:
         return blocks[0]
     raise WispError(
-        f"clip.vision.wa_layer_indexes is {blocks!r:.100} in the projector's metadata; it must begin with the number of a "
-        "block.",
+        f"clip.vision.wa_layer_indexes is {blocks!r:.100} in the projector's metadata; it must begin with a block's "
+        "number.",
         "corrupt_header",
     )
 
