@@ -108,7 +108,13 @@ class LoadedProjector:
         content = f"{self._identity} {chunk.hash}"
         grid = chunk.grid if chunk.mrope else None
         return PreparedMedia(
-            media_ids(content, chunk.n_tokens), self._embeddings.get(content), grid, chunk.non_causal, chunk, content
+            media_ids(content, chunk.n_tokens),
+            self._embeddings.get(content),
+            grid,
+            chunk.non_causal,
+            chunk.number,
+            chunk,
+            content,
         )
 
     async def encode(self, media: list[Media]) -> None:

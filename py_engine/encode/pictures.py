@@ -214,7 +214,9 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
     if tower.kind == "ldp":
         _mobile(batch, grids)
-    if batch.takes("breaks"):
+    if batch.takes("ends"):
+        _with_ends(tower, batch, grids)
+    elif batch.takes("breaks"):
         _with_breaks(tower, batch, grids)
     elif batch.takes("order"):
         firsts = np.cumsum([0, *batch.tokens])
@@ -234,6 +236,26 @@ def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
         batch.write_taps(f"{stage}_picture", np.repeat(np.arange(pictures), count)[:, None])
         batch.rows[stage] = pictures * count
     batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
+
+
+def _with_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+    """Put a row after every line of tokens, and then one before all of a picture's and one after them."""
+    order, breaks, between, ends = [], list[Array](), [], []
+    first = line = 0
+    for grid in grids:
+        h, w = grid.height // tower.merge, grid.width // tower.merge
+        order.append(np.pad(first + np.arange(h * w).reshape(h, w), ((0, 0), (0, 1)), "edge").reshape(-1))
+        breaks.append(np.tile(np.arange(w + 1) == w, h))
+        between.append(np.pad(line + np.arange(h * (w + 1)), 1, "edge"))
+        ends.append(np.pad(np.zeros(h * (w + 1)), 1, constant_values=1))
+        first, line = first + h * w, line + h * (w + 1)
+    is_break, is_end = (np.concatenate(flags).astype(float)[:, None] for flags in (breaks, ends))
+    batch.write_taps("order", np.concatenate(order)[:, None], 1 - is_break)
+    batch.write_taps("breaks", np.zeros_like(is_break), is_break)
+    batch.write_taps("between", np.concatenate(between)[:, None], 1 - is_end)
+    batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
+    batch.rows |= {"lines": len(is_break), "ended": len(is_end)}
+    batch.tokens = [len(rows) for rows in ends]
 
 
 def _with_breaks(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:

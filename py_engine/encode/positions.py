@@ -10,6 +10,7 @@ from py_engine.encode.batch import Array
 from py_engine.models.projectors.position_table import Kernel
 from py_engine.models.projectors.tower import Tower
 
+OFFSET = 0.1  # of a grid's size
 CUBIC = -0.75  # of the cubic convolution
 COLUMN_FIRST = ("gemma4v", "kimivl")
 BASES = {"gemma4v": 100.0}  # of the frequencies; 10000 for the others
@@ -49,12 +50,16 @@ def _along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
 
     "aligned": linear between aligned corners. Otherwise, the middles of both sides' ends are scaled: "antialiased":
     linear, over as many entries as two places have where these are wider; "cubic": Keys' cubic convolution with
-    PyTorch's coefficient. Source: ggml's `interpolate`.
+    PyTorch's coefficient; "offset": linear, as HunyuanOCR scales them. Source: ggml's `interpolate`.
     """
     if kernel == "aligned":
         at = np.arange(size) * ((side - 1) / max(1, size - 1))
         return _nearest(at, side, 1.0, lambda distance: 1 - distance)
-    at = (np.arange(size) + 0.5) * (side / size) - 0.5
+    at = (np.arange(size) + 0.5) * (side / (size + OFFSET * (kernel == "offset"))) - 0.5
+    if kernel == "offset":
+        first = np.floor(at).astype(np.int64).clip(0, side - 1)
+        second = np.clip(at - first, 0, 1)
+        return np.stack([first, (first + 1).clip(0, side - 1)], axis=1), np.stack([1 - second, second], axis=1)
     if kernel == "antialiased":
         reach = max(1.0, side / size)
         ids, weights = _nearest(at, side, reach, lambda distance: 1 - distance / reach)

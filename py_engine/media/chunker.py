@@ -64,6 +64,7 @@ _AROUND = {
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
     "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
+    "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
     "gemma3": _Around("<start_of_image>", "<end_of_image>"),
     "gemma4v": _Around("<|image>", "<image|>"),
@@ -111,6 +112,7 @@ class Chunker:
         self._n_embd = n_embd
         self._mrope = mrope
         self._single: dict[str, int] = {}
+        self._pictures = 0  # of the prompt so far
 
     def chunks(self, prompt: str, media: Sequence[Medium], marker: str) -> list[Chunk]:
         """The chunks of a prompt, in which each medium has its marker."""
@@ -122,6 +124,7 @@ class Chunker:
                 param="media",
             )
         made = _List()
+        self._pictures = 0
         made.text(self._encode(texts[0]))
         for medium, text in zip(media, texts[1:], strict=True):
             if isinstance(medium, Picture):
@@ -207,9 +210,10 @@ class Chunker:
         vision = self._projector.need_vision()
         mrope = self._mrope and vision.type in MROPE
         causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
-        return MediaChunk(
-            "image", piece, self._projector, piece.grid if mrope else (piece.n_tokens, 1), not causal, mrope
-        )
+        grid, number = piece.grid if mrope else (piece.n_tokens, 1), None
+        if mrope and vision.type == "hunyuanvl":
+            number, self._pictures = self._pictures, self._pictures + 1
+        return MediaChunk("image", piece, self._projector, grid, not causal, mrope, number)
 
     def _sound(self, made: _List, sound: Sound) -> None:
         audio = self._projector.need_audio()

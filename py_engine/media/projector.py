@@ -17,32 +17,44 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4", "minicpmv4_6",
+    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl",
 )  # fmt: skip
 AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "lfm2a")
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
-MROPE = (*QWEN_VL, "glm4v", "paddleocr")  # types whose text models have positions of several dimensions
+MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
 # Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
 TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256),
-    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)),
+    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
 }  # fmt: skip
-SIZED_BY_FILE = (*QWEN_VL, "paddleocr", "dots_ocr", "phi4")  # types whose files state these limits, in pixels, or may
+SIZED_BY_FILE = (
+    *QWEN_VL,
+    "hunyuanvl",
+    "paddleocr",
+    "dots_ocr",
+    "phi4",
+)  # types whose files state these limits, in pixels, or may
 DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, "minicpmv4_6": 4, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
 MERGE_KEYS = {
     **dict.fromkeys(
         ("idefics3", "gemma3", "gemma4v", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
-    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", *QWEN_VL), "spatial_merge_size"),
+    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
 }
 MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
-FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "phi4": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
+FILTERS = {
+    "gemma3": BILINEAR,
+    "lfm2": BILINEAR,
+    "phi4": BILINEAR,
+    "idefics3": LANCZOS,
+    "hunyuanvl": LANCZOS,
+}  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
 OUTPUTS: dict[str, tuple[str, int]] = {
@@ -51,6 +63,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mm.2.weight", 1),
     ),
     "janus_pro": ("mm.1.weight", 1),
+    "hunyuanvl": ("mm.model.fc.weight", 1),
     **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),

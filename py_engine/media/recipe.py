@@ -71,6 +71,8 @@ def n_tokens(vision: Vision, size: Size) -> int:
     if vision.type == "resampler":
         return vision.queries
     columns, rows = grid_of(vision, size)
+    if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
+        return (columns + 1) * rows + 2
     if vision.type == "ldp":
         return columns * rows // 4
     return columns * rows + (rows - 1 if vision.breaks_rows else 0)
@@ -127,6 +129,8 @@ def _square(vision: Vision, size: Size) -> Recipe:
 def _sized(vision: Vision, size: Size) -> Recipe:
     """qwen, glm4v, paddleocr, dots_ocr, kimivl, phi4, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
     canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
+    if vision.type == "hunyuanvl":
+        return _whole(_stretch(0, canvas, vision.filter))
     return _whole(_letterbox(size, canvas, vision.filter))
 
 

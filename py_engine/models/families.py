@@ -61,6 +61,7 @@ DECODERS: dict[str, str] = {
     "grovemoe": "grovemoe",
     "hunyuan-dense": "qwen",
     "hunyuan-moe": "qwen",
+    "hunyuan_vl": "qwen",
     "internlm2": "llama",
     "jais": "bloom",
     "jais2": "gpt2",

@@ -8,7 +8,7 @@ from __future__ import annotations
 VISION = "a language model with parts for pictures within its layers"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "deepseek2-ocr"), VISION),
+    **dict.fromkeys(("chameleon", "cogvlm", "deepseek2-ocr"), VISION),
     "gptj": "an implementation to compare with: llama.cpp has none",
     "wavtokenizer-dec": "convolutions: it makes sound, not text",
 }

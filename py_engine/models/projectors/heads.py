@@ -279,6 +279,30 @@ def _minicpmv4_6(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.down", width)
 
 
+def _hunyuanvl(s: Stages, x: Buffer) -> EncoderPlan:
+    """HunyuanOCR: a convolution joins a token's patches; rows of the file end each line, and begin and end all."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    norms, most = Norms(s, rms=True, eps=s.tower.eps), s.most // count
+    y = norms.apply("mm.pre_norm", x, "merger_norm")
+    s.begin("tokens", most)
+    y, width = hidden(s, rows.unfold(s.ops, y, n, s.taps("merge", count)), "mm.0", count * n)
+    cols = w.rows("mm.2.weight")
+    y = s.ops.project("mixed", y, w.matrix("mm.2.weight", cols, width), w.optional_vector(("mm.2.bias", cols)))
+    ops = s.begin("lines", 2 * most)
+    lines = ops.rows("lines", cols)
+    rows.gather(ops, y, cols, s.taps("order", 1), lines)
+    rows.gather(ops, w.vector(("v.image_newline", cols)), cols, s.taps("breaks", 1), lines, add=True)
+    found = finish(s, lines, "mm.model.fc", cols)
+    ops = s.begin("ended", 4 * most)
+    y = ops.rows("ended", found.width)
+    rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
+    ends = s.table(("mm.image_begin", "mm.image_end"), found.width)
+    rows.gather(ops, ends, found.width, s.taps("ends", 1), y, add=True)
+    out = s.ops.buffer(f"{s.tower.modality}.normed_output", (ops.batch, pad(found.width)))
+    rows.norm_into(ops, y, rows.RowNorm(w.vector(("mm.post_norm.weight", found.width)), found.width, s.tower.eps), out)
+    return s.finish(out, found.width)
+
+
 HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "idefics3": _idefics3,
     "gemma3": _gemma3,
@@ -297,6 +321,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "janus_pro": _janus_pro,
     "phi4": _mlp,
     "minicpmv4_6": _minicpmv4_6,
+    "hunyuanvl": _hunyuanvl,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
     "qwen3vl_merger": _qwen,

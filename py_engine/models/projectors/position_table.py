@@ -7,10 +7,11 @@ from typing import Literal
 
 from py_engine.models.projectors.tower import Tower
 
-Kernel = Literal["aligned", "antialiased", "cubic"]
+Kernel = Literal["aligned", "antialiased", "cubic", "offset"]
 KERNELS: dict[str, Kernel] = {
     "qwen3vl_merger": "aligned",
     "glm4v": "cubic",
+    "hunyuanvl": "offset",
     **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
 }
 
@@ -20,7 +21,7 @@ def most_taps(tower: Tower) -> int:
     kernel = KERNELS.get(tower.kind)
     if kernel == "antialiased":
         return _most_antialiased(isqrt(tower.positions), tower.min_patches, tower.merge)
-    return {"aligned": 4, "cubic": 16}[kernel] if kernel else 2 if tower.kind == "gemma4v" else 1
+    return {"aligned": 4, "cubic": 16, "offset": 4}[kernel] if kernel else 2 if tower.kind == "gemma4v" else 1
 
 
 def _most_antialiased(side: int, fewest: int, merge: int) -> int:

@@ -119,7 +119,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         embedding_length=vision.n_embd,
         head_count=vision.n_head,
         eps=vision.eps,
-        activation=_activation(header),
+        activation="gelu" if vision.type == "hunyuanvl" else _activation(header),
         patch=vision.patch_size,
         merge=vision.merge,
         min_patches=vision.min_pixels // vision.patch_size**2,

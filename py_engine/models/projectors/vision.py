@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MROPE
+from py_engine.media.projector import QWEN_VL
 from py_engine.models.projectors import squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.heads import HEADS, DeepStack
@@ -26,7 +26,7 @@ RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "do
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 WITHOUT_LAST_BLOCK = {"mlp", "ldp"}
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*MROPE, "dots_ocr")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
     "gemma4v": {"neox": True, "halves": True},
 }

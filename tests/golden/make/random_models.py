@@ -113,6 +113,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
     file.add("%s.rope.dimension_sections", g("sections"))
+    file.add("%s.rope.scaling.alpha", g("alpha"))
     file.add("%s.attention.clamp_kqv", g("clamp_kqv"))
     file.add("%s.attention.max_alibi_bias", g("alibi"))
     if arch == "apertus":  # factors of the activation for each layer

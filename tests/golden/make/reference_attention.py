@@ -24,7 +24,7 @@ ADJACENT_PAIRS |= {
     "llama-embed",
 }
 ADJACENT_PAIRS |= {"llama4", "deci", "arctic", "llada"}
-ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
+ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and keys
@@ -54,6 +54,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     key, windowed = model.key, model.windowed(layer)
     n = rotated_dimensions(model, layer)
     base: float = key("rope.freq_base", 10000.0)
+    if alpha := key("rope.scaling.alpha", 0.0):
+        base *= alpha ** (n / (n - 2))
     scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
     if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
         base, factor = key("rope.freq_base_swa", 10000.0), 1.0
@@ -61,6 +63,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
         scaling, factor = "none", 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
+    if any(sections := key("rope.dimension_sections", [])):  # text has no position of the fourth kind
+        angles[:, i % sum(sections) >= sum(sections[:3])] = 0.0
     factors = frequency_factors(model, layer)
     if factors is not None:
         angles = angles / factors

@@ -20,7 +20,19 @@ KNOWN = {
     *("mamba", "jamba"),
 }
 KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
-KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
+KNOWN |= {
+    "hunyuan_vl",
+    "hunyuan-dense",
+    "maincoder",
+    "apertus",
+    "olmo",
+    "refact",
+    "bloom",
+    "mpt",
+    "jais",
+    "jais2",
+    "bitnet",
+}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
 KNOWN |= {"paddleocr", "dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear", "plamo2"}
