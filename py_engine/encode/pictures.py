@@ -158,7 +158,7 @@ def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
 def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     """Rows of the position table that each patch's position is made of, and their weights."""
     row, column = grid.place.T
-    if tower.kind == "gemma4v":  # a table for columns, then one for rows
+    if tower.kind in ("gemma4v", "gemma4uv"):  # a table for columns, then one for rows
         ids = np.stack([column, row + tower.positions // 2], axis=1)
     elif tower.kind in ("resampler", "minicpmv4_6"):
         side = isqrt(tower.positions)

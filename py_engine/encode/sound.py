@@ -92,6 +92,10 @@ def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     return first
 
 
+def _frames(tower: Tower, batch: EncoderBatch, frames: int) -> None:
+    batch.rows, batch.tokens = {"tokens": frames}, [frames]
+
+
 def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     ids, inside, frames, bins = plane_taps(1, frames, tower.mels, rows_first=True)
     first = ids, inside
@@ -129,6 +133,7 @@ def _sinusoids(distances: Array, width: int) -> Array:
 
 BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
     "gemma4a": _conformer,
+    "gemma4ua": _frames,
     "lfm2a": _fastconformer,
     "qwen3a": _hundreds,
 }  # others are Whisper's

@@ -12,7 +12,7 @@ from py_engine.media.prepared import Medium, Picture, Piece, Sound
 from py_engine.media.projector import MROPE, QWEN_VL, Projector
 from py_engine.media.sizes import Size
 
-NOT_CAUSAL = ("gemma3", "gemma4v")  # types whose image tokens see each other
+NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")  # types whose image tokens see each other
 CAUSAL_WIDTHS = (1536, 2560)  # text models for gemma4v that were trained without that
 
 
@@ -67,7 +67,7 @@ _AROUND = {
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
     "gemma3": _Around("<start_of_image>", "<end_of_image>"),
-    "gemma4v": _Around("<|image>", "<image|>"),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),
     "pixtral": _Around(end="[IMG_END]"),
     "lightonocr": _Around("<|im_start|>", "<|im_end|>"),
@@ -88,7 +88,7 @@ _AROUND = {
     "voxtral": _Around("[BEGIN_AUDIO]"),
     "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
     "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),
-    "gemma4a": _Around("<|audio>", "<audio|>"),
+    **dict.fromkeys(("gemma4a", "gemma4ua"), _Around("<|audio>", "<audio|>")),
 }
 # MiniCPM-V 2.5 has all tiles between two tokens.
 _MINICPM_2_5 = _Around(

@@ -29,6 +29,8 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
     """The number of tokens that a spectrum of so many frames becomes."""
     if audio.type == "qwen3a":  # each hundred frames is convolved on its own, three times with stride 2
         return n_frames // 100 * 13
+    if audio.type == "gemma4ua":
+        return n_frames
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
     if audio.type == "lfm2a":
@@ -135,6 +137,11 @@ def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
     return found
 
 
+def _gemma4ua(samples: Array, n_mel: int) -> list[Array]:
+    """No spectrum: so many samples for each token, the last ones filled up with zeros."""
+    return [np.pad(samples, (0, -len(samples) % n_mel)).reshape(-1, n_mel).T]
+
+
 def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end.
 
@@ -154,5 +161,6 @@ _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     **dict.fromkeys(WHISPER, _whisper),
     "qwen3a": _qwen3a,
     "gemma4a": _gemma4a,
+    "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
 }

@@ -17,9 +17,10 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl",
+    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv",
 )  # fmt: skip
-AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "lfm2a")
+AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a")
+WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua")  # a patch or a frame is projected as it is
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
@@ -29,7 +30,7 @@ OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
 # Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
 TOKEN_LIMITS = {
-    "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256),
+    "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
 }  # fmt: skip
 SIZED_BY_FILE = (
@@ -39,15 +40,21 @@ SIZED_BY_FILE = (
     "dots_ocr",
     "phi4",
 )  # types whose files state these limits, in pixels, or may
-DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, "minicpmv4_6": 4, **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2)}
+DEFAULT_MERGE = {
+    "gemma3": 4,
+    "gemma4v": 3,
+    "gemma4uv": 3,
+    "minicpmv4_6": 4,
+    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),
+}
 MERGE_KEYS = {
     **dict.fromkeys(
-        ("idefics3", "gemma3", "gemma4v", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
+        ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
     **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
 }
-MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
+MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
     "gemma3": BILINEAR,
     "lfm2": BILINEAR,
@@ -67,13 +74,13 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
-    "gemma4v": ("mm.input_projection.weight", 1),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", 1)),
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
     **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
-    "gemma4a": ("mm.a.input_projection.weight", 1),
+    **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
     "lfm2a": ("mm.a.mlp.3.weight", 1),
 }
 
@@ -237,10 +244,12 @@ class _Reader:
         eps = self.get("attention.layer_norm_epsilon")
         if not isinstance(eps, float) or not 0 <= eps < 1:
             raise self._bad("attention.layer_norm_epsilon", eps, "a small number")
-        n_embd, n_head = self.count("embedding_length"), self.count("attention.head_count")
+        n_embd, n_head, n_layer, n_ff = self.count("embedding_length"), 1, 0, 0
+        if type not in WITHOUT_BLOCKS:
+            n_head, n_layer = self.count("attention.head_count"), self.count("block_count")
+            n_ff = self.count("feed_forward_length")
         if n_embd % n_head:
             raise self._bad("attention.head_count", n_head, f"a divisor of the width {n_embd}")
-        n_layer, n_ff = self.count("block_count"), self.count("feed_forward_length")
         return {
             "type": type, "n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer, "n_head": n_head, "eps": eps,
             "n_embd_inp": self.width(type),
@@ -300,6 +309,8 @@ def _vision(reader: _Reader) -> Vision:
         high = reader.count("image_max_pixels", high or None)
         if high < max(low, (patch * merge) ** 2):
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
+    if type == "gemma4uv":  # its patches are as large as tokens
+        patch, merge = patch * merge, 1
     return Vision(
         **reader.encoder(type),
         image_size=size,

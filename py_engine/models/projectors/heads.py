@@ -92,6 +92,16 @@ def _gemma4v(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, normed, "mm.input_projection", n)
 
 
+def _gemma4uv(s: Stages, x: Buffer) -> EncoderPlan:
+    ops = s.begin("tokens", s.most)
+    return finish(
+        s,
+        rows.plain_rms_norm(ops, x, s.tower.embedding_length, s.tower.eps),
+        "mm.input_projection",
+        s.tower.embedding_length,
+    )
+
+
 def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length)
     return finish(s, y, "mm.2", width)
@@ -307,6 +317,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "idefics3": _idefics3,
     "gemma3": _gemma3,
     "gemma4v": _gemma4v,
+    "gemma4uv": _gemma4uv,
     "mlp": _mlp,
     "internvl": _internvl,
     "ldp": mobile.build,

@@ -21,7 +21,13 @@ def most_taps(tower: Tower) -> int:
     kernel = KERNELS.get(tower.kind)
     if kernel == "antialiased":
         return _most_antialiased(isqrt(tower.positions), tower.min_patches, tower.merge)
-    return {"aligned": 4, "cubic": 16, "offset": 4}[kernel] if kernel else 2 if tower.kind == "gemma4v" else 1
+    return (
+        {"aligned": 4, "cubic": 16, "offset": 4}[kernel]
+        if kernel
+        else 2
+        if tower.kind in ("gemma4v", "gemma4uv")
+        else 1
+    )
 
 
 def _most_antialiased(side: int, fewest: int, merge: int) -> int:

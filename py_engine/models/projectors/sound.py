@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.projector import WHISPER
+from py_engine.media.projector import MAX_SECONDS, WHISPER
 from py_engine.models.projectors import conformer, fastconformer
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
@@ -26,7 +26,8 @@ from py_engine.plan.plan import Buffer
 WHISPER_FRAMES = 3000  # of every chunk of sound
 HUNDREDS = 8  # qwen3a: hundreds of frames in a chunk, at most
 FRAMES = 100  # of such a hundred; each is convolved on its own
-ULTRAVOX_EPS = 1e-6
+ULTRAVOX_EPS = GEMMA_EPS = 1e-6
+RATE = 16000  # samples a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # two frames are averaged before the last norm
 
 
@@ -39,6 +40,8 @@ def most_rows(tower: Tower) -> int:
     """Rows of the first stage for the longest chunk."""
     if tower.kind == "qwen3a":
         return HUNDREDS * halved(FRAMES) * halved(tower.mels)
+    if tower.kind == "gemma4ua":
+        return MAX_SECONDS[tower.kind] * RATE // tower.mels
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
     if tower.kind == "lfm2a":
@@ -162,8 +165,15 @@ def _qwen3a(s: Stages) -> EncoderPlan:
     return finish(s, y, "mm.a.mlp.2", width)
 
 
+def _gemma4ua(s: Stages) -> EncoderPlan:
+    """Gemma 4 12B: samples of the sound, normalised and projected."""
+    ops, cols = s.begin("tokens", s.most), s.tower.mels
+    return finish(s, rows.plain_rms_norm(ops, s.input("frames", cols), cols, GEMMA_EPS), "mm.a.input_projection", cols)
+
+
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
+    "gemma4ua": _gemma4ua,
     "lfm2a": fastconformer.build,
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),

@@ -7,7 +7,7 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.projector import WHISPER, Audio, Projector, Vision
+from py_engine.media.projector import WHISPER, WITHOUT_BLOCKS, Audio, Projector, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
@@ -68,7 +68,8 @@ def towers(header: Header) -> dict[str, Tower]:
         found["audio"] = _audio(header, projector.audio)
     for tower in found.values():
         last = f"{tower.prefix}blk.{tower.block_count - 1}."
-        if tower.block_count > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
+        has_last = tower.kind in WITHOUT_BLOCKS or any(name.startswith(last) for name in header.tensors)
+        if tower.block_count > MAX_BLOCKS or not has_last:
             raise WispError(f"The projector lacks the last of its {tower.block_count} blocks.", "corrupt_header")
         if tower.head_dim % 4:
             raise WispError(

@@ -2,8 +2,8 @@
 
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
-Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, glm4v.cpp,
-paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
+Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from py_engine.errors import WispError
 from py_engine.media.projector import QWEN_VL
 from py_engine.models.projectors import squares
 from py_engine.models.projectors.block import Block, Norms
-from py_engine.models.projectors.heads import HEADS, DeepStack
+from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
 from py_engine.models.projectors.position_table import most_taps
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import products, rows
@@ -61,7 +61,11 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     tower, w, ops = s.tower, s.w, s.ops
     n, pixels = tower.embedding_length, 3 * tower.patch**2
     bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
-    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch)
+    normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
+    dtype = "f32" if normalised else ops.input_dtype
+    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch, dtype)
+    if normalised:
+        patches = layer.apply("v.patch_norm.1", patches, "pixels_norm", for_product=True, cols=pixels)
     x = ops.rows("x", n)
     bias, has_class = w.optional_vector(("v.patch_embd.bias", n)), "v.class_embd" in w
     kernel = w.matrix("v.patch_embd.weight", n, pixels)
@@ -70,11 +74,15 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
         products.append(ops, Product(patches, w.matrix("v.patch_embd.weight.1", n, pixels), x, epilogue=ADD))
     if has_class:
         rows.gather(ops, _class_and_bias(s), n, s.taps("kinds", 1), x, add=True)
+    if normalised:
+        x = layer.apply("v.patch_norm.2", x, "patches_norm")
     if "v.norm_embd.weight" in w:
         x = norms.apply("v.norm_embd", x, "patches_norm")
     if count := w.rows("v.position_embd.weight"):
         table = w.matrix("v.position_embd.weight", count, n)
         rows.gather(ops, table, n, s.taps("positions", most_taps(tower)), x, add=True)
+    if normalised:
+        x = layer.apply("v.patch_norm.3", x, "places_norm")
     return x
 
 
@@ -104,6 +112,8 @@ def _class_and_bias(s: Stages) -> Weight:
 def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     """Append the blocks; return the stream."""
     tower = s.tower
+    if not tower.block_count:
+        return x
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
