@@ -13,7 +13,7 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
-from py_engine.models.projectors.position_table import KERNELS
+from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import WINDOW, Tower
 from py_engine.plan.encoder import EncoderPlan
 
@@ -158,7 +158,7 @@ def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
 def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     """Rows of the position table that each patch's position is made of, and their weights."""
     row, column = grid.place.T
-    if tower.kind in ("gemma4v", "gemma4uv"):  # a table for columns, then one for rows
+    if tower.kind in TWO_TABLES:
         ids = np.stack([column, row + tower.positions // 2], axis=1)
     elif tower.kind in ("resampler", "minicpmv4_6"):
         side = isqrt(tower.positions)

@@ -41,10 +41,7 @@ SIZED_BY_FILE = (
     "phi4",
 )  # types whose files state these limits, in pixels, or may
 DEFAULT_MERGE = {
-    "gemma3": 4,
-    "gemma4v": 3,
-    "gemma4uv": 3,
-    "minicpmv4_6": 4,
+    **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
     **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),
 }
 MERGE_KEYS = {

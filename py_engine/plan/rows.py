@@ -23,7 +23,10 @@ def taps(ops: OpList, name: str, count: int) -> Buffer:
 
 
 def patches(ops: OpList, pixels: Buffer, places: Buffer, values: Buffer, side: int, dtype: str = "") -> Buffer:
-    """The pixels of each patch, (n, 3 * side^2), for products unless a `dtype` is given. wgsl/patches.wgsl describes the buffers."""
+    """The pixels of each patch, (n, 3 * side^2), for products unless a `dtype` is given.
+
+    wgsl/patches.wgsl describes the buffers.
+    """
     y = ops.rows("patches", 3 * side * side, dtype or ops.input_dtype)
     ops.add(
         "patches",

@@ -93,13 +93,9 @@ def _gemma4v(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 def _gemma4uv(s: Stages, x: Buffer) -> EncoderPlan:
-    ops = s.begin("tokens", s.most)
-    return finish(
-        s,
-        rows.plain_rms_norm(ops, x, s.tower.embedding_length, s.tower.eps),
-        "mm.input_projection",
-        s.tower.embedding_length,
-    )
+    n = s.tower.embedding_length
+    normed = rows.plain_rms_norm(s.begin("tokens", s.most), x, n, s.tower.eps)
+    return finish(s, normed, "mm.input_projection", n)
 
 
 def _mlp(s: Stages, x: Buffer) -> EncoderPlan:

@@ -14,6 +14,8 @@ KERNELS: dict[str, Kernel] = {
     "hunyuanvl": "offset",
     **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
 }
+TAPS: dict[Kernel, int] = {"aligned": 4, "cubic": 16, "offset": 4}
+TWO_TABLES = ("gemma4v", "gemma4uv")  # of columns, and of rows
 
 
 def most_taps(tower: Tower) -> int:
@@ -21,13 +23,9 @@ def most_taps(tower: Tower) -> int:
     kernel = KERNELS.get(tower.kind)
     if kernel == "antialiased":
         return _most_antialiased(isqrt(tower.positions), tower.min_patches, tower.merge)
-    return (
-        {"aligned": 4, "cubic": 16, "offset": 4}[kernel]
-        if kernel
-        else 2
-        if tower.kind in ("gemma4v", "gemma4uv")
-        else 1
-    )
+    if kernel is not None:
+        return TAPS[kernel]
+    return 2 if tower.kind in TWO_TABLES else 1
 
 
 def _most_antialiased(side: int, fewest: int, merge: int) -> int:
