@@ -34,7 +34,7 @@ class Config(config.Config):
         if header.architecture in NORM_AFTER_ROPE:
             base = replace(base, norm_after_rope=True, ropes=_stretched(header, base))
         if header.architecture in ("seed_oss", "glm4moe"):
-            return replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
+            base = replace(base, ffn_norm="post_attention_norm", post_norms=("", ""))
         if sections := rope_sections(header):
             turns = header.architecture in INTERLEAVED
             ropes = tuple(replace(rope, sections=sections, interleaved=turns) for rope in base.ropes)
