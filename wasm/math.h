@@ -98,6 +98,8 @@ INLINE f64 exp_double(f64 x) {
   return p * two.value;
 }
 
+INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
+
 // Four half floats, in the lower 16 bits of each lane, as floats.
 INLINE v128_t halves4(v128_t h) {
   const v128_t magnitude = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x7fff)), 13);

@@ -3,7 +3,6 @@
 #include "runs.h"
 
 INLINE v128_t silu4(v128_t x) { return wasm_f32x4_div(x, wasm_f32x4_add(splat(1), exp4(wasm_f32x4_neg(x)))); }
-INLINE f32 softplus(f32 x) { return x > 20 ? x : (f32)log1(1.0 + exp_double(x)); }
 
 // Up to four floats from an address on.
 INLINE v128_t load_some(const f32 *x, u32 count) {

@@ -62,6 +62,13 @@ INLINE v128_t hard_sigmoid4(v128_t x) {
   return wasm_f32x4_pmax(splat(0), wasm_f32x4_pmin(splat(1), wasm_f32x4_div(wasm_f32x4_add(x, splat(3)), splat(6))));
 }
 
+INLINE v128_t softplus4(v128_t x) {
+  f32 lanes[4];
+  wasm_v128_store(lanes, x);
+  for (u32 i = 0; i < 4; i++) lanes[i] = softplus(lanes[i]);
+  return wasm_v128_load(lanes);
+}
+
 INLINE v128_t activate4(u32 activation, v128_t x) {
   switch (activation) {
   case SILU: return wasm_f32x4_mul(x, sigmoid4(x));
@@ -72,6 +79,7 @@ INLINE v128_t activate4(u32 activation, v128_t x) {
   case GELU_ERF: return gelu_erf4(x);
   case GELU_QUICK: return wasm_f32x4_mul(x, sigmoid4(wasm_f32x4_mul(splat(1.702f), x)));
   case HARD_SIGMOID: return hard_sigmoid4(x);
+  case SOFTPLUS: return softplus4(x);
   case HARD_SWISH: return wasm_f32x4_mul(x, hard_sigmoid4(x));
   default: { // squared ReLU
     const v128_t positive = wasm_f32x4_pmax(splat(0), x);
@@ -85,6 +93,10 @@ INLINE v128_t within4(v128_t x, f32 limit) {
 }
 
 INLINE v128_t gated4(u32 activation, f32 limit, v128_t gate, v128_t up) {
+  if (activation == CLAMPED_SILU) {
+    const v128_t g = wasm_f32x4_pmin(splat(limit), gate); // before SiLU
+    return wasm_f32x4_mul(wasm_f32x4_mul(g, sigmoid4(g)), within4(up, limit));
+  }
   if (activation != SWIGLU_OAI) {
     const v128_t opened = activate4(activation, gate);
     if (limit) return wasm_f32x4_mul(wasm_f32x4_pmin(splat(limit), opened), within4(up, limit));

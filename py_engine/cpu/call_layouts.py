@@ -125,7 +125,8 @@ KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6,
-               "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10}  # fmt: skip
+               "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10,
+               "clamped_silu": 11, "softplus": 12}  # fmt: skip
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output

@@ -57,8 +57,10 @@ def gated(act: str, gate: Array, up: Array, limit: float = 0) -> Array:
     if act == "swiglu_oai":
         g = np.minimum(gate, np.float32(7))
         return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
+    most = np.float32(limit)
+    if act == "clamped_silu":
+        return silu(np.minimum(gate, most)) * np.clip(up, -most, most)
     if limit:
-        most = np.float32(limit)
         return np.minimum(ACTIVATIONS[act](gate), most) * np.clip(up, -most, most)
     return ACTIVATIONS[act](gate) * up
 
@@ -92,6 +94,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "hard_sigmoid": hard_sigmoid,
     "hard_swish": lambda x: x * hard_sigmoid(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.logaddexp(np.float32(0), x),
     "tanh": np.tanh,
     "relu2": relu2,
 }

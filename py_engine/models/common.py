@@ -231,6 +231,14 @@ def windowed_ropes(header: Header, ropes: tuple[RopeSpec, ...], layers: tuple[in
     return tuple(windowed(rope) if window else rope for window, rope in zip(layers, ropes, strict=True))
 
 
+def windowed_dimensions(header: Header, dim: int, head_dim: int) -> int:
+    """Read how many dimensions of a head rotate in layers with a sliding window. By default `dim`, as in the others."""
+    size = count(header, "rope.dimension_count_swa", dim)
+    if size > head_dim or size % 4:
+        raise WispError(f"Wisp cannot rotate {size} of {head_dim} dimensions.", "corrupt_header")
+    return size
+
+
 def _yarn_beta(header: Header, end: str, default: float) -> float:
     """Read an end of YaRN's ramp. llama.cpp ignores the metadata of all but a few architectures."""
     return number(header, f"rope.scaling.yarn_beta_{end}", default) if header.architecture in YARN_BETAS else default

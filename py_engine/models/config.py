@@ -34,13 +34,38 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
-NORMALISED |= {"arctic", "gemma4", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1"}
+NORMALISED |= {
+    "arctic",
+    "gemma4",
+    "grok",
+    "mimo2",
+    "grovemoe",
+    "kimi-linear",
+    "llama-embed",
+    "rnd1",
+    "mellum",
+    "maple",
+    "granite_swa",
+}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
-NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa"}
+NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
+NORMALISED_BY_METADATA |= {"cohere2moe", "laguna"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
-GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa"}
-SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa"}
+GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
+GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna"}
+SIGMOID_BY_DEFAULT = {
+    "laguna",
+    "cohere2moe",
+    "hy_v3",
+    "step35",
+    "glm4moe",
+    "afmoe",
+    "nemotron_h_moe",
+    "llama4",
+    "mimo2",
+    "glm-dsa",
+}
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 LAYER_NORMS = {
     "bloom",
@@ -58,6 +83,7 @@ LAYER_NORMS = {
 LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2", "bert", "jina-bert-v2"}
 LAYER_NORMS |= {"jina-bert-v3", "modern-bert", "nomic-bert", "nomic-bert-moe"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
+ROUTER_BIASES = ("exp_probs_b.bias", "exp_probs_b")  # names of tensors: HY V3's has no ending
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
 
 
@@ -90,7 +116,7 @@ class Mixture:
         if name in GATED_BY_METADATA:
             number_of_gating = natural(header, "expert_gating_func", default) or default
         gating, of_chosen = GATINGS.get(number_of_gating), number_of_gating == SOFTMAX_OF_CHOSEN
-        biased = any(tensor.endswith("exp_probs_b.bias") for tensor in header.tensors)
+        biased = any(tensor.endswith(ROUTER_BIASES) for tensor in header.tensors)
         if gating is None or (of_chosen and biased):
             biases = " with biases (exp_probs_b)" if biased else ""
             raise WispError(
@@ -183,6 +209,7 @@ class Config:
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
+    gate_activation: str = "sigmoid"  # of attention's gates
     expert_activation: str = ""  # of the chosen experts, if it is another one
     xielu: Xielu | None = None  # the activation in place of it
     embedding_norm: str = ""  # the tensor of the embeddings' norm
@@ -190,6 +217,8 @@ class Config:
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward network
     output_norm: str = "output_norm"  # the tensor of the norm after the last layer
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # of the norms after the two blocks
+    post_norm_eps: float = 0.0  # of these norms; 0: that of the others
+    unit_embeddings: bool = False  # embeddings are normalised without weights
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0

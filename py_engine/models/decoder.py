@@ -34,6 +34,8 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
     if "position_embd.weight" in w:
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
+    if cfg.unit_embeddings:
+        x = _plain_norm(cfg, ops, x, "stream")
     if cfg.embedding_norm:
         embedding_norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
         bias = w.optional_vector((cfg.embedding_norm + ".bias", cfg.embedding_length))
@@ -88,13 +90,18 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
             return ops.biased_rms_norm("normed", x, norm, w.vector((name + ".bias", n)), cfg.eps), None
         return x, norm
     if cfg.plain_norms:
-        y = ops.buffer(f"{ops.name}.normed", x.shape)
-        norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=True), y)
-        return y, None
+        return _plain_norm(cfg, ops, x, "normed"), None
     if name + ".weight" not in w:
         return x, None
     norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
     return ops.layer_norm("normed", x, norm, bias, cfg.eps), None
+
+
+def _plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
+    """The norm of x without weights: (n, n_embd)."""
+    n, y = cfg.embedding_length, ops.buffer(f"{ops.name}.{name}", x.shape)
+    norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=cfg.layer_norm), y)
+    return y
 
 
 def _norm_tensor(w: Weights, name: str) -> str:
@@ -116,7 +123,7 @@ class Layer:
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
         """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim).
 
-        If the file has a gate, its sigmoid for x scales the result.
+        If the file has a gate, its activation for x scales the result.
         """
         cfg, w, b = self.cfg, self.w, self.b
         q_rows = cfg.head_count * cfg.head_dim
@@ -143,7 +150,7 @@ class Layer:
             gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
         if gates is None:
             return attn
-        return gate(self.ops, Gates(gates, "sigmoid", span=span), attn, 0, q_rows, for_products=True)
+        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, q_rows, for_products=True)
 
     def _queries(self, h: Buffer, norm: Weight | None, cache: Cache) -> tuple[Buffer, Buffer | None]:
         """The queries of h, normalised with `norm`, and the gates that their matrix has, if any.
@@ -342,7 +349,7 @@ class Layer:
             y = self._sub_normed(y, SUB_NORMS[name])
         if post_norm and (norm_tensor := _norm_tensor(w, b + post_norm)) in w:
             norm = w.vector((norm_tensor, cfg.embedding_length))
-            ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.eps)
+            ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.post_norm_eps or cfg.eps)
         else:
             ops.linear(y, weight, bias, x, cfg.residual_scale)
 

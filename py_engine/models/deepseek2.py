@@ -21,7 +21,7 @@ from py_engine.plan.rope import RopeSpec
 C = TypeVar("C", bound="Config")
 NEOX = False
 TEMPERED = ("deepseek2", "mistral4")  # architectures whose queries may have a temperature
-SCALED_SCORES = (*TEMPERED, "glm-dsa")  # whose scores depend on the scaling of the rotation
+SCALED_SCORES = (*TEMPERED, "glm-dsa", "deepseek32")  # whose scores depend on the scaling of the rotation
 
 
 @dataclass(frozen=True)

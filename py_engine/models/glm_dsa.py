@@ -1,7 +1,8 @@
-"""GLM 5 (`glm-dsa`): DeepSeek's latent attention, with an index that chooses the positions that a token attends to.
+"""GLM 5 and DeepSeek V3.2: DeepSeek's latent attention, with an index that chooses the positions a token attends to.
 
 The index chooses `attention.indexer.top_k` positions. A context of at most so many has no others, so every token
-attends to all of it, and the index is not computed: longer contexts are not supported. Source: llama.cpp's `glm-dsa`.
+attends to all of it, and the index is not computed: longer contexts are not supported. Source: llama.cpp's
+architectures `glm-dsa` and `deepseek32`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Config(deepseek2.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if base.ropes[0].scaling != "none":
+        if header.architecture == "glm-dsa" and base.ropes[0].scaling != "none":
             raise WispError(
                 f"RoPE scaling of type {base.ropes[0].scaling!r} is not supported in glm-dsa models.",
                 "unsupported_architecture",

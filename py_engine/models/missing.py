@@ -6,9 +6,26 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 from __future__ import annotations
 
 VISION = "a language model with parts for pictures within its layers"
+SOUND = "a decoder of sound: it makes sound, not text"
+DRAFT = "the hidden states of another model, whose tokens it drafts"
+STREAMS = "several residual streams that its layers mix"
+DELTA = "latent attention with gates, beside states with decays that have a lower bound"
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("chameleon", "cogvlm", "deepseek2-ocr"), VISION),
+    **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
+    **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
+    **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
+    "bailingmoe3": DELTA,
+    "clef": "a head that scores the options of questions: it writes no text",
+    "dots3note": "latent attention with other dimensions in layers with a window",
+    "gemma-embedding2": "layers of Gemma 4 that see the tokens after them",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "wavtokenizer-dec": "convolutions: it makes sound, not text",
+    "graniteswitch": "adapters within the file that tokens of the text switch on",
+    "hrm_text": "two stacks of layers that run several times in turn",
+    "k2-horizon": "experts of attention's values, and norms of parts of a row",
+    "kimi-k3": "attention over the results of earlier layers",
+    "minimax-01": "linear attention whose states decay at a fixed rate",
+    "minimax-m3": "sparse attention that chooses blocks of positions",
+    "talkie": "norms without weights, and embeddings added after each layer",
 }

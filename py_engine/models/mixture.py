@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
-from py_engine.models.config import Config, Mixture
+from py_engine.models.config import ROUTER_BIASES, Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
@@ -38,22 +38,22 @@ class ExpertLayer:
             h, norm = ops.normed_input(h, norm, cfg.eps), None
         logits = logits or self.router(h, norm)
         hidden, down = self.hidden(h, norm, logits)
-        n_ff_shared, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
+        shared_rows, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
         if cfg.post_norms[1] and post_norm in w:
-            if not n_ff_shared:
+            if not shared_rows:
                 raise WispError("A norm after experts needs a shared expert.", "unsupported_architecture")
-            out = ops.project("experts_out", *self._shared(h, norm, n_ff_shared), None)
+            out = ops.project("experts_out", *self._shared(h, norm, shared_rows), None)
             experts.combine(ops, hidden, down, out)
             ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
             return
-        if n_ff_shared:
+        if shared_rows:
             gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
             if gate:
                 opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps))
-                out = ops.project("out", *self._shared(h, norm, n_ff_shared), None)
+                out = ops.project("out", *self._shared(h, norm, shared_rows), None)
                 ops.add_scaled(out, cfg.residual_scale, x, opened)
             else:
-                ops.linear(*self._shared(h, norm, n_ff_shared), None, x, cfg.residual_scale)
+                ops.linear(*self._shared(h, norm, shared_rows), None, x, cfg.residual_scale)
         if moe.sharing > 1:
             hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
         experts.combine(ops, hidden, down, x)
@@ -84,11 +84,16 @@ class ExpertLayer:
             moe.normalised,
             self.cfg.residual_scale * moe.scale,
             moe.gating,
-            self.w.optional_vector((self.b + "exp_probs_b.bias", moe.expert_count)),
+            self._router_bias(),
             moe.groups,
             moe.groups_used,
             factors=factors,
         )
+
+    def _router_bias(self) -> Weight | None:
+        """What is added to the probabilities when experts are chosen, if the file has it."""
+        names = [self.b + name for name in ROUTER_BIASES if self.b + name in self.w]
+        return self.w.vector((names[0], self.moe.expert_count)) if names else None
 
     def output(self, h: Buffer, norm: Weight, logits: Buffer) -> Buffer:
         """The mixture's output for h (normalised with `norm`): (n, n_embd). `logits`: the router's."""
@@ -129,12 +134,13 @@ class ExpertLayer:
             self.moe.weighs_inputs,
         )
 
-    def _shared(self, h: Buffer, norm: Weight | None, n_ff: int) -> tuple[Buffer, Weight]:
-        """The shared expert's hidden layer for h (normalised), and the matrix after it."""
+    def _shared(self, h: Buffer, norm: Weight | None, rows: int) -> tuple[Buffer, Weight]:
+        """The shared expert's hidden layer for h (normalised), and the matrix after it. `rows`: of its ffn_up."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
-        n_embd = cfg.embedding_length
-        gated = b + "ffn_gate_shexp.weight" in w
-        rows = [(f"{b}ffn_{part}_shexp.weight", n_ff) for part in (("gate", "up") if gated else ("up",))]
-        projection = Projection(w.stack(rows, n_embd), None, norm, cfg.eps)
+        n_embd, n_ff = cfg.embedding_length, w.cols(b + "ffn_down_shexp.weight")
+        parts = ("gate", "up") if b + "ffn_gate_shexp.weight" in w else ("up",)
+        stack = w.stack([(f"{b}ffn_{part}_shexp.weight", rows) for part in parts], n_embd)
+        gated = len(parts) * rows == 2 * n_ff  # Granite's ffn_up has the gate's rows, then the up's
+        projection = Projection(stack, None, norm, cfg.eps)
         hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
         return hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff)

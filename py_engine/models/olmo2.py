@@ -1,6 +1,7 @@
 """OLMo 2: norms after each block instead of before it, and across all query and all key heads.
 
-OLMo 3 adds layers with a sliding window, whose RoPE is not scaled by YaRN.
+OLMo 3 adds layers with a sliding window, whose RoPE is not scaled by YaRN. So does Mellum 2, a mixture of experts with
+norms before its blocks and of each query and key head. Source: llama.cpp's `olmo2` and `mellum` architectures.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         layers = windows(header, base.block_count, 4)
-        local = base.ropes[0].unscaled(base.ropes[0].base)
+        local = replace(base.ropes[0].unscaled(base.ropes[0].base), attn_factor=1.0)
         ropes = tuple(local if window else rope for window, rope in zip(layers, base.ropes, strict=True))
         return replace(base, windows=layers, ropes=ropes)
 

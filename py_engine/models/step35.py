@@ -13,11 +13,11 @@ from py_engine.models import config, decoder
 from py_engine.models.common import (
     HEADS,
     block_count,
-    count,
     natural,
     per_layer_numbers,
     rope_base,
     uneven_layers,
+    windowed_dimensions,
     windows,
 )
 
@@ -41,11 +41,8 @@ class Config(config.Config):
         rope = base.ropes[0]
         if rope.dim % 8:
             raise WispError("Step 3.5 with this rotation is not supported yet.", "unsupported_architecture")
-        size = count(header, "rope.dimension_count_swa", rope.dim)
-        if size > base.head_dim or size % 4:
-            raise WispError(f"Wisp cannot rotate {size} of {base.head_dim} dimensions.", "corrupt_header")
         swa = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
-        local = replace(swa, dim=size, use_factors=False)
+        local = replace(swa, dim=windowed_dimensions(header, rope.dim, base.head_dim), use_factors=False)
         whole = replace(rope, dim=rope.dim // 2, first_factors=True)
         names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
         return replace(

@@ -19,6 +19,9 @@ class Xielu:
 
 
 def activation_params(name: str) -> dict[str, str | float]:
-    """The #params of an activation. "silu<7": SiLU, at most 7, and what it gates within -7 to 7."""
+    """The #params of an activation. "silu<7": SiLU, at most 7, and what it gates within -7 to 7.
+
+    "clamped_silu<7": SiLU of the gate or 7, whichever is less, and what it gates within -7 to 7.
+    """
     name, _, limit = name.partition("<")
     return {"ACTIVATION": name, **({"LIMIT": float(limit)} if limit else {})}

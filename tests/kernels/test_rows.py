@@ -173,7 +173,7 @@ def test_norms_of_parts_of_rows_and_without_weights(bench: Bench, cols: int, par
 
 @in_every_variant
 @pytest.mark.parametrize(
-    "kind", ["gelu_quick", "gelu_erf", "relu", "sigmoid", "hard_swish", "hard_sigmoid", XIELU], ids=str
+    "kind", ["gelu_quick", "gelu_erf", "relu", "sigmoid", "softplus", "hard_swish", "hard_sigmoid", XIELU], ids=str
 )
 def test_activations(bench: Bench, kind: str | Xielu) -> None:
     ops = bench.begin(Setup(batch=3, n=2))

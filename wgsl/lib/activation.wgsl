@@ -5,10 +5,15 @@ fn gated(gate: f32, up: f32) -> f32 {
   let g = min(gate, 7.0); // gpt-oss clamps both inputs
   return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
 #else
+#if ACTIVATION == "clamped_silu"
+  let g = min(gate, LIMIT); // before SiLU
+  return g / (1.0 + exp(-g)) * clamp(up, -LIMIT, LIMIT);
+#else
 #if LIMIT
   return min(activation(gate), LIMIT) * clamp(up, -LIMIT, LIMIT);
 #else
   return activation(gate) * up;
+#endif
 #endif
 #endif
 }
@@ -46,6 +51,9 @@ fn activation(x: f32) -> f32 {
 #if ACTIVATION == "gelu_quick"
   return x / (1.0 + exp(-1.702 * x));
 #else
+#if ACTIVATION == "softplus"
+  return max(x, 0.0) + log(1.0 + exp(-abs(x))); // exp(x) may overflow
+#else
 #if ACTIVATION == "gelu_erf"
   // 1 - erf(z) within 1.5e-7 (Abramowitz and Stegun 7.1.26)
   let z = abs(x) * 0.7071067811865476;
@@ -55,6 +63,7 @@ fn activation(x: f32) -> f32 {
   return x * select(1.0 - tail, tail, x < 0.0);
 #else
   return x / (1.0 + exp(-x));
+#endif
 #endif
 #endif
 #endif

@@ -96,6 +96,18 @@ PRESETS: dict[str, Settings] = {
     "olmoe": {"arch": "olmoe", "n_kv": 4, "n_expert": 8, "n_used": 3, "n_ff": 64},
     "granite": {"arch": "granite", **GRANITE},
     "granitemoe": {"arch": "granitemoe", **GRANITE, "n_expert": 4, "n_used": 2, "n_ff": 128},
+    # `rope_pattern`: the layers that rotate.
+    "granite_swa": {
+        "arch": "granite_swa",
+        **GRANITE,
+        **{"n_embd": 48, "head_dim": 16, "n_ff": 64, "vocab": 304, "n_layer": 4, "window": 9, "attn_bias": True},
+        **{"pattern": [True, True, False, True], "rope_pattern": [True, False, True, True]},
+    },
+    "granite_swa-moe": {
+        "arch": "granite_swa",
+        **{"n_embd": 48, "head_dim": 16, "n_ff": 24, "vocab": 304, "window": 5, "pattern": [False, True]},
+        **{"n_expert": 4, "n_used": 2, "n_ff_shexp": 40, "logit_scale": 0.5, "n_head": 6, "n_kv": 3},
+    },
     "starcoder2": {"arch": "starcoder2", "rope_base": 100000.0, "tied": True},
     "gpt2": {"arch": "gpt2", "n_kv": 4, "tied": True},
     "stablelm": {"arch": "stablelm", "rope_dim": 8, "qkv_bias": True},
@@ -252,19 +264,20 @@ OUTPUT_BIAS |= {"jina-bert-v3"}
 UNGATED |= {"jina-bert-v3"}
 UP_BIAS |= {"jina-bert-v3"}
 DOWN_BIAS |= UP_BIAS
-QK_NORM |= {"openelm", "plamo3"}
+QK_NORM |= {"openelm", "plamo3", "mellum", "maple", "muse-glimmer", "hy_v3", "laguna"}
 NORM_AS_POST = {"gpt-oss", "seed_oss"}  # post_attention_norm is the norm before the feed forward
 NO_NORM_BEFORE = {"olmo2", "exaone4"}  # norms after attention and after the feed forward only
 POSITIONS = {"gpt2", "bert", "starcoder"}  # a table of position embeddings
+ONE_NORM |= {"cohere2moe"}
 LAYERNORM |= {"dbrx"}
 NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
 SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 FUSED_QKV |= {"bailingmoe2", "dbrx"}
 QK_NORM |= {"step35", "bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe", "grovemoe"}
 WIDE_QK_NORM |= {"minimax-m2"}
-POST_NORMS |= {"afmoe"}
+POST_NORMS |= {"afmoe", "muse-glimmer"}
 NORM_AS_POST |= {"glm4moe"}
-ATTENTION_GATES = {"afmoe", "step35"}  # of each value, or head
+ATTENTION_GATES = {"afmoe", "step35", "spark2_5", "muse-glimmer", "laguna"}  # of each value, or head
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
 QKV_BIAS |= {"dream"}
 QK_NORM |= {"llada-moe", "rnd1"}

@@ -6,6 +6,7 @@
 from typing import Any
 
 SMALL = {"n_embd": 80, "head_dim": 24, "n_ff": 104, "vocab": 304}  # 4 heads of 24 are not 80
+SLIM = {"n_embd": 48, "head_dim": 16, "n_ff": 64, "vocab": 304}
 SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for architectures whose heads fill n_embd
 TINY = {"n_embd": 32, "n_head": 2, "n_kv": 2, "head_dim": 16, "n_ff": 32, "vocab": 304}
 
@@ -63,6 +64,33 @@ DENSE: dict[str, dict[str, Any]] = {
         "arch": "plamo3",
         **SMALL,
         **{"n_layer": 4, "window": 16, "pattern": 2, "rope_base": 1e6, "rope_base_swa": 1e4, "tied": True},
+    },
+    # Layers with a window have other heads, and rotate other dimensions with another base.
+    "spark2_5": {
+        "arch": "spark2_5",
+        **SLIM,
+        **{"n_layer": 4, "window": 9, "pattern": [True, False, True, True], "head_arr": [6, 4, 6, 6]},
+        **{"kv_arr": [3, 2, 3, 3], "rope_dim": 8, "rope_dim_swa": 12, "rope_base": 1e6, "rope_base_swa": 1e4},
+    },
+    "spark2_5-tied": {
+        "arch": "spark2_5",
+        **SLIM,
+        **{"window": 5, "pattern": [False, True], "tied": True, "rope": "yarn", "ctx": 512},
+    },
+    # `loops`: how often the layers run. Between two loops, the output's norm applies, unless it is skipped.
+    "nanbeige": {"arch": "nanbeige", **SLIM, "loops": 3, "rope_base": 1e6, "rope": "llama3", "eps": 1e-3},
+    "nanbeige-skip": {"arch": "nanbeige", **SLIM, "loops": 2, "skip_norm": True, "n_layer": 3, "n_kv": 4, "tied": True},
+    # Only layers with a window rotate. The norms after blocks have an epsilon of their own.
+    "muse-glimmer": {
+        "arch": "muse-glimmer",
+        **SLIM,
+        **{"n_layer": 4, "window": 9, "rope_base": 1e6, "rope_base_swa": 1e4, "logit_scale": 0.5, "final_cap": 6.0},
+        **{"eps": 0.01},
+    },
+    "muse-glimmer-every": {
+        "arch": "muse-glimmer",
+        **SLIM,
+        **{"window": 5, "pattern": [True, False], "rope_dim": 12, "logit_scale": 2.0, "rope": "linear"},
     },
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
 }

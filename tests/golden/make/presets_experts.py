@@ -7,6 +7,7 @@ layers has experts. `gating` is 1 for softmax, 2 for sigmoid.
 from typing import Any
 
 SMALL: dict[str, Any] = {"n_embd": 80, "head_dim": 24, "n_ff": 40, "vocab": 304, "n_expert": 6, "n_used": 2}
+SLIM = SMALL | {"n_embd": 48, "head_dim": 16, "n_ff": 24, "n_expert": 5}
 SQUARE = SMALL | {"head_dim": 20}
 LED = {"lead": 1, "n_ff_dense": 104, "n_ff_shexp": 40, "n_shared": 1}
 SIGMOID = {"gating": 2, "weights_norm": True, "weights_scale": 1.7, "probs_bias": True}
@@ -98,5 +99,63 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **SMALL,
         **{"n_ff_dense": 104, "n_used": 3, "experts_per_group": 2, "n_ff_chunk": 24, "group_scale": 0.6},
     },
+    # Layers with a window are not scaled.
+    "mellum": {
+        "arch": "mellum",
+        **SLIM,
+        "n_layer": 4,
+        "window": 9,
+        "n_ff_dense": 40,
+        "rope": "yarn",
+        "ctx": 512,
+        "attn_factor": 1.2,
+    },
+    # Experts beside attention. Layers with a window and the dense ones rotate. `layer_norm`: in place of RMS norms.
+    "cohere2moe": {
+        "arch": "cohere2moe",
+        **SLIM,
+        **{"n_layer": 5, "window": 9, "pattern": 3, "lead": 1, "n_ff_dense": 64, "n_ff_shexp": 40, "n_shared": 1},
+        **{"weights_norm": True, "weights_scale": 1.3, "logit_scale": 0.25, "layer_norm": True},
+    },
+    "cohere2moe-rms": {
+        "arch": "cohere2moe",
+        **SLIM,
+        **{"n_layer": 3, "window": 5, "pattern": [True, False, True], "lead": 0, "n_ff_dense": 24, "gating": 1},
+        **{"n_head": 3, "n_kv": 1, "n_used": 3, "logit_scale": 0.5, "tied": True},
+    },
+    # Gates of attention by softplus, of each head or of each value. The first layer of a period has no window.
+    "laguna": {
+        "arch": "laguna",
+        **SLIM,
+        **{**LED, **SIGMOID, "n_layer": 5, "window": 9, "head_arr": [4, 6, 6, 6, 4], "n_ff_dense": 64, "rope": "yarn"},
+        **{"rope_dim": 8, "rope_dim_swa": 16, "rope_base": 500000.0, "rope_base_swa": 1e4, "ctx": 512},
+        **{"attn_factor": 1.2, "omit": ["expert_gating_func"]},
+    },
+    "laguna-whole": {
+        "arch": "laguna",
+        **SLIM,
+        **{**LED, "n_layer": 3, "n_ff_dense": 64, "gating": 2, "weights_norm": False, "weights_scale": 2.0},
+        **{"probs_bias": True, "tied": True, "value_gates": True},
+    },
+    "hy_v3": {"arch": "hy_v3", **SLIM, **LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_base": 1e6},
+    "hy_v3-tied": {  # the gating is known without metadata
+        "arch": "hy_v3",
+        **SLIM,
+        **{"n_used": 3, "n_head": 3, "n_kv": 1, "n_ff_shexp": 40, "probs_bias": True, "tied": True},
+    },
+    # Only layers with a window rotate.
+    "maple": {
+        "arch": "maple",
+        **SLIM,
+        **{"n_layer": 4, "window": 9, "pattern": [True, True, False, True], "n_ff_dense": 40, "rope_base": 1e6},
+        **{"rope_base_swa": 10000.0, "clamp_exp": [0.5, 0.0, 0.4, 0.8]},
+    },
+    "maple-narrow": {
+        "arch": "maple",
+        **SLIM,
+        **{"window": 5, "pattern": [False, True], "n_head": 3, "n_kv": 1, "n_ff_dense": 40, "rope_dim": 12},
+        **{"rope": "linear", "clamp_exp": 0.6},
+    },
+    "mellum-whole": {"arch": "mellum", **SLIM, "n_used": 3, "n_head": 6, "n_kv": 3, "n_ff_dense": 40},
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

@@ -69,6 +69,18 @@ LATENT: dict[str, dict[str, Any]] = {
         },
         **{"kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 20, "gating": 1},
     },
+    "deepseek32": {
+        **LATENT_ATTENTION,
+        **{"arch": "deepseek32", "q_rank": 36, "index": (3, 64, 256), "n_embd": 64, "n_head": 3, "n_expert": 5},
+        **{"rope": "yarn", "ctx": 512, "yarn_log_multiplier": 0.07, "n_ff_dense": 64, "n_ff": 24, "n_ff_shexp": 24},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.5, "probs_bias": True},
+    },
+    "deepseek32-dense": {
+        **LATENT_ATTENTION,
+        **{"arch": "deepseek32", "q_rank": 28, "index": (2, 128, 256), "n_layer": 3, "lead": 2, "n_embd": 48},
+        **{"n_head": 2, "n_expert": 4, "kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 20, "gating": 1},
+        **{"n_ff_dense": 40, "n_ff": 24, "n_ff_shexp": 24},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

@@ -153,10 +153,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
         file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
-    if arch in ("gpt-oss", "mimo2"):
+    if arch in ("gpt-oss", "mimo2", "granite_swa"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
-        file.matrix(prefix + "attn_gate.weight", heads if arch == "step35" else n_q, width)
+        of_heads = arch in ("step35", "spark2_5", "laguna") and not c.get("value_gates")
+        file.matrix(prefix + "attn_gate.weight", heads if of_heads else n_q, width)
     if arch in SUB_NORMS:
         file.norm(prefix + "attn_sub_norm", n_q)
 
@@ -202,12 +203,13 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
         shared = c["n_ff_shexp"]
         if arch == "qwen2moe" or arch in GATED_ATTENTION:
             file.vector(prefix + "ffn_gate_inp_shexp.weight", width, std=width**-0.5)
-        if arch not in UNGATED:
+        joined = arch == "granite_swa"  # the gate is the first half of the rows
+        if arch not in UNGATED and not joined:
             file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
-        file.matrix(prefix + "ffn_up_shexp.weight", shared, width)
+        file.matrix(prefix + "ffn_up_shexp.weight", 2 * shared if joined else shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
     if c.get("probs_bias"):
-        file.vector(prefix + "exp_probs_b.bias", experts)
+        file.vector(prefix + ("exp_probs_b" if arch == "hy_v3" else "exp_probs_b.bias"), experts)
     if c.get("experts_per_group"):  # networks that neighbouring experts share
         networks, n_chunk = experts // c["experts_per_group"], c["n_ff_chunk"]
         file.matrix(prefix + "ffn_gate_chexps.weight", networks, n_chunk, width)

@@ -98,7 +98,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         whole = arch in random_recurrent.DELTA or arch in ("falcon-h1", "mamba", "mamba2")
         kv_heads = c["n_kv"] if whole else c["kv_arr"]
     file.add("%s.attention.head_count_kv", kv_heads)
-    epsilon = "layer_norm_epsilon" if arch in LAYERNORM else "layer_norm_rms_epsilon"
+    epsilon = "layer_norm_epsilon" if arch in LAYERNORM or g("layer_norm") else "layer_norm_rms_epsilon"
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
     if "kda_dim" in c:
         file.add("%s.kda.head_dim", c["kda_dim"])
@@ -149,6 +149,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.swiglu_clamp_shexp", g("clamp_shexp"))
     file.add("%s.attention.sliding_window", g("window"))
     file.add("%s.attention.sliding_window_pattern", g("pattern"))
+    file.add("%s.attention.rope_pattern", g("rope_pattern"))
     file.add("%s.attn_logit_softcapping", g("attn_cap"))
     file.add("%s.final_logit_softcapping", g("final_cap"))
     file.add("%s.logit_scale", g("logit_scale"))
@@ -159,6 +160,9 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.temperature_length", g("temperature_length"))
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
+    file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
+    file.add("%s.num_loops", g("loops"))
+    file.add("%s.skip_loop_final_norm", g("skip_norm"))
     if arch == "gptneox":
         file.add("%s.use_parallel_residual", bool(g("parallel")))
     if arch in ("bert", "nomic-bert"):
@@ -190,6 +194,7 @@ def add_rope_scaling(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.scaling.type", "yarn")
         file.add("%s.rope.scaling.factor", factor or 8.0)
         file.add("%s.rope.scaling.original_context_length", c.get("orig_ctx", 64))
+        file.add("%s.rope.scaling.attn_factor", c.get("attn_factor"))
     elif rope == "longrope":
         original = c["orig_ctx"]
         file.add("%s.rope.scaling.original_context_length", original)
@@ -203,7 +208,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r", "grok"):
+    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:

@@ -20,7 +20,18 @@ from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
 OUTPUT_NORMS = {"lfm2": "token_embd_norm", "lfm2moe": "token_embd_norm", "neo-bert": "enc.output_norm"}
-ONE_NORM = {"phi2", "cohere2", "command-r", "plamo"}  # attention and feed forward read the same norm
+ONE_NORM = {"phi2", "cohere2", "cohere2moe", "command-r", "plamo"}  # attention and feed forward read the same norm
+MULTIPLIED_LOGITS = {
+    "cohere2moe",
+    "cohere2",
+    "command-r",
+    "minicpm3",
+    "grok",
+    "muse-glimmer",
+}  # by a scale that divides others
+CAPPED_LOGITS = {"gemma3n", "muse-glimmer"}  # at 30, where the metadata has no cap
+NORMALIZED_EMBEDDINGS = {"muse-glimmer"}  # by a norm without weights
+POST_NORM_EPSILON = {"muse-glimmer": 1e-8}  # of norms after blocks, where it is not that of other norms
 
 
 class Reference(ReferenceModel):
@@ -32,8 +43,8 @@ class Reference(ReferenceModel):
         y = self.linear(self.hidden(ids), output)
         scale = self.key("logit_scale")
         if scale:
-            y = y * scale if self.architecture in ("cohere2", "command-r", "minicpm3", "grok") else y / scale
-        cap = self.key("final_logit_softcapping", 30.0 if self.architecture == "gemma3n" else None)
+            y = y * scale if self.architecture in MULTIPLIED_LOGITS else y / scale
+        cap = self.key("final_logit_softcapping", 30.0 if self.architecture in CAPPED_LOGITS else None)
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
     def embedding(self, ids: Sequence[int], pooling: str) -> np.ndarray:
@@ -53,6 +64,8 @@ class Reference(ReferenceModel):
         if self.architecture.startswith(("gemma", "afmoe")):
             x = x * math.sqrt(self.width)
         x = x * self.key("embedding_scale", 1.0)
+        if self.architecture in NORMALIZED_EMBEDDINGS:
+            x = self.normalize(x)
         if "position_embd.weight" in self.tensors:
             x = x + self.tensors["position_embd.weight"][: len(ids)]
         if self.architecture == "bloom":
@@ -70,7 +83,10 @@ class Reference(ReferenceModel):
         if "rwkv" in self.architecture:
             return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
-        for layer in range(self.n_layer):
+        for step in range(self.n_layer * self.key("num_loops", 1)):
+            layer = step % self.n_layer
+            if step and not layer and not self.key("skip_loop_final_norm"):
+                x = self.norm(x, "output_norm")
             x = self.layer(x, layer, shared)
             if extra is not None:
                 x = self.add_per_layer_input(x, layer, extra[:, layer])
@@ -111,13 +127,13 @@ class Reference(ReferenceModel):
         if named_so:  # the norm before the feed forward
             before = prefix + "post_attention_norm"
         else:
-            mixes = self.optional_norm(mixes, prefix + "post_attention_norm")
+            mixes = self.post_norm(mixes, prefix + "post_attention_norm")
         x = x + scale * mixes
         if arch == "dbrx":
             before = prefix + "attn_output_norm"
         read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
-        return np.asarray(x + scale * self.optional_norm(out, prefix + "post_ffw_norm"))
+        return np.asarray(x + scale * self.post_norm(out, prefix + "post_ffw_norm"))
 
     def uneven_layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         """Deci's, which may lack attention, or its network, or have a matrix in place of attention."""
@@ -163,6 +179,12 @@ class Reference(ReferenceModel):
 
     def optional_norm(self, x: np.ndarray, name: str) -> np.ndarray:
         return self.norm(x, name) if {name, name + ".weight"} & self.tensors.keys() else x
+
+    def post_norm(self, x: np.ndarray, name: str) -> np.ndarray:
+        epsilon, self.epsilon = self.epsilon, POST_NORM_EPSILON.get(self.architecture, self.epsilon)
+        y = self.optional_norm(x, name)
+        self.epsilon = epsilon
+        return y
 
     def encode(self, x: np.ndarray) -> np.ndarray:
         """BERT: norms after each part, all tokens of type 0."""

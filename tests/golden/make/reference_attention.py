@@ -17,13 +17,14 @@ ADJACENT_PAIRS |= {
     "bailingmoe",
     "deepseek",
     "deepseek2",
+    "deepseek32",
     "glm-dsa",
     "plm",
     "mistral4",
     "neo-bert",
     "llama-embed",
 }
-ADJACENT_PAIRS |= {"llama4", "deci", "arctic", "llada"}
+ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -32,6 +33,7 @@ BAICHUAN_13B = 40  # layers
 ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, where the metadata has none
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
+SCALED_WINDOW_BASE = {"maple", "spark2_5"}  # layers with a window may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -56,11 +58,18 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     base: float = key("rope.freq_base", 10000.0)
     if alpha := key("rope.scaling.alpha", 0.0):
         base *= alpha ** (n / (n - 2))
+    magnitude: float = key("rope.scaling.attn_factor", 1.0)
     scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
     if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
         base, factor = key("rope.freq_base_swa", 10000.0), 1.0
-    if windowed and model.architecture == "olmo2":
-        scaling, factor = "none", 1.0
+    if windowed and model.architecture in SCALED_WINDOW_BASE:
+        base = key("rope.freq_base_swa", base)
+    if windowed and model.architecture == "muse-glimmer":
+        base, factor = key("rope.freq_base_swa", base), 1.0
+    if windowed and model.architecture == "laguna":
+        base = key("rope.freq_base_swa", base)
+    if windowed and model.architecture in ("olmo2", "mellum", "laguna"):
+        scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
     if any(sections := key("rope.dimension_sections", [])):  # text has no position of the fourth kind
@@ -68,7 +77,6 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     factors = frequency_factors(model, layer)
     if factors is not None:
         angles = angles / factors
-    magnitude: float = key("rope.scaling.attn_factor", 1.0)
     if scaling == "yarn":
         original = key("rope.scaling.original_context_length")
 
@@ -90,8 +98,9 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
 
 def rotated_dimensions(model: ReferenceModel, layer: int) -> int:
     """How many of a head's dimensions rotate."""
-    suffix = "_swa" if model.architecture == "gemma4" and model.windowed(layer) else ""
-    found = int(model.key("rope.dimension_count" + suffix, model.head_dim(layer)))
+    found = int(model.key("rope.dimension_count", model.head_dim(layer)))
+    if model.windowed(layer):
+        found = int(model.key("rope.dimension_count_swa", found))
     return found // 2 if model.architecture == "step35" and not model.windowed(layer) else found
 
 
@@ -109,11 +118,15 @@ def rotate(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray
 
 
 def uses_rope(model: ReferenceModel, layer: int) -> bool:
+    if pattern := model.key("attention.rope_pattern"):
+        return bool(pattern[layer])
+    if model.architecture == "cohere2moe":
+        return model.windowed(layer) or layer < int(model.key("leading_dense_block_count"))
     if model.architecture == "baichuan":
         return model.n_layer != BAICHUAN_13B
     if model.architecture in ("smollm3", "llama4"):
         return (layer + 1) % 4 != 0
-    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker"):
+    if model.architecture in ("cohere2", "exaone-moe", "afmoe", "smallthinker", "maple", "muse-glimmer"):
         return model.windowed(layer)
     return model.architecture not in NO_ROPE and bool(model.key("rope.scaling.finetuned", True))
 
@@ -229,7 +242,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     if gate is not None:
         mixed = mixed / (1 + np.exp(-gate))
     if prefix + "attn_gate.weight" in model.tensors:
-        gates = 1 / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+        gates = model.linear(x, prefix + "attn_gate")
+        gates = np.log1p(np.exp(gates)) if arch == "laguna" else 1 / (1 + np.exp(-gates))
         mixed = mixed * np.repeat(gates, mixed.shape[1] // gates.shape[1], axis=1)
     if prefix + "attn_sub_norm.weight" in model.tensors:
         mixed = model.norm(mixed, prefix + "attn_sub_norm")

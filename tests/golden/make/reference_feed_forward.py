@@ -8,12 +8,12 @@ from tests.golden.make.reference_model import ReferenceModel, gelu, silu, softma
 
 GELU = {"gemma", "gemma2", "gemma3", "gemma4", "gemma-embedding", "starcoder2", "gpt2", "phi2", "gptneox", "falcon"}
 GELU |= {"bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert"}
-GELU |= {"grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
+GELU |= {"spark2_5", "grok", "jina-bert-v3", "starcoder", "codeshell", "bloom", "mpt"}
 SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "plm"}
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
-NORMALIZED_EXPERTS |= {"rnd1"}
+NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple", "granite_swa"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
 NORMALIZED_EXPERTS |= {
     "qwen3next",
@@ -25,7 +25,15 @@ NORMALIZED_EXPERTS |= {
     "gemma4",
 }  # the chosen experts' weights sum to 1
 SIGMOID = 2  # of expert_gating_func
-SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa"}  # whose metadata does not say so
+SIGMOID_ROUTERS = {
+    "laguna",
+    "cohere2moe",
+    "hy_v3",
+    "llama4",
+    "mimo2",
+    "step35",
+    "glm-dsa",
+}  # whose metadata does not say so
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -61,10 +69,15 @@ def feed_forward(
 
 
 def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str, kind: str) -> np.ndarray:
-    """gate * up, after Step 3.5's limits of both."""
-    limits = model.key(f"swiglu_clamp_{kind}")
-    limit = limits[int(prefix.split(".")[1])] if limits else 0
+    """gate * up, after the limits of both that Step 3.5 and Maple have."""
+    limit = limit_of(model, prefix, kind)
     return np.asarray(np.minimum(gate, limit) * np.clip(up, -limit, limit) if limit else gate * up)
+
+
+def limit_of(model: ReferenceModel, prefix: str, kind: str) -> float:
+    """The limit of a layer's gates and of what they scale; 0: none."""
+    limits = model.key(f"swiglu_clamp_{kind}", 0.0)
+    return float(limits[int(prefix.split(".")[1])] if isinstance(limits, list) else limits)
 
 
 def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
@@ -80,7 +93,7 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     logits = model.linear(routed, prefix + "ffn_gate_inp")
     sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
-    bias = model.tensors.get(prefix + "exp_probs_b.bias")
+    bias = model.tensors.get(prefix + "exp_probs_b.bias", model.tensors.get(prefix + "exp_probs_b"))
     if bias is not None:
         logits = probabilities + bias  # what experts are chosen by
     if model.key("expert_group_count", 0) > 1:
@@ -105,6 +118,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
+        if model.architecture == "cohere2moe":
+            out /= 2
     if prefix + "ffn_up_chexps.weight" in model.tensors:
         out = out + shared_networks(model, out, prefix, order, probabilities)
     return out
@@ -165,6 +180,8 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if model.architecture == "gpt-oss":
         gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
         return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
+    if model.architecture == "maple" and (limit := limit_of(model, prefix, "exp")):
+        gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 
 
@@ -172,6 +189,9 @@ def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarr
     hidden = model.linear(x, prefix + "ffn_up_shexp")
     if prefix + "ffn_gate_shexp.weight" in model.tensors:
         hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
+    elif model.architecture == "granite_swa":
+        gate, up = np.split(hidden, 2, axis=1)
+        hidden = silu(gate) * up
     else:
         hidden = activation(model)(hidden)
     out = model.linear(hidden, prefix + "ffn_down_shexp")

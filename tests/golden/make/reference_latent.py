@@ -46,6 +46,7 @@ def scales(model: ReferenceModel, key: int) -> tuple[float, float]:
         return 1 / math.sqrt(key), 1.0
     log = math.log(model.key("rope.scaling.factor"))
     multiplier = model.key("rope.scaling.yarn_log_multiplier", 0.0)
-    magnitude = 1 / (1 + 0.1 * log) if multiplier else 1.0
+    divisor = 0.1 if model.architecture == "deepseek2" else multiplier
+    magnitude = 1 / (1 + divisor * log) if multiplier else 1.0
     mscale = magnitude * (1 + 0.1 * log) * (1 + multiplier * log)
     return mscale * mscale / math.sqrt(key), magnitude

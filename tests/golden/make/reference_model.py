@@ -40,13 +40,37 @@ KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm",
 KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
+KNOWN |= {
+    "mellum",
+    "maple",
+    "spark2_5",
+    "muse-glimmer",
+    "hy_v3",
+    "granite_swa",
+    "deepseek32",
+    "nanbeige",
+    "cohere2moe",
+    "laguna",
+}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
 WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "cohere2": 4, "gpt-oss": 2}
 WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
-WINDOW_PERIOD |= {"step35": 0, "smallthinker": 4, "llama4": 4, "mimo2": 0}  # 0: the metadata says it for each layer
-FULL_FIRST = {"modern-bert", "smallthinker"}
+WINDOW_PERIOD |= {
+    "mellum": 4,
+    "maple": 0,
+    "cohere2moe": 4,
+    "laguna": 4,
+    "granite_swa": 0,
+    "muse-glimmer": 4,
+    "spark2_5": 0,
+    "step35": 0,
+    "smallthinker": 4,
+    "llama4": 4,
+    "mimo2": 0,
+}  # 0: the metadata says it for each layer
+FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
 MINICPM: dict[str, Callable[[int, int], float]] = {
     "embedding_scale": lambda layers, width: 12.0,

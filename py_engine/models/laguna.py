@@ -1,0 +1,53 @@
+"""Laguna: experts, norms of queries and keys, and gates of attention by softplus, of each head or of each value.
+
+Layers with a sliding window may have other heads, and rotate other dimensions, which YaRN does not scale.
+Source: llama.cpp's `laguna` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import HEADS, block_count, rope_base, uneven_layers, windowed_dimensions, windows
+
+NEOX = True
+PERIOD = 4  # the first layer of so many has no window
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters. Where layers differ: the largest."""
+
+    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        blocks = block_count(header)
+        layers, largest = uneven_layers(header, HEADS, blocks)
+        base, found = super().from_gguf(largest), windows(header, blocks, PERIOD, first=True)
+        rope = base.ropes[0]
+        local = replace(
+            rope.unscaled(rope_base(header, "rope.freq_base_swa", rope.base)),
+            dim=windowed_dimensions(header, rope.dim, base.head_dim),
+            attn_factor=1.0,
+        )
+        return replace(
+            base,
+            layers=layers,
+            head_count_kv=max(kv for _, kv in layers),
+            windows=found,
+            ropes=tuple(local if window else rope for window in found),
+            gate_activation="softplus",
+        )
+
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        heads, kv_heads = self.layers[i]
+        return replace(self, head_count=heads, head_count_kv=kv_heads)
+
+
+build = decoder.build
+output = decoder.output

@@ -1,0 +1,54 @@
+"""Spark 2.5: GELU gates, and a gate for each head of attention. Layers with a window have other heads and rotations.
+
+Source: llama.cpp's `spark2_5` architecture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from py_engine.files.gguf_header import Header
+from py_engine.models import config, decoder
+from py_engine.models.common import (
+    HEADS,
+    block_count,
+    uneven_layers,
+    windowed_dimensions,
+    windowed_ropes,
+    windows,
+)
+
+NEOX = True
+
+
+@dataclass(frozen=True)
+class Config(config.Config):
+    """The hyperparameters. Where layers differ: the largest."""
+
+    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
+
+    @classmethod
+    def from_gguf(cls, header: Header) -> Config:
+        """Read and check the metadata."""
+        blocks = block_count(header)
+        layers, largest = uneven_layers(header, HEADS, blocks)
+        base, found = super().from_gguf(largest), windows(header, blocks, 1)
+        size = windowed_dimensions(header, base.ropes[0].dim, base.head_dim)
+        ropes = zip(found, windowed_ropes(header, base.ropes, found), strict=True)
+        return replace(
+            base,
+            layers=layers,
+            head_count_kv=max(kv for _, kv in layers),
+            windows=found,
+            ropes=tuple(replace(rope, dim=size) if window else rope for window, rope in ropes),
+            activation="gelu",
+        )
+
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        heads, kv_heads = self.layers[i]
+        return replace(self, head_count=heads, head_count_kv=kv_heads)
+
+
+build = decoder.build
+output = decoder.output
