@@ -1,6 +1,6 @@
 """Qwen 1 to 3, with or without experts, and the text part of their vision models and of PaddleOCR-VL; OLMoE, Seed-OSS,
-GLM 4.5, dots.llm1, openPangu, Hunyuan, HunyuanOCR, HY V3; the diffusion models Dream (Qwen 2), RND1 (Qwen 3 with experts)
-and LLaDA-MoE.
+GLM 4.5, dots.llm1, openPangu, Hunyuan, HunyuanOCR, HY V3; the diffusion models Dream (Qwen 2), RND1 (Qwen 3 with
+experts) and LLaDA-MoE.
 
 Their tensors distinguish them: Qwen 1 and 2 have q, k and v biases; Qwen 3, dots.llm1 and HY V3 instead an RMS norm of
 each query and key head; OLMoE one across all heads. Hunyuan normalises after RoPE. Seed-OSS and GLM 4.5 name the norm
