@@ -77,7 +77,6 @@ class Mixture:
     sharing: int = 1  # neighbouring experts that also share a second network
     shared_length: int = 0  # the second network's feed_forward_length
     shared_scale: float = 1.0  # factor of its output
-    scaled_outputs: bool = False  # the file may have a factor for each expert's output
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -106,7 +105,6 @@ class Mixture:
             (optional_number(header, "expert_weights_scale") if name in SCALED_BY_METADATA else 0.0) or 1.0,
             *_expert_groups(header),
             name == "llama4",
-            scaled_outputs=name == "gemma4",
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(

@@ -76,8 +76,10 @@ class ExpertLayer:
         return experts.hidden(self.ops, experts.route(self.ops, logits, routing), x, network), network.down
 
     def _routing(self) -> experts.Routing:
-        moe = self.moe
-        factors = self.w.scale(self.b + "ffn_down_exps", moe.expert_count) if moe.scaled_outputs else None
+        moe, down = self.moe, self.b + "ffn_down_exps"
+        # a scale of an expert's output is one of its weight, unless that is the input's, or there is a bias
+        scales_weight = not moe.weighs_inputs and down + ".bias" not in self.w
+        factors = self.w.scale(down, moe.expert_count) if scales_weight else None
         return experts.Routing(
             moe.expert_count,
             moe.expert_used_count,

@@ -46,7 +46,8 @@ class Buffer:
 class Weight:
     """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type.
 
-    `sources`: (tensor, first row in it, rows), stacked in this order.
+    `sources`: (tensor, first row in it, rows), stacked in this order. `scales`: a factor for the products of each
+    tensor, or of each expert of each tensor, in the same order (scales.py).
     """
 
     name: str
@@ -54,6 +55,7 @@ class Weight:
     rows: int
     cols: int
     sources: tuple[tuple[str, int, int], ...]
+    scales: Weight | None = None
 
     @property
     def layout(self) -> quants.Layout:
@@ -88,7 +90,8 @@ class Weight:
             if lo < hi:
                 sources.append((tensor, start + lo - at, hi - lo))
             at += n
-        return Weight(f"{self.name}[{first}:{first + rows}]", self.type, rows, self.cols, tuple(sources))
+        name = f"{self.name}[{first}:{first + rows}]"
+        return replace(self, name=name, rows=rows, sources=tuple(sources))
 
 
 def planes_of(name: str, weight: Weight) -> dict[str, str]:

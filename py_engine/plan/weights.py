@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import prod
 
 from py_engine.errors import WispError
@@ -10,6 +11,7 @@ from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.plan import Plan, Weight
+from py_engine.plan.scales import MAX_STACKED, scale_of, unsupported_scale
 
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]
@@ -31,7 +33,7 @@ class Weights:
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan
-        self._applied: set[str] = set()  # tensors that scale() has given
+        self._given: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
         unread = LAYER.sub("", tensor) in UNREAD.get(self.header.architecture, ())
@@ -51,7 +53,8 @@ class Weights:
         """Number of values in a tensor of the file."""
         return prod(self.header.tensors[tensor].shape)
 
-    def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
+    def _tensor(self, tensor: str, *shape: int, scaled: bool = False) -> TensorInfo:
+        """A tensor of this shape. `scaled`: the caller applies the scale beside it, if there is one."""
         info = self.header.tensors.get(tensor)
         if info is None:
             raise WispError(
@@ -66,19 +69,25 @@ class Weights:
                 "bad_tensor_shape",
             )
         quants.layout(info.type, tensor)
-        scale = tensor.removesuffix("weight") + "scale"
-        if scale in self and scale not in self._applied:
-            raise WispError(
-                f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
-                "quantisation, or one that llama-quantize made.",
-                "unsupported_quantization",
-            )
+        if not scaled and self._has_scale(tensor):
+            raise unsupported_scale(tensor)
         return info
+
+    def _has_scale(self, tensor: str) -> bool:
+        scale = scale_of(tensor)
+        return scale in self and scale not in self._given
+
+    def _scaled(self, weight: Weight, length: int = 1) -> Weight:
+        """The weight with the scales (of `length` values) that are beside all of its tensors, or beside none."""
+        tensors = list(dict.fromkeys(tensor for tensor, _, _ in weight.sources))
+        if not self._has_scale(tensors[0]):
+            return weight
+        return replace(weight, scales=self.vector(*((scale_of(tensor), length) for tensor in tensors)))
 
     def scale(self, matrix: str, length: int) -> Weight | None:
         """The scales beside a matrix, if the file has them, for a caller that applies them. To be called before it."""
         tensor = matrix + ".scale"
-        self._applied.add(tensor)
+        self._given.add(tensor)
         return self.optional_vector((tensor, length))
 
     def _add(self, weight: Weight) -> Weight:
@@ -86,20 +95,25 @@ class Weights:
 
     def matrix(self, tensor: str, rows: int, cols: int) -> Weight:
         """A matrix of one tensor."""
-        info = self._tensor(tensor, rows, cols)
-        return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
+        info = self._tensor(tensor, rows, cols, scaled=True)
+        return self._add(self._scaled(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),))))
 
     def experts(self, names: list[str], n: int, rows: int, cols: int, limit: int) -> list[ExpertMatrices]:
         """Tensors (n, rows, cols) as matrices (n * rows, cols), with biases (n, rows) if the file has them.
 
         Tensors of one type are stacked if the stack fits into a binding of `limit` bytes.
         """
-        types = {self._tensor(name + ".weight", n, rows, cols).type for name in names}
-        stack = self._stacked([name + ".weight" for name in names], n, rows, cols)
-        groups = [names] if len(types) == 1 and len(stack.split(limit)) == 1 else [[name] for name in names]
+        kinds = {
+            (self._tensor(tensor, n, rows, cols, scaled=True).type, self._has_scale(tensor))
+            for tensor in (name + ".weight" for name in names)
+        }
+        stack = self._stacked([name + ".weight" for name in names], n, rows, cols, scaled=True)
+        groups = [names] if len(kinds) == 1 and len(stack.split(limit)) == 1 else [[name] for name in names]
         return [
             (
-                self._add(self._stacked([name + ".weight" for name in group], n, rows, cols)),
+                self._add(
+                    self._scaled(self._stacked([name + ".weight" for name in group], n, rows, cols, scaled=True), n)
+                ),
                 self._add(self._stacked([name + ".bias" for name in group], n, rows))
                 if self.has_all([name + ".bias" for name in group])
                 else None,
@@ -132,9 +146,9 @@ class Weights:
         """A tensor (n, rows, cols) as one matrix (n * rows, cols)."""
         return self._add(self._stacked([tensor], n, rows, cols))
 
-    def _stacked(self, tensors: list[str], *shape: int) -> Weight:
+    def _stacked(self, tensors: list[str], *shape: int, scaled: bool = False) -> Weight:
         """Tensors of one shape and type as one matrix, end to end."""
-        rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape).type
+        rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape, scaled=scaled).type
         return Weight("+".join(tensors), type, len(tensors) * rows, shape[-1], tuple((t, 0, rows) for t in tensors))
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
@@ -143,7 +157,7 @@ class Weights:
 
     def part(self, tensor: str, rows: int, cols: int, ranges: list[tuple[int, int]], name: str = "") -> Weight:
         """Ranges (first row, rows) of a tensor as a matrix `name`, which is only of use for joined()."""
-        type = self._tensor(tensor, rows, cols).type
+        type = self._tensor(tensor, rows, cols, scaled=True).type
         sources = tuple((tensor, first, count) for first, count in ranges)
         return Weight(name or tensor, type, sum(count for _, count in ranges), cols, sources)
 
@@ -151,22 +165,30 @@ class Weights:
         """Matrices end to end: one weight for each run of matrices of the same type."""
         runs: list[list[Weight]] = []
         for part in parts:
-            if runs and runs[-1][-1].type == part.type:
+            if runs and self._joins(runs[-1], part):
                 runs[-1].append(part)
             else:
                 runs.append([part])
         return [
             self._add(
-                Weight(
-                    "+".join(part.name for part in run),
-                    run[0].type,
-                    sum(part.rows for part in run),
-                    run[0].cols,
-                    tuple(source for part in run for source in part.sources),
+                self._scaled(
+                    Weight(
+                        "+".join(part.name for part in run),
+                        run[0].type,
+                        sum(part.rows for part in run),
+                        run[0].cols,
+                        tuple(source for part in run for source in part.sources),
+                    )
                 )
             )
             for run in runs
         ]
+
+    def _joins(self, run: list[Weight], part: Weight) -> bool:
+        """Whether a matrix can follow others in one weight."""
+        scaled = self._has_scale(part.sources[0][0])
+        alike = run[-1].type == part.type and self._has_scale(run[-1].sources[0][0]) == scaled
+        return alike and not (scaled and len(run) == MAX_STACKED)
 
     def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
         """Concatenate (tensor, length) vectors into one row. A tensor of several rows is flattened.

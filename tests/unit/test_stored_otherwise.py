@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from py_engine.errors import WispError
 from py_engine.plan.lists import DECODE
-from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key
+from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key, with_scales
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.record import random_prompt
@@ -18,6 +19,10 @@ from tests.support.cpu_models import evaluate, load
 SEED, N_CTX, PROMPT = 3, 64, 18
 JOINED = joined(QKV, "attn_qkv", 0)
 BIASED = with_biases(*QKV)
+SCALED = with_scales(
+    *QKV, "attn_qkv", "attn_output", "attn_gate", "ssm_in", "ssm_out", "ffn_gate", "ffn_up", "ffn_down",
+    "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "output",
+)  # fmt: skip
 
 
 def saved(path: Path, preset: str, change: Change = unchanged, **settings: Any) -> Path:
@@ -81,6 +86,20 @@ def test_numbers_for_each_layer(preset: str, tmp_path: Path) -> None:
     assert np.array_equal(logits(saved(tmp_path / "each.gguf", preset, all_of(heads, widths))), one)
 
 
+@pytest.mark.parametrize("preset", ["llama", "qwen2", "qwen3moe", "qwen35moe", "granitehybrid", "gemma3", "phi3"])
+def test_scales_beside_matrices(preset: str, tmp_path: Path) -> None:
+    """As files in NVFP4 have them. The matrices alone are some thousand times as large."""
+    apart = logits(saved(tmp_path / "apart.gguf", preset))
+    assert logits(saved(tmp_path / "scaled.gguf", preset, SCALED)) == pytest.approx(apart, abs=1e-3)
+
+
+@pytest.mark.parametrize(("preset", "matrix"), [("gemma3", "token_embd"), ("llama4", "ffn_down_exps")])
+def test_a_scale_that_cannot_be_applied_is_refused(preset: str, matrix: str, tmp_path: Path) -> None:
+    with pytest.raises(WispError, match=rf"{matrix}\.scale") as error:
+        logits(saved(tmp_path / "model.gguf", preset, with_scales(matrix)))
+    assert error.value.code == "unsupported_quantization"
+
+
 def with_unit_norms(file: GgufFile) -> None:
     """Norms of dt, B and C whose weights are 1."""
     metadata, n = dict(file.metadata), file.architecture
@@ -108,6 +127,8 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("gemma3n", JOINED, {}),
     ("gemma4", unchanged, {"pl": 20}),
     ("mamba", with_key("ssm.dt_b_c_rms", True), {}),
+    ("llama", SCALED, {}),
+    ("qwen3moe", SCALED, {}),
 ]
 
 
