@@ -10,7 +10,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
-from py_engine.plan.plan import Plan, Weight
+from py_engine.plan.plan import ZEROS, Plan, Weight
 from py_engine.plan.scales import MAX_STACKED, scale_of, unsupported_scale
 
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
@@ -195,9 +195,20 @@ class Weights:
 
         Vectors are F32 in every GGUF.
         """
+        return self._vector([tensor for tensor, _ in tensors_lengths], tensors_lengths)
+
+    def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
+        """vector(), with zeros for tensors that the file does not have; None if it has none of them."""
+        present = [tensor for tensor, _ in tensors_lengths if tensor in self]
+        return self._vector(present, tensors_lengths) if present else None
+
+    def _vector(self, present: list[str], tensors_lengths: tuple[tuple[str, int], ...]) -> Weight:
+        """vector(), with zeros for tensors that are not `present`."""
         shapes = {tensor: self.header.tensors[tensor].shape for tensor, _ in tensors_lengths if tensor in self}
         rows = {tensor: prod(shapes.get(tensor, ())[1:]) for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
+            if tensor not in present:
+                continue
             info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
             if info.type != Q.F32:
                 raise WispError(
@@ -205,11 +216,8 @@ class Weights:
                 )
         names = [t for t, _ in tensors_lengths]
         cols = sum(n for _, n in tensors_lengths)
-        return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
-
-    def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
-        """vector(), or None if the file has none of the tensors. WispError unsupported_architecture if it has some."""
-        return self.vector(*tensors_lengths) if self.has_all([t for t, _ in tensors_lengths]) else None
+        sources = tuple((t, 0, rows[t]) if t in present else (ZEROS, 0, length) for t, length in tensors_lengths)
+        return self._add(Weight("+".join(names), Q.F32, 1, cols, sources))
 
     def has_all(self, tensors: list[str]) -> bool:
         """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""

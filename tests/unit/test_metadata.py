@@ -172,17 +172,6 @@ def test_a_gating_that_is_not_supported_is_named() -> None:
         plan(changed("experts/dots1.F16", {"expert_gating_func": 4}))
 
 
-@pytest.mark.parametrize("there", ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"])
-def test_biases_of_some_matrices_of_a_stack_are_refused(there: str) -> None:
-    """They are multiplied at once, with one vector of biases."""
-    found, name = header("llama/llama.F16"), f"blk.0.{there}.bias"
-    size = found.tensors[f"blk.0.{there}.weight"].shape[1]
-    found.tensors[name] = TensorInfo(name, (size,), TensorType.F32, 0, 4 * size)
-    with pytest.raises(WispError, match=rf"blk\.0\.{there}\.bias, but not blk\.0\.") as error:
-        plan(found)
-    assert error.value.code == "unsupported_architecture"
-
-
 @pytest.mark.parametrize(("missing", "there"), [("q", "k"), ("k", "q")])
 def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) -> None:
     found = header("experts/glm4moe.F16")

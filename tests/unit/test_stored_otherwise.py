@@ -62,6 +62,15 @@ def test_biases_of_queries_with_gates(change: Change, tmp_path: Path) -> None:
     assert np.abs(got - logits(plain)).max() > 0.1
 
 
+@pytest.mark.parametrize("there", ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"])
+def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
+    """The others' are zeros."""
+    path = saved(tmp_path / "model.gguf", "llama", with_biases(there))
+    got = logits(path)
+    assert got == pytest.approx(exact(path), abs=2e-3)
+    assert np.abs(got - logits(saved(tmp_path / "plain.gguf", "llama"))).max() > 0.1
+
+
 @pytest.mark.parametrize("width", [20, 36])
 def test_inputs_of_layers_of_any_width(width: int, tmp_path: Path) -> None:
     path = saved(tmp_path / "model.gguf", "gemma4", pl=width)
@@ -129,6 +138,7 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("mamba", with_key("ssm.dt_b_c_rms", True), {}),
     ("llama", SCALED, {}),
     ("qwen3moe", SCALED, {}),
+    ("stablelm", with_biases("attn_k", "ffn_gate"), {}),
 ]
 
 
