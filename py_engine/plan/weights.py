@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -190,12 +191,13 @@ class Weights:
         alike = run[-1].type == part.type and self._has_scale(run[-1].sources[0][0]) == scaled
         return alike and not (scaled and len(run) == MAX_STACKED)
 
-    def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
+    def vector(self, *tensors_lengths: tuple[str, int], optional: Sequence[tuple[str, int]] = ()) -> Weight:
         """Concatenate (tensor, length) vectors into one row. A tensor of several rows is flattened.
 
-        Vectors are F32 in every GGUF.
+        Vectors are F32 in every GGUF. `optional`: further ones, with zeros for those that the file does not have.
         """
-        return self._vector([tensor for tensor, _ in tensors_lengths], tensors_lengths)
+        present = [tensor for tensor, _ in optional if tensor in self]
+        return self._vector([*(tensor for tensor, _ in tensors_lengths), *present], (*tensors_lengths, *optional))
 
     def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
         """vector(), with zeros for tensors that the file does not have; None if it has none of them."""

@@ -88,11 +88,13 @@ COUNTS = [
     ("dense/minicpm.F16", "attention.scale", 0.3, False),
     ("lfm2/lfm2.F16", "attention.sliding_window", 7, True),
     ("experts/lfm2moe.F16", "attention.sliding_window", 7, False),
+    ("rwkv/rwkv6.F16", "attention.layer_norm_rms_epsilon", 1e-3, False),
+    ("rwkv/rwkv6qwen2.F16", "attention.head_count_kv", [2, 2], False),
 ]
 
 
 @pytest.mark.parametrize(("name", "key", "value", "counts"), COUNTS)
-def test_a_key_counts_for_some_architectures(name: str, key: str, value: float, counts: bool) -> None:
+def test_a_key_counts_for_some_architectures(name: str, key: str, value: Any, counts: bool) -> None:
     assert (config(name, **{key: value}) != config(name)) == counts
 
 

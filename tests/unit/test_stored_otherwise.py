@@ -8,7 +8,18 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.plan.lists import DECODE
-from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key, with_scales
+from tests.golden.make.changed_models import (
+    QKV,
+    Change,
+    all_of,
+    joined,
+    kind,
+    unchanged,
+    with_biases,
+    with_key,
+    with_scales,
+    without_tensors,
+)
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.record import random_prompt
@@ -69,6 +80,17 @@ def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
     got = logits(path)
     assert got == pytest.approx(exact(path), abs=2e-3)
     assert np.abs(got - logits(saved(tmp_path / "plain.gguf", "llama"))).max() > 0.1
+
+
+@pytest.mark.parametrize("missing", ["time_mix_receptance", "time_mix_value"])
+def test_biases_of_some_matrices_of_a_time_mix(missing: str, tmp_path: Path) -> None:
+    def with_zeros(file: GgufFile) -> None:
+        for name in file.tensors:
+            file.tensors[name] = file.tensors[name] * (kind(name) != f"{missing}.bias")
+
+    zeros = logits(saved(tmp_path / "zeros.gguf", "rwkv6qwen2", with_zeros))
+    without = saved(tmp_path / "without.gguf", "rwkv6qwen2", without_tensors(f"{missing}.bias"))
+    assert np.array_equal(logits(without), zeros)
 
 
 @pytest.mark.parametrize("width", [20, 36])

@@ -2,11 +2,11 @@
 
     python -m tests.golden.make.changes PRESET ...
 
-Each model of the presets, which must generate text, is made again without one of its keys, with another value of a key
-of `KEYS`, without one kind of tensor, with one more, or with several matrices stored as one. Where llama.cpp loads the
-file, its logits are compared with those of Wisp's numpy engine. A line is printed for each that Wisp refuses or
-computes otherwise. It needs llama.cpp (README.md) and takes about a minute a preset. llama.cpp ends the process when a
-check of its own fails, so each model has a process of its own.
+Each model of the presets is made again without one of its keys, with another value of a key of `KEYS`, without one kind
+of tensor, with one more, or with several matrices stored as one. Where llama.cpp loads the file, its logits or
+embeddings are compared with those of Wisp's numpy engine (differences.py). A line is printed for each that Wisp refuses
+or computes otherwise. It needs llama.cpp (README.md) and takes about a minute a preset. llama.cpp ends the process when
+a check of its own fails, so each model has a process of its own.
 """
 
 import argparse
@@ -16,10 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from py_engine.errors import WispError
-from py_engine.plan.lists import DECODE
 from tests.golden.make.changed_models import (
     SEED,
     Change,
@@ -31,17 +28,14 @@ from tests.golden.make.changed_models import (
     without_key,
     without_tensors,
 )
+from tests.golden.make.differences import difference
 from tests.golden.make.gguf_file import Layout
-from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS
 from tests.golden.make.random_models import build
-from tests.golden.make.record import random_prompt
-from tests.support.cpu_models import evaluate, load
 from tools.gguf_writer import Value
 
-N_CTX, PROMPT, STEPS = 256, 40, 4
-LIMIT = 0.05  # for logits of deviation 3; llama.cpp looks GELU up in a table of float16
+LIMIT = 0.05  # for numbers of deviation 3; llama.cpp looks GELU up in a table of float16
 SECONDS = 60  # until a model is given up: llama.cpp does not return from some
 KEYS: dict[str, list[Value]] = {
     "rope.scaling.type": ["none", "linear", "yarn", "longrope"],
@@ -98,29 +92,20 @@ def changes(preset: str) -> Iterator[tuple[str, Change]]:
 
 
 def compared(preset: str, change: Change, path: Path) -> str:
-    """What is wrong with Wisp's logits, if anything."""
-    file, _ = build(preset, SEED)
+    """What is wrong with Wisp's numbers, if anything."""
+    file, used = build(preset, SEED)
     change(file)
     llama_cpp = library()
     file.write(path, "F32", Layout(), llama_cpp)
     try:
-        model = Model(llama_cpp, path, N_CTX)
+        found = difference(llama_cpp, path, file, used)
     except RuntimeError:
         if change is unchanged:
             raise
         return ""
-    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
-    wanted, greedy, rows = model.greedy(prompt, STEPS)
-    try:
-        wisp = load(path, N_CTX)
-        difference = np.abs(evaluate(wisp, prompt) - wanted).max()
-        for step, token in enumerate(greedy[:-1]):
-            wisp.feed(PROMPT + step, [int(token)], [DECODE])
-            logits = wisp.buffers["logits"].reshape(-1)[: model.n_vocab]
-            difference = max(difference, np.abs(logits - rows[step + 1]).max())
     except WispError as error:
         return f"refused: {error}"
-    return "" if difference <= LIMIT else f"differs by {difference:.3g}"
+    return "" if found <= LIMIT else f"differs by {found:.3g}"
 
 
 def report(preset: str, what: str, change: Change, path: Path) -> None:
