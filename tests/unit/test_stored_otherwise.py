@@ -131,6 +131,21 @@ def test_a_scale_that_cannot_be_applied_is_refused(preset: str, matrix: str, tmp
     assert error.value.code == "unsupported_quantization"
 
 
+def with_a_short_network(file: GgufFile) -> None:
+    """The second feed-forward network is shorter than the others."""
+    layer, length = 4, 64
+    up, down = (f"blk.{layer}.ffn_{name}.weight" for name in ("up", "down"))
+    file.tensors[up], file.tensors[down] = file.tensors[up][:length], file.tensors[down][:, :length]
+    lengths = dict(file.metadata)["nemotron_h.feed_forward_length"]
+    assert isinstance(lengths, list)
+    with_key("feed_forward_length", [*lengths[:layer], length, *lengths[layer + 1 :]])(file)
+
+
+def test_networks_of_different_lengths(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "nemotron_h", with_a_short_network)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 def with_unit_norms(file: GgufFile) -> None:
     """Norms of dt, B and C whose weights are 1."""
     metadata, n = dict(file.metadata), file.architecture
@@ -161,6 +176,8 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("llama", SCALED, {}),
     ("qwen3moe", SCALED, {}),
     ("stablelm", with_biases("attn_k", "ffn_gate"), {}),
+    ("nemotron_h", with_a_short_network, {}),
+    ("nemotron_h_moe", unchanged, {"latent": 40}),
 ]
 
 

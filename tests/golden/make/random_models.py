@@ -136,6 +136,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
             file.add("%s.expert_weights_norm", True)
             file.add("%s.expert_weights_scale", 2.5)
             file.add("%s.expert_gating_func", 2)
+        file.add("%s.moe_latent_size", g("latent"))
         file.add("%s.expert_shared_count", g("n_shared"))
         file.add("%s.leading_dense_block_count", g("lead"))
         file.add("%s.interleave_moe_layer_step", g("step"))
