@@ -19,9 +19,11 @@ ExpertMatrices = tuple[Weight, Weight | None]
 
 # biases that llama.cpp's loader takes and its graph does not apply, by architecture
 UNREAD: dict[str, tuple[str, ...]] = {
+    "dream": ("output.bias",),
     "ernie4_5": ("attn_output.bias",),
     "ernie4_5-moe": ("attn_output.bias",),
     "falcon-h1": ("attn_output.bias",),
+    "llada": ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"),
     "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
     "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
     "qwen2vl": ("output.bias",),

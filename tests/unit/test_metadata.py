@@ -192,7 +192,7 @@ def test_an_encoder_like_llama_has_to_say_that_it_is_not_causal(name: str, causa
     assert not config("embedding/neo-bert.F16", **{"attention.causal": causal}).causal
 
 
-@pytest.mark.parametrize(("name", "divided"), [("llama/llama", True), ("mamba/falcon-h1", False)])
+@pytest.mark.parametrize(("name", "divided"), [("llama/llama", True), ("diffusion/llada", False)])
 def test_some_architectures_ignore_divisors_of_the_rotation(name: str, divided: bool) -> None:
     found = header(f"{name}.F16")
     found.tensors["rope_freqs.weight"] = TensorInfo("rope_freqs.weight", (16,), TensorType.F32, 0, 64)
@@ -283,6 +283,8 @@ READ = [
     ("mamba/falcon-h1", "blk.0.attn_output", False),
     ("llama/llama", "blk.0.attn_output", True),
     ("embedding/nomic-bert", "blk.0.ffn_down", False),
+    ("diffusion/llada", "blk.0.ffn_down", False),
+    ("diffusion/dream", "output", False),
     ("dense/qwen2vl", "output", False),
     ("qwen/qwen3", "output", True),
 ]

@@ -187,7 +187,7 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
-    inner = int(c.get("latent", width))  # columns of the experts
+    inner: int = c.get("latent") or width  # columns of the experts
     if arch not in UNGATED:
         file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner)
     file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner)
