@@ -61,3 +61,11 @@ def test_a_part_of_a_stack_has_the_scales_of_its_rows() -> None:
         {"SCALES": 2, "SCALE_FIRST": 1, "SCALE_ROW_1": 48},
         {"SCALES": 1, "SCALE_FIRST": 2},
     ]
+
+
+def test_scales_of_inputs_are_not_read() -> None:
+    """As in llama.cpp: they are for products whose inputs have four bits."""
+    found = header("llama/llama-scales.NVFP4")
+    plain = set(plan(found).weights)
+    found.tensors["blk.0.attn_q.input_scale"] = found.tensors["blk.0.attn_q.scale"]
+    assert set(plan(found).weights) == plain
