@@ -170,7 +170,7 @@ PRESETS: dict[str, Settings] = {
     },
     "jamba": {
         "arch": "jamba",
-        "n_embd": 64,
+        **{"n_embd": 64, "head_dim": 16},
         **{"d_conv": 4, "d_inner": 128, "d_state": 12, "ssm_heads": 10, "ssm_groups": 0, "n_layer": 3, "n_ff": 128},
     },
     # Layers without attention have 0 heads in the metadata. llama.cpp b11549 does not return if the first one has none.

@@ -131,6 +131,10 @@ class ReferenceModel:
             for shard in shards
             for tensor in shard.tensors
         }
+        if self.architecture != "gemma4":  # whose scales are of other things
+            for name in [name for name in self.tensors if name.endswith(".scale")]:
+                matrix, scales = name.removesuffix("scale") + "weight", self.tensors.pop(name)
+                self.tensors[matrix] = self.tensors[matrix] * scales.reshape(-1, *[1] * (self.tensors[matrix].ndim - 1))
         self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
