@@ -26,6 +26,7 @@ PropertyState = tuple[int, int, int]  # (named properties so far, all properties
 FREE_ORDER = 5  # named properties; with more, the order is fixed
 MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
 MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
+DEMANDING = ("contains", "uniqueItems", "minProperties", "minItems", "required", "not")  # may leave no value
 QUOTE = '"'
 VALUE = '"{[-0123456789tfn'  # the first characters of values
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
@@ -68,6 +69,8 @@ class JsonGrammar:
                 if sum(getattr(v, kind) is not None for v in values) > 1:
                     self._grammar.ambiguous = True
             options = [o for v in values for o in self._options(v, ref)]
+            if not options:
+                raise self._impossible(ref)
             self._grammar.define(self._names[ref], either(options))
         self._defining = False
 
@@ -75,6 +78,12 @@ class JsonGrammar:
         subschemas = self._schemas.subschemas(ref)
         subschema = next((p for p in subschemas if isinstance(p.schema, dict) and keyword in p.schema), None)
         return UnsupportedKeyword((*(subschema.path if subschema else ()), keyword), why)
+
+    def _impossible(self, ref: Ref) -> UnsupportedKeyword:
+        """The error for keywords that leave no value, where schema.py did not find that out."""
+        given = {k for p in self._schemas.subschemas(ref) if isinstance(p.schema, dict) for k in p.schema}
+        keyword = next((k for k in DEMANDING if k in given), "type")
+        return self._unsupported(ref, keyword, "together with the keywords beside it, it allows no value")
 
     def _options(self, v: ValueSet, ref: Ref) -> Iterator[str]:
         if v.null:
