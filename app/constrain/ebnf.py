@@ -71,11 +71,12 @@ class Grammar:
         return self._by_body[body]
 
     def shared(self, preferred: str, body: Callable[[str], str]) -> str:
-        """Return the rule of that name, added at its first use. `body` gets the name, so the rule may be recursive."""
-        if preferred not in self.rules:
-            self.define(self.name(preferred), "")
-            self.define(preferred, body(preferred))
-        return preferred
+        """Return the rule that all share, added at its first use. `body` gets its name, so it may be recursive."""
+        key = "shared", preferred  # another rule may have the name
+        if key not in self.known:
+            name = self.known[key] = self.name(preferred)
+            self.define(name, body(name))
+        return self.known[key]
 
     def attempt(self, make: Callable[[], str], most: float) -> tuple[str, float] | None:
         """The rule that `make` adds, and its cost with all that it needs; from `most` on None, and nothing is added."""

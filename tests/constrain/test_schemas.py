@@ -151,3 +151,16 @@ def test_ordered_properties_come_in_the_schemas_order() -> None:
     ordered, free = run([{"grammar": grammar_of(schema, ordered=o), "texts": texts} for o in (True, False)])
     assert ordered["texts"] == [True, True, False, False]
     assert free["texts"] == [True, True, True, False]
+
+
+def test_limits_of_strings_hold_beside_long_patterns() -> None:
+    """Both are counted in blocks, by rules of their own."""
+    properties = {
+        "p": {"type": "string", "pattern": "^.{100}$"},
+        "s": {"type": "string", "minLength": 17, "maxLength": 30},
+    }
+    for names in ("ps", "sp"):
+        schema = {"properties": {name: properties[name] for name in names}, "additionalProperties": False}
+        texts = [json.dumps({"s": "x" * count}) for count in (16, 17, 30, 31, 32)]
+        (found,) = run([{"grammar": grammar_of({"type": "object", **schema}), "texts": texts}])
+        assert found["texts"] == [False, True, True, False, False], names
