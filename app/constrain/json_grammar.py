@@ -296,6 +296,8 @@ class JsonGrammar:
                 hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
                 value = value.union(*(hit or [layer.rest]))
                 at += len(layer.patterns)
+            if not self._schemas.inhabited(value):
+                continue  # before its names get rules
             relevant = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
             plain = cell.edges[0:1] and cell is free and not fields and t.names is None
             key = json_text(self._grammar, StringSet() if plain else StringSet(cell))

@@ -164,3 +164,9 @@ def test_limits_of_strings_hold_beside_long_patterns() -> None:
         texts = [json.dumps({"s": "x" * count}) for count in (16, 17, 30, 31, 32)]
         (found,) = run([{"grammar": grammar_of({"type": "object", **schema}), "texts": texts}])
         assert found["texts"] == [False, True, True, False, False], names
+
+
+def test_names_that_a_closed_object_has_not_cost_nothing() -> None:
+    names = [f"a_long_name_of_a_property_{i}" for i in range(40)]
+    closed = grammar_of({"type": "object", "properties": dict.fromkeys(names, True), "additionalProperties": False})
+    assert "key" not in closed
