@@ -282,7 +282,7 @@ class JsonGrammar:
         patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MAX_PATTERNS:
             raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
-        free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
+        free = self._other_names(list(fields)) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
@@ -303,6 +303,21 @@ class JsonGrammar:
             key = json_text(self._grammar, StringSet() if plain else StringSet(cell))
             for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
+
+    def _other_names(self, names: list[str]) -> Dfa:
+        """The names that are none of these. Where they are long, nor may one begin with the first letters of these."""
+        size = 0
+        while level := {name[:size] for name in names if len(name) > size}:
+            spend(len(names) >> 2)
+            if size and len(level) > self._grammar.name_states:
+                break
+            self._grammar.name_states -= len(level)
+            size += 1
+        taken = automaton.of_words(name for name in names if len(name) <= size)
+        if level:
+            begun = automaton.concatenation(automaton.of_words(level), automaton.everything())
+            taken = automaton.union(taken, begun)
+        return automaton.complement(taken)
 
     def _split_named(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
         return self._split_by_conditions(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)

@@ -170,3 +170,12 @@ def test_names_that_a_closed_object_has_not_cost_nothing() -> None:
     names = [f"a_long_name_of_a_property_{i}" for i in range(40)]
     closed = grammar_of({"type": "object", "properties": dict.fromkeys(names, True), "additionalProperties": False})
     assert "key" not in closed
+
+
+def test_an_open_object_with_long_names_is_not_too_complex() -> None:
+    """Its other names differ from the first letters of those."""
+    names = [f"{letter}_long_name_of_a_property" for letter in "abcdefghijkl"]
+    schema = {"type": "object", "properties": {key: {"type": "integer"} for key in (*names, "id")}}
+    texts = [json.dumps({name: value}) for name in (names[0], "id", "zip", "b", "ids") for value in (5, "x")]
+    (found,) = run([{"grammar": grammar_of(schema), "texts": texts}])
+    assert found["texts"] == [True, False, True, False, True, True, True, True, True, True]

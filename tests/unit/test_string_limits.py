@@ -10,9 +10,11 @@ from app.answers.dialects import HARMONY, HERMES, LLAMA, SYNTAXES, Dialect, Harm
 from app.answers.grammar import rules_of
 from app.answers.thinking import TAGS
 from app.answers.tool_calls import CallSyntax
+from app.constrain.cost import MAX_COST, cost
 from app.constrain.ebnf import GrammarText
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools
+from py_engine.errors import WispError
 from tests.support.grammar_matcher import MODULE
 from tools.npm import node
 from tools.paths import ROOT
@@ -125,3 +127,14 @@ def test_the_looser_grammar_has_no_rules_of_the_exact_one() -> None:
     other = grammar({"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 600}})
     assert other == text
     assert other.exact != text.exact
+
+
+def test_the_exact_grammar_may_cost_more_since_it_is_compiled_for_bytes() -> None:
+    """A schema with many limits, of which each adds rules."""
+    limits = {
+        f"limit_{high}": {"type": "string", "minLength": high % 15, "maxLength": high} for high in range(20, 300, 7)
+    }
+    form = grammar({"type": "object", "properties": limits})
+    assert cost(form) < MAX_COST < cost(form.exact)
+    with pytest.raises(WispError, match="too complex"):
+        grammar({"type": "array", "prefixItems": [{"type": "string", "maxLength": 60_000 - i} for i in range(2)]})
