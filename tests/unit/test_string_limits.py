@@ -130,7 +130,7 @@ def test_the_looser_grammar_has_no_rules_of_the_exact_one() -> None:
 
 
 def test_the_exact_grammar_may_cost_more_since_it_is_compiled_for_bytes() -> None:
-    """A schema with many limits, of which each adds rules."""
+    """A schema with many limits: each adds rules."""
     limits = {
         f"limit_{high}": {"type": "string", "minLength": high % 15, "maxLength": high} for high in range(20, 300, 7)
     }
