@@ -93,7 +93,7 @@ from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed
 from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
-from py_engine.plan.rope import Rope, RopeSpec, table
+from py_engine.plan.rope import TEXT_AXES, Rope, RopeSpec, media_table, table
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
@@ -324,5 +324,8 @@ def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: 
     axes = spec.axes if spec.sections else []
     buffer = ops.buffer(name, (max(4, spec.dim // 2 + len(axes)),), "u32", "state")
     plan.constants[name] = table(spec.frequencies(factors), axes) if spec.dim else bytes(16)
+    if TEXT_AXES in axes:
+        media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
+        plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
     shifts = shift_index(plan.n_ctx, plan.page) if axes else None
     return Rope(spec.dim, neox, buffer, spec.magnitude, shifts)

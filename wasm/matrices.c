@@ -95,7 +95,17 @@ typedef struct {
   u32 y, stride, row0; // where results go: address, floats of a row, first column
   f32 factor;          // of results that are added to what is there; 0: they replace it
   u32 bias;            // address of the bias of the first row, or 0
+  u32 scales;          // address of the first matrix's scale, or 0: there are none
+  i32 scale_rows[2];   // the rows that the matrices after it begin with
 } Output;
+
+// The scales of rows row..row + 3, of which some may be outside of the matrices.
+INLINE v128_t scales_of(const Output *o, i32 row) {
+  const f32 *scales = AT(f32, o->scales);
+  f32 lanes[4];
+  for (i32 r = row; r < row + 4; r++) lanes[r - row] = scales[(r >= o->scale_rows[0]) + (r >= o->scale_rows[1])];
+  return wasm_v128_load(lanes);
+}
 
 INLINE f32 *output_row(const Output *o, u32 m) { return ROW(o->y, o->stride, m) + o->row0; }
 
@@ -103,6 +113,7 @@ INLINE f32 *output_row(const Output *o, u32 m) { return ROW(o->y, o->stride, m) 
 static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo, u32 hi) {
   const f32 *bias = o->bias ? AT(f32, o->bias) : 0;
   f32 *y = output_row(o, m);
+  if (o->scales) value = wasm_f32x4_mul(value, scales_of(o, (i32)(first - lo)));
   if (first >= lo && first + 4 <= hi) {
     f32 *at = y + (first - lo);
     if (bias) value = wasm_f32x4_add(value, wasm_v128_load(bias + (first - lo)));
@@ -182,7 +193,8 @@ u32 product_chunks(const product_call *r) {
 void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 panels = UP(r->rows, 4);
   const Input x = {AT(u8, r->x), r->x_row, r->exact};
-  const Output o = {r->y, r->y_stride, r->row0, r->factor, r->bias ? r->bias + r->row0 : 0};
+  const Output o = {r->y, r->y_stride, r->row0, r->factor, r->bias ? r->bias + r->row0 : 0,
+                    r->scales, {(i32)r->scale_row_1, (i32)r->scale_row_2}};
   multiply(&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
            part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
 }
@@ -217,7 +229,7 @@ void head_products_work(const head_products_call *r, u32 chunk, u32 chunks, u8 *
       continue;
     }
     const Input x = {AT(u8, r->x) + 4 * (r->x_first + head * r->x_head), 4 * r->x_stride, 1};
-    const Output o = {r->y + r->y_first + head * r->y_head, r->y_stride, 0, 0, 0};
+    const Output o = {r->y + r->y_first + head * r->y_head, r->y_stride, 0, 0, 0, 0, {0, 0}};
     const u8 *w = AT(u8, r->w) + panel_bytes(f, r->cols) * ((r->w_first + head * r->w_head) / 4);
     multiply(f, w, r->cols, 0, r->rows, 0, UP(r->rows, 4), &x, n, 0, 0, &o, (f32 *)scratch);
   }
@@ -251,7 +263,7 @@ void add_low_rank_work(const add_low_rank_call *r, u32 chunk, u32 chunks, u8 *sc
     const u32 from = MAX(begin, e->y), to = MIN(end, e->y + e->rows);
     if (from >= to) continue;
     const u32 lo = e->b + from - e->y, hi = lo + to - from; // rows of B
-    const Output o = {r->y, r->y_stride, from, 1, 0};
+    const Output o = {r->y, r->y_stride, from, 1, 0, 0, {0, 0}};
     for (u32 m = 0; m < n; m++) {
       const f32 scale = e->factor * adapter_scale(r->state, r->per_token, r->scales, r->adapters, e->adapter, begun + m);
       if (scale == 0) continue;
@@ -305,7 +317,8 @@ void expert_product_work(const expert_product_call *r, u32 chunk, u32 chunks, u8
     const u32 begin = lo / 4, size = UP(hi, 4) - begin;
     const Input x = {AT(u8, r->x), r->x_row, r->exact};
     const u32 bias = r->bias ? r->bias + lo : 0;
-    const Output o = {r->y, r->y_stride, r->row0 + matrix * r->rows, 0, bias};
+    const u32 scale = r->scales ? r->scales + matrix * r->experts + expert : 0;
+    const Output o = {r->y, r->y_stride, r->row0 + matrix * r->rows, 0, bias, scale, {INT32_MAX, INT32_MAX}};
     for (u32 m = 0; m < count; m += TILE) {
       const u32 n = MIN(TILE, count - m);
       u32 rows[TILE];

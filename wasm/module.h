@@ -55,7 +55,7 @@ INLINE Segment segment(u32 state, u32 segments, u32 m) {
 // What a token of a batch with media has; `records`: index of the first one among the tables' words.
 typedef struct {
   u32 end;       // the position after the last one that it sees
-  u32 places[3]; // by which it is rotated: in time, down, across
+  u32 places[4]; // by which it is rotated: in time, down, across, by its picture's number
 } MediaRecord;
 
 _Static_assert(sizeof(MediaRecord) == 4 * RECORD_WORDS, "plan/pages.py has the size of a record");

@@ -102,7 +102,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var acc${i}_${j} = Result();
 #endfor
 #endfor
-#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1
+#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1 and not SCALES
   // Whole tiles are stored, or read, as matrices. Rows of y are aligned as these need it.
   let whole = tile.count == TM && n0 + TN <= p.rows && p.row0 % 4u == 0u;
   let stride = p.y_stride;
@@ -198,7 +198,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
   }
 #endif
-#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1
+#if EPILOGUE == "accumulate" or EPILOGUE == "store" and not GROUPED and not CACHED and BIAS != 1 and not SCALES
   if (whole) {
 #for i in TM // SM // SIDE
 #for j in TN // SN // SIDE

@@ -212,9 +212,15 @@ class Dialect:
 
         return limited
 
+    def _grammar(self, form: Format | None) -> Grammar:
+        """An empty grammar. A text may be both a form and a call: then limits are not counted."""
+        grammar = Grammar()
+        grammar.counts_limits = form is None or (form.kind == "json_schema" and not self._tools.tools)
+        return grammar
+
     def _rules(self, form: Format | None) -> Rules:
         tools = self._tools
-        grammar = Grammar()
+        grammar = self._grammar(form)
         formed = form_rule(grammar, form) if form is not None else ""
         block = self._block(grammar) if tools.tools else ""
 
@@ -304,7 +310,7 @@ class Harmony(Dialect):
 
     def _rules(self, form: Format | None) -> Rules:
         tools = self._tools
-        grammar = Grammar()
+        grammar = self._grammar(form)
         analysis = self._analysis(grammar)
         options = []
         call = ""

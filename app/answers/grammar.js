@@ -196,9 +196,10 @@ class Matcher {
 
   /** @param {number} token @returns {boolean} */
   #acceptToken(token) {
-    if (this.#exact && !this.#exact.accept(token)) return false;
+    const exact = this.#stops.includes(token) ? undefined : this.#exact; // which has no stops, and ends where the other one does
+    if (exact && !exact.accept(token)) return false;
     if (this.#matcher.acceptToken(token)) return true;
-    this.#exact?.undo();
+    exact?.undo();
     return false;
   }
 

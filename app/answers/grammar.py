@@ -22,7 +22,7 @@ from py_engine.text.tokenizer import Tokenizer
 
 Load = Callable[[int], Awaitable[Any]]  # imports an instance of grammar.js, which has `open`
 Key = tuple[GrammarText, str, frozenset[int]]  # a grammar, its exact one, the control tokens whose texts it contains
-MAX_CACHED = 24  # compiled grammars per model
+MAX_CACHED = 12  # compiled grammars per model; with 128k tokens, each takes some 20 MB
 TOO_SLOW = (
     "The form of the answer takes this device too long. Use fewer or shorter repetitions, and smaller character "
     "classes. In a grammar, let each text fit in one way: avoid rules like a ::= a a, and repetitions of what may be "
@@ -222,7 +222,7 @@ class Matcher:
 
     async def forced(self) -> list[int]:
         """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
-        text = str(self._matcher.forced())
+        text = str(self._matcher.forced()).partition("\ufffd")[0]  # which stands for a part of a character
         ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
         written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space
         return ids if text.encode().startswith(written) else []

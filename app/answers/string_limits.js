@@ -12,6 +12,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER = 0x78; // any that needs no escape
 const LETTERS = "x".repeat(MOST_COUNTED);
+const LETTER_AND_BREAK = [LETTER, 0x0a]; // in this order only free text has them: no JSON does, nor the syntax of a call
 const HIGH_SURROGATE = /^\\u[dD][89abAB]/;
 const HIGH = 6; // length of an escape, after which the one of a low surrogate follows
 
@@ -123,9 +124,9 @@ export class ExactText {
     this.#lengths = lengths;
   }
 
-  /** Whether a token is never sampled. @param {number} token */
+  /** Whether a token is not sampled here. @param {number} token */
   isBanned(token) {
-    return allows(this.#lengths.banned, token);
+    return allows(this.#lengths.banned, token) && !this.#isFree();
   }
 
   /** @param {number} token @returns {boolean} whether it may come next; if so, the text advances past it */
@@ -158,10 +159,12 @@ export class ExactText {
 
   /** Those tokens of a looser mask that the exact grammar allows. @param {Int32Array} mask @returns {Int32Array} */
   narrowed(mask) {
+    const { rest } = this.#begun;
+    const letters = [...rest, ...Array(MOST_COUNTED).fill(LETTER)];
+    const remaining = Math.max(0, this.#following(letters) - rest.length);
+    if (remaining === MOST_COUNTED && this.#isFree()) return mask;
     const { banned } = this.#lengths;
     const found = mask.map((word, i) => word & ~banned[i]);
-    const { rest } = this.#begun;
-    const remaining = this.#remaining(rest);
     if (remaining === MOST_COUNTED) return found;
     if (rest.length) return this.#checked(found);
     if (!this.#looser._acceptString(LETTERS.slice(0, remaining + 1))) return found; // no limit ends it
@@ -170,12 +173,18 @@ export class ExactText {
     return found.map((word, i) => word & fitting[i]);
   }
 
-  /** How many letters may follow after these bytes, up to MOST_COUNTED. @param {number[]} rest */
-  #remaining(rest) {
+  /** Whether this is free text: before a call, or in a thought. */
+  #isFree() {
+    const bytes = [...this.#begun.rest, ...LETTER_AND_BREAK];
+    return this.#following(bytes) === bytes.length;
+  }
+
+  /** How many of these bytes may follow. @param {number[]} bytes */
+  #following(bytes) {
     let count = 0;
-    while (count < rest.length + MOST_COUNTED && this.#exact.acceptToken(rest[count] ?? LETTER)) count++;
+    while (count < bytes.length && this.#exact.acceptToken(bytes[count])) count++;
     if (count) this.#exact.rollBack(count);
-    return Math.max(0, count - rest.length);
+    return count;
   }
 
   /** The mask without tokens that the exact grammar rejects one by one. @param {Int32Array} mask */

@@ -18,6 +18,8 @@ from py_engine.errors import WispError
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 
 FILLER = 0xFF
+MAX_EXACT = 220_000  # characters of an exact grammar: 0.7 s to compile for bytes
+NAME_STATES = 16  # each costs the mask engine some 40 ms of compile time
 UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
 
@@ -43,6 +45,7 @@ class Grammar:
         self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
         self.looser: dict[str, str] = {}  # rule -> the body that it has in a looser grammar
         self.counts_limits = False  # whether there may be a looser grammar
+        self.name_states = NAME_STATES  # that rules for other names than those of properties may still have
         self.ambiguous = False  # a text may begin two values at once: then letters that fit say nothing of other tokens
 
     def name(self, preferred: str) -> str:
@@ -71,11 +74,12 @@ class Grammar:
         return self._by_body[body]
 
     def shared(self, preferred: str, body: Callable[[str], str]) -> str:
-        """Return the rule of that name, added at its first use. `body` gets the name, so the rule may be recursive."""
-        if preferred not in self.rules:
-            self.define(self.name(preferred), "")
-            self.define(preferred, body(preferred))
-        return preferred
+        """Return the rule that all share, added at its first use. `body` gets its name, so it may be recursive."""
+        key = "shared", preferred  # another rule may have the name
+        if key not in self.known:
+            name = self.known[key] = self.name(preferred)
+            self.define(name, body(name))
+        return self.known[key]
 
     def attempt(self, make: Callable[[], str], most: float) -> tuple[str, float] | None:
         """The rule that `make` adds, and its cost with all that it needs; from `most` on None, and nothing is added."""
@@ -103,7 +107,7 @@ class Grammar:
             text.exact = str(exact)
         spent = cost(text)
         text.unsure = self.unsure or spent > SURE_COST
-        if max(spent, cost(text.exact)) > MAX_COST:
+        if spent > MAX_COST or len(text.exact) > MAX_EXACT:
             raise WispError(
                 "The form of the answer is too complex to enforce. Use fewer or shorter repetitions, smaller character "
                 "classes, fewer tools or smaller schemas.",

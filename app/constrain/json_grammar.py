@@ -26,6 +26,7 @@ PropertyState = tuple[int, int, int]  # (named properties so far, all properties
 FREE_ORDER = 5  # named properties; with more, the order is fixed
 MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
 MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
+DEMANDING = ("contains", "uniqueItems", "minProperties", "minItems", "required", "not")  # may leave no value
 QUOTE = '"'
 VALUE = '"{[-0123456789tfn'  # the first characters of values
 _NUMBER = r""""-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] ("-" | "+")? [0-9]+)?"""
@@ -46,8 +47,8 @@ class JsonGrammar:
     def _blank(self, before: str) -> str:
         """Match optional blanks before one of some characters. The lookahead makes masks faster."""
         signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
-        rule = '(" " | "\\u000a" [\\u0020\\u0009]{0,60})?'
-        return self._grammar.add("ws", f"{rule} (=[{signs}])")
+        indent = self._grammar.add("indent", r"[\u0020\u0009]{0,60}")  # once in a grammar: 17 MB with 128k tokens
+        return self._grammar.add("ws", rf'(" " | "\u000a" {indent})? (=[{signs}])')
 
     def rule(self, ref: Ref) -> str:
         """Return the rule for the values of a Ref, which must be inhabited."""
@@ -68,6 +69,8 @@ class JsonGrammar:
                 if sum(getattr(v, kind) is not None for v in values) > 1:
                     self._grammar.ambiguous = True
             options = [o for v in values for o in self._options(v, ref)]
+            if not options:
+                raise self._impossible(ref)
             self._grammar.define(self._names[ref], either(options))
         self._defining = False
 
@@ -75,6 +78,12 @@ class JsonGrammar:
         subschemas = self._schemas.subschemas(ref)
         subschema = next((p for p in subschemas if isinstance(p.schema, dict) and keyword in p.schema), None)
         return UnsupportedKeyword((*(subschema.path if subschema else ()), keyword), why)
+
+    def _impossible(self, ref: Ref) -> UnsupportedKeyword:
+        """The error for keywords that leave no value, where schema.py did not find that out."""
+        given = {k for p in self._schemas.subschemas(ref) if isinstance(p.schema, dict) for k in p.schema}
+        keyword = next((k for k in DEMANDING if k in given), "type")
+        return self._unsupported(ref, keyword, "together with the keywords beside it, it allows no value")
 
     def _options(self, v: ValueSet, ref: Ref) -> Iterator[str]:
         if v.null:
@@ -273,7 +282,7 @@ class JsonGrammar:
         patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MAX_PATTERNS:
             raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
-        free = automaton.complement(automaton.of_words(fields)) if fields else automaton.everything()
+        free = self._other_names(list(fields)) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
@@ -287,11 +296,28 @@ class JsonGrammar:
                 hit = [r for j, (_, r) in enumerate(layer.patterns) if bits >> (at + j) & 1]
                 value = value.union(*(hit or [layer.rest]))
                 at += len(layer.patterns)
+            if not self._schemas.inhabited(value):
+                continue  # before its names get rules
             relevant = [i for i in range(len(t.exists)) if bits >> (at + i) & 1]
             plain = cell.edges[0:1] and cell is free and not fields and t.names is None
             key = json_text(self._grammar, StringSet() if plain else StringSet(cell))
             for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
+
+    def _other_names(self, names: list[str]) -> Dfa:
+        """The names that are none of these. Where they are long, nor may one begin with the first letters of these."""
+        size = 0
+        while level := {name[:size] for name in names if len(name) > size}:
+            spend(len(names) >> 2)
+            if size and len(level) > self._grammar.name_states:
+                break
+            self._grammar.name_states -= len(level)
+            size += 1
+        taken = automaton.of_words(name for name in names if len(name) <= size)
+        if level:
+            begun = automaton.concatenation(automaton.of_words(level), automaton.everything())
+            taken = automaton.union(taken, begun)
+        return automaton.complement(taken)
 
     def _split_named(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
         return self._split_by_conditions(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)

@@ -76,12 +76,40 @@ class Schemas(SchemaGraph):
     def _may_have_values(self, v: ValueSet, depth: int) -> bool:
         if v.null or v.booleans or v.numbers or v.strings:
             return True
-        if v.objects is not None and all(self.inhabited(self.field(v.objects, n), depth) for n in v.objects.required):
+        if v.objects is not None and self._may_have_properties(v.objects, depth):
             return True
-        if v.arrays is None:
+        return v.arrays is not None and self._may_have_items(v.arrays, depth)
+
+    def _may_have_items(self, arrays: ArraySet, depth: int) -> bool:
+        """Whether the items that must come may have values, and one at least is what `contains` needs."""
+        n = arrays.prefix_length()
+        first = range(min(arrays.low, n + 1))  # later items are like the last of these
+        if not all(self.inhabited(arrays.item(i), depth) for i in first):
             return False
-        first = range(min(v.arrays.low, v.arrays.prefix_length() + 1))  # later items are like the last of these
-        return all(self.inhabited(v.arrays.item(i), depth) for i in first)
+        end = n + 1 if arrays.high is None else min(arrays.high, n + 1)
+        return all(
+            any(self.inhabited(arrays.item(i) | c.ref, depth) for i in range(min(c.start, n), end))
+            for c in arrays.contains
+            if c.low
+        )
+
+    def _may_have_properties(self, objects: ObjectSet, depth: int) -> bool:
+        """Whether the required properties may have values, and the others that must exist."""
+        if not all(self.inhabited(self.field(objects, name), depth) for name in objects.required):
+            return False
+        named = dict.fromkeys((*objects.required, *(name for layer in objects.layers for name in layer.named)))
+        fields = {name: self.field(objects, name) for name in named}
+        rest = TRUE.union(*(layer.rest for layer in objects.layers))
+        patterns = any(layer.patterns for layer in objects.layers)  # then names of their own may have other values
+        if not patterns and not all(
+            self.inhabited(rest | ref, depth)
+            or any(names.accepts(name) and self.inhabited(field | ref, depth) for name, field in fields.items())
+            for names, ref in objects.exists
+        ):
+            return False
+        if patterns or self.inhabited(rest, depth):
+            return True
+        return objects.low <= sum(self.inhabited(field, depth) for field in fields.values())
 
     def field(self, objects: ObjectSet, name: str) -> Ref:
         """Return the condition on the value of a property."""

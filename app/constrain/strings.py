@@ -84,16 +84,18 @@ def _sized(grammar: Grammar, low: int, high: int | None) -> str:
     quote = literal('"')
 
     def whole(n: int) -> str:
-        if f"whole_{n}" not in grammar.rules:
+        def body(_: str) -> str:
             then = f" {whole(n - 1)}" if n > 1 else ""
-            grammar.shared(f"whole_{n}", lambda _: either(f"{o}{then}" for o in any_options()))
-        return f"whole_{n}"
+            return either(f"{o}{then}" for o in any_options())
+
+        return grammar.shared(f"whole_{n}", body)
 
     def last(n: int) -> str:
-        if f"last_{n}" not in grammar.rules:
+        def body(_: str) -> str:
             more = [f"{o} {last(n - 1)}" for o in any_options()] if n else []
-            grammar.shared(f"last_{n}", lambda _: either([quote, *more]))
-        return f"last_{n}"
+            return either([quote, *more])
+
+        return grammar.shared(f"last_{n}", body)
 
     blocks, single = divmod(low, BLOCK)
     first = [repeated(whole(BLOCK), blocks, blocks)] if blocks else []

@@ -107,8 +107,16 @@ class LoadedProjector:
         """What stands for a chunk in a prompt; its embeddings are there if they were computed before."""
         content = f"{self._identity} {chunk.hash}"
         grid = chunk.grid if chunk.mrope else None
+        # Pictures with numbers are other tokens at each place, with the same embeddings.
+        place = content if chunk.number is None else f"{content} {chunk.number}"
         return PreparedMedia(
-            media_ids(content, chunk.n_tokens), self._embeddings.get(content), grid, chunk.non_causal, chunk, content
+            media_ids(place, chunk.n_tokens),
+            self._embeddings.get(content),
+            grid,
+            chunk.non_causal,
+            chunk.number,
+            chunk,
+            content,
         )
 
     async def encode(self, media: list[Media]) -> None:

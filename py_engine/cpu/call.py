@@ -75,7 +75,7 @@ class Call:
 
     @property
     def media_records(self) -> Array:
-        """Of a batch with media, every token's record, int64 (n, 4): end of what it sees, rotary positions."""
+        """Of a batch with media, every token's record, int64 (n, 5): end of what it sees, rotary positions."""
         first = self.params["RECORDS"]
         return self.tables[first : first + RECORD_WORDS * self.n].astype(np.int64).reshape(self.n, RECORD_WORDS)
 

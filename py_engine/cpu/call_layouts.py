@@ -34,9 +34,10 @@ FIELDS: dict[str, list[str]] = {
         " media_stride x x_stride",
         "add_media": "state per_token tokens tokens_stride first cols media media_stride x x_stride",
         "prepare": "state last repeat exact x x_stride cols norm eps:f to to_stride",
-        "product": "state last exact x x_row w type rows cols row0 factor:f bias y y_stride",
+        "product": "state last exact x x_row w type rows cols row0 factor:f bias scales scale_row_1 scale_row_2"
+        " y y_stride",
         "expert_product": "state exact x x_row w type rows cols experts stack used chosen tiles tile_count slots"
-        " per_slot row0 bias y y_stride",
+        " per_slot row0 bias scales y y_stride",
         "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
         " y_stride",
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",

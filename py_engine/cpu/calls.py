@@ -109,13 +109,17 @@ class Calls:
             self.held = ()
 
 
+NO_SCALES = {"scales": 0, "scale_row_1": 0, "scale_row_2": 0}  # of a product whose matrices have none
+
+
 def product(m: Calls, op: Op, x: Rows, y: int, y_stride: int) -> None:
     """y = x, normalised, times the op's matrix, of an op that is more than a product."""
     w, state = matrix_of(op), state_of(m, op)
     prepared = m.prepare_rows(state, x, w)
     m.add(
         "product", state=state, last=0, exact=prepared.exact, x=prepared.address, x_row=prepared.row,
-        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, y=y, y_stride=y_stride,
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, **NO_SCALES,
+        y=y, y_stride=y_stride,
     )  # fmt: skip
 
 

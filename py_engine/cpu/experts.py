@@ -60,6 +60,8 @@ def experts(c: Call) -> None:
         outputs = []
         for k, expert in enumerate(c["chosen"][m].astype(np.int64)):
             y = (w[:, expert] @ x[m * used + k if c.params["SUM"] else m]).reshape(-1)
+            if c.params.get("SCALES"):
+                y = y * np.repeat(c["scales"].reshape(stack, -1)[:, expert], rows)
             if c.params["BIAS"]:
                 y = y + c["bias"].reshape(stack, -1, rows)[:, expert].reshape(-1)
             outputs.append(y)

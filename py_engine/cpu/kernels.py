@@ -110,6 +110,10 @@ def activate(c: Call) -> None:
 
 
 def _biased(c: Call, y: Array) -> Array:
+    """y times the scales of stacked matrices, plus the bias."""
+    if c.params.get("SCALES"):
+        later = (np.arange(_rows(c)) >= c.params.get(f"SCALE_ROW_{i}", np.inf) for i in (1, 2))
+        y = y * c["scales"][0, c.params["SCALE_FIRST"] + sum(rows.astype(np.int64) for rows in later)]
     if c.params["BIAS"]:
         y = y + c["bias"][0, c.consts["row0"] : c.consts["row0"] + _rows(c)]
     return y
@@ -150,8 +154,9 @@ def _matmul_of_experts(c: Call) -> None:
             lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
             if lo < hi:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
+                scale = c["scales"][0, i * experts + expert] if c.params.get("SCALES") else np.float32(1)
                 at = c.consts["row0"] + i * rows
-                c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T + bias
+                c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T * scale + bias
 
 
 def _input(c: Call, first: int = 0) -> Array:

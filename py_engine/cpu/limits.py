@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from py_engine.cpu.call_layouts import WORD, pack
+from py_engine.cpu.calls import NO_SCALES
 from py_engine.cpu.device import Copy, Device
 from py_engine.cpu.memory import STACK_BYTES
 from py_engine.errors import WispError
@@ -110,7 +111,8 @@ async def measure(device: Device, threads: int) -> Limits:
     call = pack(
         "product",
         {"state": state, "last": 0, "exact": 0, "x": state + 16, "x_row": row, "w": region // WORD, "type": Q.Q4_0}
-        | {"rows": SIDE, "cols": SIDE, "row0": 0, "factor": 0, "bias": 0, "y": results // WORD, "y_stride": SIDE},
+        | {"rows": SIDE, "cols": SIDE, "row0": 0, "factor": 0, "bias": 0, **NO_SCALES}
+        | {"y": results // WORD, "y_stride": SIDE},
     )
     found.append(SIDE * SIDE / await _nanoseconds(device, call, calls, PRODUCT_TIMES))
     return Limits(rates, *found)

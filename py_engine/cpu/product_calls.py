@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from py_engine.cpu.attention_calls import rope
 from py_engine.cpu.call_layouts import ACTIVATIONS
-from py_engine.cpu.calls import Calls, Prepared, matrix_of, state_of, stride_of
+from py_engine.cpu.calls import NO_SCALES, Calls, Prepared, matrix_of, state_of, stride_of
 from py_engine.plan.plan import Buffer, Op, Weight
+
+NEVER = (1 << 31) - 1  # the first row of a matrix that there is not
 
 
 def _beside(m: Calls, op: Op, last: int) -> None:
@@ -17,8 +19,8 @@ def _beside(m: Calls, op: Op, last: int) -> None:
     x = m.prepare(op, w, last=last)
     m.add(
         "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
-        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, y=m.address(op, "h"),
-        y_stride=op.params["H_STRIDE"],
+        w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=0, factor=0.0, bias=0, **NO_SCALES,
+        y=m.address(op, "h"), y_stride=op.params["H_STRIDE"],
     )  # fmt: skip
 
 
@@ -33,7 +35,7 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
     m.add(
         "product", state=m.address(op, "state"), last=last, exact=x.exact, x=x.address, x_row=x.row,
         w=m.memory.of(w), type=w.type, rows=w.rows, cols=w.cols, row0=op.consts["row0"], factor=factor,
-        bias=m.address(op, "bias") if op.params["BIAS"] else 0, y=y, y_stride=stride,
+        bias=m.address(op, "bias") if op.params["BIAS"] else 0, **_scales(m, op), y=y, y_stride=stride,
     )  # fmt: skip
     if epilogue == "qkv":
         rope(m, op, y, stride)
@@ -48,6 +50,14 @@ def _product(m: Calls, op: Op, *, last: int) -> None:
             first=op.consts["up_first"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
         )  # fmt: skip
     m.drop_prepared(m.address(op, "y"))
+
+
+def _scales(m: Calls, op: Op) -> dict[str, int]:
+    """The fields of the scales of stacked matrices."""
+    if not op.params.get("SCALES"):
+        return NO_SCALES
+    rows = {f"scale_row_{i}": int(op.params.get(f"SCALE_ROW_{i}", NEVER)) for i in (1, 2)}
+    return {"scales": m.address(op, "scales") + int(op.params["SCALE_FIRST"]), **rows}
 
 
 def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int, *, gated: bool = True) -> None:
@@ -86,7 +96,8 @@ def _experts_product(m: Calls, op: Op, x: Prepared, y: int, stride: int, groups:
         "expert_product", state=m.address(op, "state"), exact=x.exact, x=x.address, x_row=x.row, w=m.memory.of(w),
         type=w.type, rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], stack=op.params["STACK"],
         used=op.params["USED"], row0=0 if y == m.memory.rows else op.consts["row0"],
-        bias=m.address(op, "bias") if op.params["BIAS"] else 0, y=y, y_stride=stride, **groups,
+        bias=m.address(op, "bias") if op.params["BIAS"] else 0,
+        scales=m.address(op, "scales") if op.params.get("SCALES") else 0, y=y, y_stride=stride, **groups,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
+from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import WINDOW, Tower
 from py_engine.plan.encoder import EncoderPlan
 
@@ -54,6 +55,8 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch.write_segments("pictures", sizes)
     if tower.window_pattern:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
+    if tower.merged_after >= 0:
+        _quarters(batch, sizes)
     if tower.queries:
         _queries(tower, batch, grids, sizes)
     _positions(tower, batch, grids)
@@ -98,7 +101,9 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
             f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
         )
     h, w, s = height // tower.patch, width // tower.patch, tower.merge
-    squares = np.arange(h * w).reshape(h // s, s, w // s, s).transpose(0, 2, 1, 3).reshape(-1, s * s)
+    squares = _squares(np.arange(h * w).reshape(h, w), s).reshape(-1, s * s)
+    if tower.merged_after >= 0:  # the squares in a square, which become one first
+        squares = _squares(squares.reshape(-1, s, s), 2).reshape(-1, s * s)
     order, windows = np.arange(len(squares)), [h * w]
     if tower.window_pattern:
         order, windows = _windows(h // s, w // s, WINDOW // side)
@@ -106,6 +111,12 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
         windows = [size * s * s for size in windows]
     place = np.stack(np.divmod(squares.reshape(-1), w), axis=1)
     return Grid(h, w, place, order, windows)
+
+
+def _squares(grids: Array, side: int) -> Array:
+    """The squares of grids, row by row in each: (..., height / side, width / side, side, side)."""
+    *outer, h, w = grids.shape
+    return np.swapaxes(grids.reshape(*outer, h // side, side, w // side, side), -3, -2)
 
 
 def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
@@ -147,13 +158,13 @@ def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
 def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     """Rows of the position table that each patch's position is made of, and their weights."""
     row, column = grid.place.T
-    if tower.kind == "gemma4v":  # a table for columns, then one for rows
+    if tower.kind in TWO_TABLES:
         ids = np.stack([column, row + tower.positions // 2], axis=1)
-    elif tower.kind == "resampler":
+    elif tower.kind in ("resampler", "minicpmv4_6"):
         side = isqrt(tower.positions)
         ids = (row * side // grid.height * side + column * side // grid.width)[:, None]
-    elif tower.kind in ("lfm2", "qwen3vl_merger"):
-        return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, aligned=tower.kind != "lfm2")
+    elif tower.kind in KERNELS:
+        return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, KERNELS[tower.kind])
     else:
         ids = (row * grid.width + column)[:, None]
         if tower.has_class:
@@ -164,6 +175,16 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
             "invalid_value",
         )
     return ids, np.ones(ids.shape)
+
+
+def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:
+    """Each square of four patches attends to itself, and becomes one row."""
+    count = sum(sizes) // 4
+    batch.write_segments("windows", [4] * count)
+    batch.write_segments("quarters", [size // 4 for size in sizes])
+    ids = np.arange(4 * count).reshape(count, 4)
+    batch.write_taps("quarters", ids, np.full(ids.shape, 0.25))
+    batch.rows["quarters"] = count
 
 
 def _queries(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
@@ -193,7 +214,9 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
     if tower.kind == "ldp":
         _mobile(batch, grids)
-    if batch.takes("breaks"):
+    if batch.takes("ends"):
+        _with_ends(tower, batch, grids)
+    elif batch.takes("breaks"):
         _with_breaks(tower, batch, grids)
     elif batch.takes("order"):
         firsts = np.cumsum([0, *batch.tokens])
@@ -213,6 +236,26 @@ def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
         batch.write_taps(f"{stage}_picture", np.repeat(np.arange(pictures), count)[:, None])
         batch.rows[stage] = pictures * count
     batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
+
+
+def _with_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+    """Put a row after every line of tokens, and then one before all of a picture's and one after them."""
+    order, breaks, between, ends = [], list[Array](), [], []
+    first = line = 0
+    for grid in grids:
+        h, w = grid.height // tower.merge, grid.width // tower.merge
+        order.append(np.pad(first + np.arange(h * w).reshape(h, w), ((0, 0), (0, 1)), "edge").reshape(-1))
+        breaks.append(np.tile(np.arange(w + 1) == w, h))
+        between.append(np.pad(line + np.arange(h * (w + 1)), 1, "edge"))
+        ends.append(np.pad(np.zeros(h * (w + 1)), 1, constant_values=1))
+        first, line = first + h * w, line + h * (w + 1)
+    is_break, is_end = (np.concatenate(flags).astype(float)[:, None] for flags in (breaks, ends))
+    batch.write_taps("order", np.concatenate(order)[:, None], 1 - is_break)
+    batch.write_taps("breaks", np.zeros_like(is_break), is_break)
+    batch.write_taps("between", np.concatenate(between)[:, None], 1 - is_end)
+    batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
+    batch.rows |= {"lines": len(is_break), "ended": len(is_end)}
+    batch.tokens = [len(rows) for rows in ends]
 
 
 def _with_breaks(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from py_engine.encode.batch import Array
+from py_engine.models.projectors.position_table import Kernel
 from py_engine.models.projectors.tower import Tower
 
+OFFSET = 0.1  # of a grid's size
+CUBIC = -0.75  # of the cubic convolution
+COLUMN_FIRST = ("gemma4v", "kimivl")
 BASES = {"gemma4v": 100.0}  # of the frequencies; 10000 for the others
 
 
@@ -21,7 +27,7 @@ def turns(tower: Tower, place: Array) -> Array:
     coordinates = np.arange(place.max() + 1)[:, None]  # far fewer than patches
     first, second = (_turns(coordinates * frequencies * factor) for factor in (1.0, odd))
     row, column = place.T
-    if tower.kind == "gemma4v":
+    if tower.kind in COLUMN_FIRST:
         row, column = column, row
     return np.concatenate([first[row], second[column]], axis=1)
 
@@ -30,28 +36,49 @@ def _turns(angles: Array) -> Array:
     return (np.round(angles / (2 * np.pi) * 2**32).astype(np.int64) % 2**32).astype(np.uint32)
 
 
-def resized(side: int, height: int, width: int, place: Array, *, aligned: bool) -> tuple[Array, Array]:
-    """Bilinear taps in a table of side x side for a grid of patches: ids and weights, (n, taps).
+def resized(side: int, height: int, width: int, place: Array, kernel: Kernel) -> tuple[Array, Array]:
+    """Taps in a table of side x side for a grid of patches: ids and weights, (n, taps)."""
+    (rows, down), (columns, across) = (_along(side, size, kernel) for size in (height, width))
+    y, x = place.T
+    ids = rows[y, :, None] * side + columns[x, None, :]
+    weights = down[y, :, None] * across[x, None, :]
+    return ids.reshape(len(place), -1), weights.reshape(len(place), -1)
 
-    `aligned`: corners are aligned; else a smaller grid averages over more than two entries (antialiasing).
+
+def _along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
+    """Entries of a table's side that each place along a grid's side is made of, and their weights: (size, taps).
+
+    "aligned": linear between aligned corners. Otherwise, the middles of both sides' ends are scaled: "antialiased":
+    linear, over as many entries as two places have where these are wider; "cubic": Keys' cubic convolution with
+    PyTorch's coefficient; "offset": linear, as HunyuanOCR scales them. Source: ggml's `interpolate`.
     """
-    kernel = _aligned if aligned else _antialiased
-    rows, columns = kernel(side, height)[place[:, 0]], kernel(side, width)[place[:, 1]]  # (n, side)
-    weights = (rows[:, :, None] * columns[:, None, :]).reshape(len(place), -1)
+    if kernel == "aligned":
+        at = np.arange(size) * ((side - 1) / max(1, size - 1))
+        return _nearest(at, side, 1.0, lambda distance: 1 - distance)
+    at = (np.arange(size) + 0.5) * (side / (size + OFFSET * (kernel == "offset"))) - 0.5
+    if kernel == "offset":
+        first = np.floor(at).astype(np.int64).clip(0, side - 1)
+        second = np.clip(at - first, 0, 1)
+        return np.stack([first, (first + 1).clip(0, side - 1)], axis=1), np.stack([1 - second, second], axis=1)
+    if kernel == "antialiased":
+        reach = max(1.0, side / size)
+        ids, weights = _nearest(at, side, reach, lambda distance: 1 - distance / reach)
+        return ids, weights / weights.sum(axis=1, keepdims=True)
+    first = np.floor(at).astype(np.int64)[:, None] + np.arange(-1, 3)
+    return first.clip(0, side - 1), _cubic(np.abs(at[:, None] - first))
+
+
+def _nearest(at: Array, side: int, reach: float, weigh: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """The entries nearer than `reach`, weighted by their distance; as many taps as the place has that has most."""
+    weights = np.maximum(0, weigh(np.abs(at[:, None] - np.arange(side))))
     count = int((weights != 0).sum(axis=1).max())
-    ids = np.argsort(weights == 0, axis=1, kind="stable")[:, :count]  # the taps that count come first
+    ids = np.argsort(weights == 0, axis=1, kind="stable")[:, :count]  # those that count come first
     return ids, np.take_along_axis(weights, ids, axis=1)
 
 
-def _aligned(side: int, size: int) -> Array:
-    """(size, side) weights of linear interpolation between aligned corners."""
-    at = np.arange(size) * ((side - 1) / max(1, size - 1))
-    return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(side)[None]))
-
-
-def _antialiased(side: int, size: int) -> Array:
-    """(size, side) weights of a triangle as wide as two entries, or as two patches where these are larger."""
-    reach = max(1.0, side / size)
-    at = (np.arange(size) + 0.5) * (side / size) - 0.5
-    weights = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(side)[None]) / reach)
-    return weights / weights.sum(axis=1, keepdims=True)
+def _cubic(distance: Array) -> Array:
+    """The weight of an entry at a distance of up to 2."""
+    a = CUBIC
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, far)

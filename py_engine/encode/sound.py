@@ -62,6 +62,17 @@ def _whisper(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     if batch.takes("stack"):
         batch.write_taps("stack", np.arange(tokens * tower.stack).reshape(tokens, -1))
     batch.tokens = [tokens]
+    if batch.takes("ends"):
+        _between_ends(batch, tokens)
+
+
+def _between_ends(batch: EncoderBatch, tokens: int) -> None:
+    """Put a row before the tokens and one after them."""
+    inside = np.ones((tokens + 2, 1))
+    inside[[0, -1]] = 0
+    batch.write_taps("order", np.arange(-1, tokens + 1).clip(0, tokens - 1)[:, None], inside)
+    batch.write_taps("ends", np.arange(tokens + 2)[:, None] > 0, 1 - inside)
+    batch.rows["ended"], batch.tokens = tokens + 2, [tokens + 2]
 
 
 def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
@@ -79,6 +90,10 @@ def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     batch.write_taps("positions", np.tile(np.arange(frames), parts)[:, None])
     batch.rows["tokens"], batch.tokens = tokens, [tokens]
     return first
+
+
+def _frames(tower: Tower, batch: EncoderBatch, frames: int) -> None:
+    batch.rows, batch.tokens = {"tokens": frames}, [frames]
 
 
 def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
@@ -118,6 +133,7 @@ def _sinusoids(distances: Array, width: int) -> Array:
 
 BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
     "gemma4a": _conformer,
+    "gemma4ua": _frames,
     "lfm2a": _fastconformer,
     "qwen3a": _hundreds,
 }  # others are Whisper's

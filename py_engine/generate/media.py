@@ -28,19 +28,31 @@ class Media:
     rows: Any = None
     grid: tuple[int, int] | None = None  # tokens across and down, in models with M-RoPE
     whole: bool = False  # its tokens see all of it, where the model reads pictures like this
+    number: int | None = None  # of the picture in its prompt, from 0, where that is an axis of M-RoPE
 
     @property
     def n_pos(self) -> int:
         """Rotary positions that it takes."""
-        return max(self.grid) if self.grid else len(self.ids)
+        return max(self.grid) if self.grid and self.number is None else len(self.ids)
 
     def places(self, indices: range, start: int) -> list[array[int]]:
-        """The rotary positions of tokens in time, down and across, where the media starts at `start`."""
+        """The rotary positions of tokens in time, down and across, and their number; the media starts at `start`."""
+        none = array("I", [0]) * len(indices)
         if self.grid is None:
-            return [array("I", range(start + indices.start, start + indices.stop))] * 3
+            return [*[array("I", range(start + indices.start, start + indices.stop))] * 3, none]
+        if self.number is not None:
+            return self._numbered(indices, start)
         across = self.grid[0]
         down = array("I", [start + i // across for i in indices])
-        return [array("I", [start]) * len(indices), down, array("I", [start + i % across for i in indices])]
+        return [array("I", [start]) * len(indices), down, array("I", [start + i % across for i in indices]), none]
+
+    def _numbered(self, indices: range, start: int) -> list[array[int]]:
+        """Of HunyuanOCR: a token before all rows, one after each and one after all; the middle axes count from 0."""
+        assert self.grid is not None
+        last, row = len(self.ids) - 1, self.grid[0] + 1
+        ends = {0: (start,) * 4, last: (start + last,) * 4}
+        places = [ends.get(i, (start + i, (i - 1) % row, (i - 1) // row, self.number)) for i in indices]
+        return [array("I", axis) for axis in zip(*places, strict=True)]
 
 
 def media_ids(content: str, n_tokens: int) -> list[int]:
@@ -184,7 +196,8 @@ class _Places:
     def _of_text(self, begin: int, end: int) -> array[int]:
         shift = self.shift(begin)
         places = array("I", range(begin + shift, end + shift))
-        return _records(array("I", range(begin + 1, end + 1)), [places] * 3)
+        none = array("I", [0]) * len(places)
+        return _records(array("I", range(begin + 1, end + 1)), [places, places, places, none])
 
 
 def _of_media(span: Span, start: int, positions: range) -> array[int]:

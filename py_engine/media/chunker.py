@@ -9,10 +9,10 @@ from typing import Protocol
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
-from py_engine.media.projector import QWEN_VL, Projector
+from py_engine.media.projector import MROPE, QWEN_VL, Projector
 from py_engine.media.sizes import Size
 
-NOT_CAUSAL = ("gemma3", "gemma4v")  # types whose image tokens see each other
+NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")  # types whose image tokens see each other
 CAUSAL_WIDTHS = (1536, 2560)  # text models for gemma4v that were trained without that
 
 
@@ -51,10 +51,23 @@ class _Around:
 
 
 _FAKE = "<fake_token_around_image>"
+_MINICPM = _Around(
+    before_tile=("<slice>",),
+    after_tile=("</slice>",),
+    after_row=("\n",),
+    before_overview=("<image>",),
+    after_overview=("</image>",),
+)
 _AROUND = {
     **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
+    "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
+    "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
+    "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
+    "kimivl": _Around("<|media_start|>", "<|media_end|>"),
+    "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
+    "musicflamingo": _Around("<sound>"),
     "gemma3": _Around("<start_of_image>", "<end_of_image>"),
-    "gemma4v": _Around("<|image>", "<image|>"),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),
     "pixtral": _Around(end="[IMG_END]"),
     "lightonocr": _Around("<|im_start|>", "<|im_end|>"),
@@ -70,17 +83,12 @@ _AROUND = {
         tile="<|img_row_{row}_col_{column}|>",
         before_overview=("<|img_thumbnail|>",),
     ),
-    "resampler": _Around(
-        before_tile=("<slice>",),
-        after_tile=("</slice>",),
-        after_row=("\n",),
-        before_overview=("<image>",),
-        after_overview=("</image>",),
-    ),
+    "resampler": _MINICPM,
+    "minicpmv4_6": _MINICPM,
     "voxtral": _Around("[BEGIN_AUDIO]"),
     "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
     "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),
-    "gemma4a": _Around("<|audio>", "<audio|>"),
+    **dict.fromkeys(("gemma4a", "gemma4ua"), _Around("<|audio>", "<audio|>")),
 }
 # MiniCPM-V 2.5 has all tiles between two tokens.
 _MINICPM_2_5 = _Around(
@@ -104,6 +112,7 @@ class Chunker:
         self._n_embd = n_embd
         self._mrope = mrope
         self._single: dict[str, int] = {}
+        self._pictures = 0  # of the prompt so far
 
     def chunks(self, prompt: str, media: Sequence[Medium], marker: str) -> list[Chunk]:
         """The chunks of a prompt, in which each medium has its marker."""
@@ -115,6 +124,7 @@ class Chunker:
                 param="media",
             )
         made = _List()
+        self._pictures = 0
         made.text(self._encode(texts[0]))
         for medium, text in zip(media, texts[1:], strict=True):
             if isinstance(medium, Picture):
@@ -198,11 +208,12 @@ class Chunker:
 
     def _image(self, piece: Piece) -> MediaChunk:
         vision = self._projector.need_vision()
-        mrope = self._mrope and vision.type in QWEN_VL
+        mrope = self._mrope and vision.type in MROPE
         causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
-        return MediaChunk(
-            "image", piece, self._projector, piece.grid if mrope else (piece.n_tokens, 1), not causal, mrope
-        )
+        grid, number = piece.grid if mrope else (piece.n_tokens, 1), None
+        if mrope and vision.type == "hunyuanvl":
+            number, self._pictures = self._pictures, self._pictures + 1
+        return MediaChunk("image", piece, self._projector, grid, not causal, mrope, number)
 
     def _sound(self, made: _List, sound: Sound) -> None:
         audio = self._projector.need_audio()

@@ -36,6 +36,7 @@ class MediaChunk:
     grid: Size  # columns and rows of tokens where positions have two dimensions; else all tokens in one row
     non_causal: bool
     mrope: bool  # positions have dimensions: time, row, column
+    number: int | None = None  # of the picture in its prompt, from 0, where positions have that dimension, too
 
     @property
     def n_tokens(self) -> int:
@@ -44,13 +45,16 @@ class MediaChunk:
     @property
     def n_pos(self) -> int:
         """Positions that the chunk takes: the next chunk begins so much later."""
-        return max(self.grid) if self.mrope else self.n_tokens
+        return max(self.grid) if self.mrope and self.number is None else self.n_tokens
 
     def positions(self) -> list[tuple[int, int, int]]:
         """Time, row and column of each token, relative to the chunk's first position."""
         if not self.mrope:
             return [(i, i, i) for i in range(self.n_tokens)]
         columns, rows = self.grid
+        if self.number is not None:
+            row, last = columns + 1, self.n_tokens - 1
+            return [(0, 0, 0), *((1 + i, i % row, i // row) for i in range(rows * row)), (last, last, last)]
         return [(0, y, x) for y in range(rows) for x in range(columns)]
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.media.projector import Audio
+from py_engine.media.projector import WHISPER, Audio
 
 RATE = 16000  # samples a second
 HOP = 160  # samples between two frames
@@ -29,14 +29,16 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
     """The number of tokens that a spectrum of so many frames becomes."""
     if audio.type == "qwen3a":  # each hundred frames is convolved on its own, three times with stride 2
         return n_frames // 100 * 13
+    if audio.type == "gemma4ua":
+        return n_frames
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
     if audio.type == "lfm2a":
         return (n_frames + 7) // 8
     encoded = n_frames // 2
-    if audio.type in ("qwen2a", "voxtral"):  # average pooling
+    if audio.type in ("qwen2a", "voxtral", "musicflamingo"):  # average pooling
         encoded //= 2
-    return encoded // audio.stack
+    return encoded // audio.stack + (2 if audio.type == "glma" else 0)  # its rows before and after
 
 
 @cache
@@ -104,7 +106,7 @@ def _reflected(samples: Array, count: int) -> Array:
 
 
 def _whisper(samples: Array, n_mel: int) -> list[Array]:
-    """ultravox, qwen2a, voxtral: 30 s of silence at the end, then chunks of 30 s. An incomplete last one is dropped."""
+    """Whisper's encoder: 30 s of silence at the end, then chunks of 30 s. An incomplete last one is dropped."""
     if len(samples) < 201:
         samples = np.pad(samples, (0, 201 - len(samples)))
     n_frames = (len(samples) + WHISPER_FRAMES * HOP) // HOP + 1
@@ -135,6 +137,11 @@ def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
     return found
 
 
+def _gemma4ua(samples: Array, n_mel: int) -> list[Array]:
+    """No spectrum: so many samples for each token, the last ones filled up with zeros."""
+    return [np.pad(samples, (0, -len(samples) % n_mel)).reshape(-1, n_mel).T]
+
+
 def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end.
 
@@ -151,8 +158,9 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
 
 
 _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
-    **dict.fromkeys(("ultravox", "qwen2a", "voxtral"), _whisper),
+    **dict.fromkeys(WHISPER, _whisper),
     "qwen3a": _qwen3a,
     "gemma4a": _gemma4a,
+    "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
 }

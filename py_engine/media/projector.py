@@ -16,36 +16,68 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
-    "qwen2.5vl_merger", "qwen3vl_merger", "resampler",
+    "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
+    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv",
 )  # fmt: skip
-AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "qwen3a", "gemma4a", "lfm2a")
+AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a")
+WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua")  # a patch or a frame is projected as it is
+WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
+MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
 # Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
-TOKEN_LIMITS = {"pixtral": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), **dict.fromkeys(QWEN_VL, (8, 4096))}
-DEFAULT_MERGE = {"gemma3": 4, "gemma4v": 3, **dict.fromkeys(QWEN_VL, 2)}
-MERGE_KEYS = {
-    **dict.fromkeys(("idefics3", "gemma3", "gemma4v", "internvl", "lfm2"), "projector.scale_factor"),
-    **dict.fromkeys(("pixtral", "lightonocr", *QWEN_VL), "spatial_merge_size"),
+TOKEN_LIMITS = {
+    "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
+    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
+}  # fmt: skip
+SIZED_BY_FILE = (
+    *QWEN_VL,
+    "hunyuanvl",
+    "paddleocr",
+    "dots_ocr",
+    "phi4",
+)  # types whose files state these limits, in pixels, or may
+DEFAULT_MERGE = {
+    **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
+    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),
 }
-MAX_SECONDS = {"lfm2a": 60}  # of a clip that is encoded as one; other types cut clips into pieces
-FILTERS = {"gemma3": BILINEAR, "lfm2": BILINEAR, "idefics3": LANCZOS}  # others: bicubic
+MERGE_KEYS = {
+    **dict.fromkeys(
+        ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
+        "projector.scale_factor",
+    ),
+    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
+}
+MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
+FILTERS = {
+    "gemma3": BILINEAR,
+    "lfm2": BILINEAR,
+    "phi4": BILINEAR,
+    "idefics3": LANCZOS,
+    "hunyuanvl": LANCZOS,
+}  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
 OUTPUTS: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(("mlp", "pixtral", "lightonocr", "lfm2", *QWEN_VL), ("mm.2.weight", 1)),
+    **dict.fromkeys(
+        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", *QWEN_VL),
+        ("mm.2.weight", 1),
+    ),
+    "janus_pro": ("mm.1.weight", 1),
+    "hunyuanvl": ("mm.model.fc.weight", 1),
+    **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
-    "gemma4v": ("mm.input_projection.weight", 1),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", 1)),
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
-    **dict.fromkeys(("ultravox", "voxtral", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
-    "gemma4a": ("mm.a.input_projection.weight", 1),
+    **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
     "lfm2a": ("mm.a.mlp.3.weight", 1),
 }
 
@@ -209,10 +241,12 @@ class _Reader:
         eps = self.get("attention.layer_norm_epsilon")
         if not isinstance(eps, float) or not 0 <= eps < 1:
             raise self._bad("attention.layer_norm_epsilon", eps, "a small number")
-        n_embd, n_head = self.count("embedding_length"), self.count("attention.head_count")
+        n_embd, n_head, n_layer, n_ff = self.count("embedding_length"), 1, 0, 0
+        if type not in WITHOUT_BLOCKS:
+            n_head, n_layer = self.count("attention.head_count"), self.count("block_count")
+            n_ff = self.count("feed_forward_length")
         if n_embd % n_head:
             raise self._bad("attention.head_count", n_head, f"a divisor of the width {n_embd}")
-        n_layer, n_ff = self.count("block_count"), self.count("feed_forward_length")
         return {
             "type": type, "n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer, "n_head": n_head, "eps": eps,
             "n_embd_inp": self.width(type),
@@ -261,10 +295,19 @@ def _vision(reader: _Reader) -> Vision:
     patch, size = reader.count("patch_size"), reader.count("image_size")
     if patch > size:
         raise reader.bad_value("patch_size", f"at most the picture's {size} pixels")
-    merge = reader.count(MERGE_KEYS[type], DEFAULT_MERGE.get(type, 1)) if type in MERGE_KEYS else 1
+    merge = DEFAULT_MERGE.get(type, 1)
+    if type in MERGE_KEYS:
+        merge = reader.count(MERGE_KEYS[type], merge)
+    if type == "minicpmv4_6" and merge not in (2, 4):
+        raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
-    if type in QWEN_VL:
-        low, high = reader.count("image_min_pixels", low), reader.count("image_max_pixels", high)
+    if type in SIZED_BY_FILE:
+        low = reader.count("image_min_pixels", low or None)
+        high = reader.count("image_max_pixels", high or None)
+        if high < max(low, (patch * merge) ** 2):
+            raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
+    if type == "gemma4uv":  # its patches are as large as tokens
+        patch, merge = patch * merge, 1
     return Vision(
         **reader.encoder(type),
         image_size=size,
@@ -330,6 +373,6 @@ def _queries(reader: _Reader) -> int:
 
 def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
-    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral") else 1
+    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral", "glma") else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
     return Audio(**reader.encoder(type), n_mel=n_mel, stack=stack, max_seconds=seconds)

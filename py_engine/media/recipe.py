@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.projector import LANCZOS, QWEN_VL, Vision
+from py_engine.media.projector import LANCZOS, MROPE, Vision
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -23,7 +23,7 @@ from py_engine.media.sizes import (
 )
 
 BLACK = (0, 0, 0)
-CLIP_MEAN = (122, 116, 104)  # what LLaVA-1.5 pads with
+COLOURS = {**dict.fromkeys(("mlp", "ldp"), (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
 LFM2_TILE = 512  # pixels of a side
@@ -71,6 +71,8 @@ def n_tokens(vision: Vision, size: Size) -> int:
     if vision.type == "resampler":
         return vision.queries
     columns, rows = grid_of(vision, size)
+    if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
+        return (columns + 1) * rows + 2
     if vision.type == "ldp":
         return columns * rows // 4
     return columns * rows + (rows - 1 if vision.breaks_rows else 0)
@@ -118,15 +120,17 @@ def _tiled(canvas: Canvas, overview: Canvas, tile: Size, first: bool = False) ->
 
 
 def _square(vision: Vision, size: Size) -> Recipe:
-    """gemma3, LLaVA-1.5: all of the picture in a square."""
+    """gemma3, LLaVA-1.5, Janus-Pro: all of the picture in a square."""
     side = vision.image_size
-    colour = CLIP_MEAN if vision.type in ("mlp", "ldp") else BLACK
+    colour = COLOURS.get(vision.type, BLACK)
     return _whole(_letterbox(size, (side, side), vision.filter, colour))
 
 
 def _sized(vision: Vision, size: Size) -> Recipe:
-    """qwen, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
+    """qwen, glm4v, paddleocr, dots_ocr, kimivl, phi4, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
     canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
+    if vision.type == "hunyuanvl":
+        return _whole(_stretch(0, canvas, vision.filter))
     return _whole(_letterbox(size, canvas, vision.filter))
 
 
@@ -190,22 +194,24 @@ def _lfm2_grid(size: Size) -> Size:
 
 def _uhd(vision: Vision, size: Size) -> Recipe:
     """MiniCPM-V: the overview, then tiles; all in nearly the picture's shape. A small picture: the overview alone."""
-    tile, patch = vision.image_size, vision.patch_size
+    tile, align = vision.image_size, vision.align
+    if vision.type == "minicpmv4_6" and vision.merge == 2 and size[0] * size[1] <= tile * tile:
+        return _whole(_stretch(0, uhd_size(size, tile, align, enlarge=True), vision.filter), NO_TILES)
     if max(size) <= tile:
         return _whole(_stretch(0, (tile, tile), vision.filter), NO_TILES)
-    overview = _stretch(0, uhd_size(size, tile, patch, enlarge=False), vision.filter)
+    overview = _stretch(0, uhd_size(size, tile, align, enlarge=False), vision.filter)
     grid = uhd_grid(size, tile)
-    canvas = uhd_canvas(size, grid, tile, patch)
+    canvas = uhd_canvas(size, grid, tile, align)
     tile_size = canvas[0] // grid[0], canvas[1] // grid[1]
     return _tiled(_letterbox(size, canvas, vision.filter), overview, tile_size, first=True)
 
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
-    **dict.fromkeys(("pixtral", "gemma4v", *QWEN_VL), _sized),
+    **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
     **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
-    "gemma3": _square,
+    **dict.fromkeys(("gemma3", "janus_pro"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,
-    "resampler": _uhd,
+    **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -16,12 +16,8 @@ OF_LAYERS = (
     "expert_feed_forward_length",
     "expert_used_count",
 )  # or lists
-WITHOUT_DIVISORS = ("falcon-h1", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
-YARN_BETAS = (
-    "mistral3",
-    "grok",
-    "k2-horizon",
-)  # architectures whose metadata's yarn_beta_fast and yarn_beta_slow count
+WITHOUT_DIVISORS = ("falcon-h1", "llada", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
+YARN_BETAS = ("mistral3", "grok", "k2-horizon")  # whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 
 def _bad(header: Header, key: str, value: object, what: str) -> WispError:

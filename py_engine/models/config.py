@@ -71,7 +71,7 @@ LAYER_NORMS = {
     "mpt",
 }
 LAYER_NORMS |= {"nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2", "bert", "jina-bert-v2"}
-LAYER_NORMS |= {"jina-bert-v3", "modern-bert", "nomic-bert", "nomic-bert-moe"}
+LAYER_NORMS |= {"jina-bert-v3", "modern-bert", "nomic-bert", "nomic-bert-moe", "rwkv6", "rwkv7"}
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 ROUTER_BIASES = ("exp_probs_b.bias", "exp_probs_b")  # names of tensors: HY V3's has no ending
 SOFTMAX_OF_CHOSEN = 3  # without biases, a softmax over all experts with normalised weights
@@ -93,7 +93,6 @@ class Mixture:
     sharing: int = 1  # neighbouring experts that also share a second network
     shared_length: int = 0  # the second network's feed_forward_length
     shared_scale: float = 1.0  # factor of its output
-    scaled_outputs: bool = False  # the file may have a factor for each expert's output
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -122,13 +121,17 @@ class Mixture:
             (optional_number(header, "expert_weights_scale") if name in SCALED_BY_METADATA else 0.0) or 1.0,
             *_expert_groups(header),
             name == "llama4",
-            scaled_outputs=name == "gemma4",
         )
         if mixture.expert_used_count > mixture.expert_count:
             raise WispError(
                 f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be used.", "corrupt_header"
             )
         return mixture
+
+
+def has_layer_norms(header: Header) -> bool:
+    """Whether the norms of the layers are layer norms, which subtract the mean; else RMS norms."""
+    return header.architecture in LAYER_NORMS or header.arch("attention.layer_norm_rms_epsilon", None) is None
 
 
 def _feed_forward_length(header: Header) -> int:
@@ -226,8 +229,7 @@ class Config:
         n_embd, n_head = dimension(header, "embedding_length"), dimension(header, "attention.head_count")
         head_dim = cls.key_length(header, max(1, n_embd // n_head), n_head)
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
-        rms = header.arch("attention.layer_norm_rms_epsilon", None) is not None
-        layer_norm = header.architecture in LAYER_NORMS or not rms
+        layer_norm = has_layer_norms(header)
         n_head_kv = head_count_kv(header, blocks, n_head)
         if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
             raise WispError(

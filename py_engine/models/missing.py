@@ -12,7 +12,7 @@ STREAMS = "several residual streams that its layers mix"
 DELTA = "latent attention with gates, beside states with decays that have a lower bound"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("chameleon", "cogvlm", "hunyuan_vl", "paddleocr", "deepseek2-ocr"), VISION),
+    **dict.fromkeys(("chameleon", "cogvlm", "deepseek2-ocr"), VISION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),

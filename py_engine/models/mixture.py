@@ -30,6 +30,11 @@ class ExpertLayer:
         bias = self.w.optional_vector((name + ".bias", n))
         return self.ops.normed_stack("router", h, Projection([matrix], bias, norm, self.cfg.eps))
 
+    @property
+    def width(self) -> int:
+        """Columns of the experts' inputs and outputs: those of a latent, if a matrix before the experts makes one."""
+        return self.w.rows(self.b + "ffn_latent_down.weight") or self.cfg.embedding_length
+
     def add(self, x: Buffer, h: Buffer, norm: Weight | None, logits: Buffer | None = None) -> None:
         """x += the mixture's output for h (normalised with `norm`, if given). `logits`: the router's, if not for h."""
         cfg, moe, w, ops, b = self.cfg, self.moe, self.w, self.ops, self.b
@@ -37,7 +42,8 @@ class ExpertLayer:
         if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
             h, norm = ops.normed_input(h, norm, cfg.eps), None
         logits = logits or self.router(h, norm)
-        hidden, down = self.hidden(h, norm, logits)
+        latent = self._latent(h, norm)
+        hidden, down = self.hidden(latent, None, logits) if latent else self.hidden(h, norm, logits)
         shared_rows, post_norm = w.rows(b + "ffn_up_shexp.weight"), f"{b}{cfg.post_norms[1]}.weight"
         if cfg.post_norms[1] and post_norm in w:
             if not shared_rows:
@@ -56,7 +62,18 @@ class ExpertLayer:
                 ops.linear(*self._shared(h, norm, shared_rows), None, x, cfg.residual_scale)
         if moe.sharing > 1:
             hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
-        experts.combine(ops, hidden, down, x)
+        if latent:
+            up = w.matrix(b + "ffn_latent_up.weight", n_embd, self.width)
+            ops.linear(self._combined(latent, hidden, down), up, None, x)
+        else:
+            experts.combine(ops, hidden, down, x)
+
+    def _latent(self, h: Buffer, norm: Weight | None) -> Buffer | None:
+        """The experts' input (n, width), where it is not h itself: Nemotron-H's latent of h."""
+        if (tensor := self.b + "ffn_latent_down.weight") not in self.w:
+            return None
+        matrix = self.w.matrix(tensor, self.width, self.cfg.embedding_length)
+        return self.ops.normed_stack("expert_latent", h, Projection([matrix], None, norm, self.cfg.eps))
 
     def hidden(
         self, h: Buffer, norm: Weight | None, logits: Buffer | None = None
@@ -76,8 +93,10 @@ class ExpertLayer:
         return experts.hidden(self.ops, experts.route(self.ops, logits, routing), x, network), network.down
 
     def _routing(self) -> experts.Routing:
-        moe = self.moe
-        factors = self.w.scale(self.b + "ffn_down_exps", moe.expert_count) if moe.scaled_outputs else None
+        moe, down = self.moe, self.b + "ffn_down_exps"
+        # a scale of an expert's output is one of its weight, unless that is the input's, or there is a bias
+        scales_weight = not moe.weighs_inputs and down + ".bias" not in self.w
+        factors = self.w.scale(down, moe.expert_count) if scales_weight else None
         return experts.Routing(
             moe.expert_count,
             moe.expert_used_count,
@@ -102,10 +121,10 @@ class ExpertLayer:
         return self._combined(h, *self.hidden(h, norm, logits))
 
     def _combined(self, x: Buffer, hidden: experts.Hidden, down: ExpertMatrices) -> Buffer:
-        """The weighted sum of the chosen experts' outputs, (n, n_embd). x: any buffer of that shape."""
-        ops, n_embd = self.ops, self.cfg.embedding_length
-        out = ops.rows("experts_out", n_embd)
-        clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, n_embd)  # to zeros
+        """The weighted sum of the chosen experts' outputs, (n, width). x: any buffer of that shape."""
+        ops = self.ops
+        out = ops.rows("experts_out", self.width)
+        clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, self.width)  # to zeros
         experts.combine(ops, hidden, down, out)
         return out
 
@@ -118,14 +137,12 @@ class ExpertLayer:
     def _network(self, kind: str, n: int, n_ff: int, norm: Weight | None) -> experts.ExpertNetwork:
         """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
         cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
-        joined, n_embd = f"{b}ffn_gate_up_{kind}.weight", cfg.embedding_length
+        joined, width = f"{b}ffn_gate_up_{kind}.weight", self.width
         gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w
         names = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
         return experts.ExpertNetwork(
-            w.gated_experts(joined, n, n_ff, n_embd, limit)
-            if joined in w
-            else w.experts(names, n, n_ff, n_embd, limit),
-            w.experts([f"{b}ffn_down_{kind}"], n, n_embd, n_ff, limit)[0],
+            w.gated_experts(joined, n, n_ff, width, limit) if joined in w else w.experts(names, n, n_ff, width, limit),
+            w.experts([f"{b}ffn_down_{kind}"], n, width, n_ff, limit)[0],
             n_ff,
             cfg.expert_activation or cfg.activation,
             gated,

@@ -6,7 +6,7 @@ recurrent. Source: llama.cpp's architectures `nemotron_h` and `nemotron_h_moe`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -29,7 +29,9 @@ NEOX = False
 
 @dataclass(frozen=True)
 class Config(config.Config):
-    """The hyperparameters."""
+    """The hyperparameters. Where layers differ: the largest."""
+
+    lengths: tuple[int, ...] = ()  # of every layer: feed_forward_length, or 0
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -45,8 +47,6 @@ class Config(config.Config):
             or header.arch("attention.value_length", head_dim) != head_dim
         ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
-        if any(".ffn_latent" in name for name in header.tensors):
-            raise WispError("Experts on a latent stream are not supported yet.", "unsupported_architecture")
         idle = without_attention(header, blocks)
         lengths = _feed_forward_lengths(header, blocks)
         return cls(
@@ -54,6 +54,7 @@ class Config(config.Config):
             context_length=count(header, "context_length"),
             embedding_length=n_embd,
             feed_forward_length=max(lengths),
+            lengths=tuple(lengths),
             head_count=n_head,
             head_count_kv=n_head_kv,
             head_dim=head_dim,
@@ -71,16 +72,17 @@ class Config(config.Config):
             ffn_norm="attn_norm",
         )
 
+    def layer(self, i: int) -> Config:
+        """The hyperparameters of layer i."""
+        return replace(self, feed_forward_length=self.lengths[i])
+
 
 def _feed_forward_lengths(header: Header, blocks: int) -> list[int]:
     """The lengths of the layers' feed-forward networks; 0: the layer has none."""
     found, most = header.arch("feed_forward_length"), header.largest_dimension
     if not isinstance(found, list) or len(found) < blocks or not all(type(n) is int and 0 <= n <= most for n in found):
         raise WispError("feed_forward_length must have a whole number for each layer.", "corrupt_header")
-    lengths = found[:blocks]
-    if len({n for n in lengths if n}) > 1:
-        raise WispError("Feed-forward networks of different lengths are not supported yet.", "unsupported_architecture")
-    return lengths
+    return found[:blocks]
 
 
 build = decoder.build

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import block_count, count, dimension, natural, number, vocabulary
+from py_engine.models.common import block_count, count, dimension, head_count_kv, natural, number, vocabulary
 from py_engine.models.time_mix import TimeMix, TimeMix6, TimeMix7
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops, Projection
@@ -39,14 +39,14 @@ class Config(config.Config):
         blocks, width = block_count(header), dimension(header, "embedding_length")
         size = dimension(header, "wkv.head_size")
         heads = width // size
-        groups = natural(header, "attention.head_count_kv") or heads
+        groups = head_count_kv(header, blocks, heads) if header.arch("attention.head_count_kv", 0) else heads
         if width % size or size % 4 or size > MAX_HEAD or heads % groups:
             raise WispError(
                 f"Wisp cannot run {width} columns in heads of {size}, with {groups} heads of keys and values. A head "
                 f"must have a multiple of 4 columns, at most {MAX_HEAD}.",
                 "corrupt_header",
             )
-        layer_norm = header.arch("attention.layer_norm_rms_epsilon", None) is None
+        layer_norm = config.has_layer_norms(header)
         return cls(
             block_count=blocks,
             context_length=count(header, "context_length"),

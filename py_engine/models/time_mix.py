@@ -95,7 +95,7 @@ class TimeMix6(TimeMix):
         biases = [(f"{name}{part}.bias", rows) for part, _, rows in own]
         if not any(bias in w for bias, _ in biases):
             biases = []
-        rows = ops.side_by_side("wkv_inputs", inputs, w.vector((name + "decay.weight", n), *biases))
+        rows = ops.side_by_side("wkv_inputs", inputs, w.vector((name + "decay.weight", n), optional=biases))
         columns = Columns(rows, 0, n, 2 * n, 2 * n + keys)
         bonus = self.vector("first") if name + "first.weight" in w else None
         y = wkv_scan(ops, "wkv6" if bonus else "gla", columns, self.groups, bonus, self.shape, window.states)

@@ -39,7 +39,7 @@ from py_engine.plan.lists import (
     verify,
 )
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import Buffer, DraftPlan, Op, Plan, Weight
+from py_engine.plan.plan import ZEROS, Buffer, DraftPlan, Op, Plan, Weight
 from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
 from py_engine.plan.shared import SHORT_BATCH
@@ -116,7 +116,9 @@ def _bound(bound: Buffer | Weight, plan: Plan) -> Buffer | Weight:
     if bound.name in SHARED:
         return plan.buffers[bound.name]
     if isinstance(bound, Weight):
-        sources = tuple((DRAFT + tensor, first, rows) for tensor, first, rows in bound.sources)
+        sources = tuple(
+            (tensor if tensor == ZEROS else DRAFT + tensor, first, rows) for tensor, first, rows in bound.sources
+        )
         return plan.weights.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name, sources=sources))
     return plan.buffers.setdefault(DRAFT + bound.name, replace(bound, name=DRAFT + bound.name))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.plan import matmul_tiles, tiles
+from py_engine.plan import matmul_tiles, scales, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -216,11 +216,11 @@ def _small_product(ops: Ops, route: Route, p: _Product) -> None:
          "BIAS": int(bias is not None), "EPILOGUE": epilogue.name, "DOT8": int(dot8), "LAST": 0,
          "EXPERTS": routing.networks, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
         | ({"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {})
-        | tile | ops.state_params | dict(epilogue.params),
+        | tile | ops.state_params | dict(epilogue.params) | scales.expert_params(weight),
         {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if p.norm else {}),
         {"state": ops.state, "x": p.x, "chosen": route.chosen, "w": weight, "y": p.y}
         | ({"weights": route.weights} if p.sum else {}) | ({"norm": p.norm} if p.norm else {})
-        | ({"bias": bias} if bias else {}),
+        | ({"bias": bias} if bias else {}) | ({} if p.sum else scales.bindings(weight)),
         -(-rows // (tile["TR"] * tile["R"])),
         1 if p.sum else routing.used,
         PerToken(),
@@ -263,10 +263,11 @@ def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> Non
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
              "EPILOGUE": "store", "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
-            | halves(ops, p.x) | groups.tile,
+            | halves(ops, p.x) | groups.tile | scales.expert_params(weight)
+            | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
-            | ({"bias": bias} if bias else {}),
+            | ({"bias": bias} if bias else {}) | scales.bindings(weight),
             -(-rows // groups.tile["TN"]),
             groups.count,
         )  # fmt: skip

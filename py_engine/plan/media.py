@@ -18,7 +18,8 @@ from py_engine.plan.kernels import has_param
 from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import record_index
-from py_engine.plan.plan import Buffer, Op, PerToken
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan
+from py_engine.plan.rope import media_table
 from py_engine.plan.shared import FIRST_MEDIA_ID, THREADS
 
 
@@ -40,7 +41,7 @@ class MediaBatch:
     """What a batch with media has besides its ids.
 
     `records`: u32 (tokens, RECORD_WORDS): the position after the last one that the token sees; its rotary positions in
-    time, down and across.
+    time, down and across, and its picture's number.
     """
 
     records: array[int]
@@ -71,7 +72,7 @@ def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int
             x, part = added[at]
             found.append(_add_part(ops, x, media, part * n_embd, n_embd))
         if op is not None:
-            found.append(_with_media(op, params, media))
+            found.append(_with_media(plan, op, params, media))
     plan.lists[ops.list_of(MEDIA)] = found
     plan.lazy.add(ops.list_of(MEDIA))
     plan.media_width = width
@@ -82,14 +83,18 @@ def token_rows(ops: list[Op]) -> list[Op]:
     return list(takewhile(lambda op: op.kernel == "embed", ops))
 
 
-def _with_media(op: Op, params: dict[str, int], media: Buffer) -> Op:
+def _with_media(plan: Plan, op: Op, params: dict[str, int], media: Buffer) -> Op:
     """A PREFILL op for batches with media."""
     if not has_param(op.kernel, "MEDIA"):
         return op
-    if op.params.get("MEDIA_ROW") != "given":
-        return replace(op, params=op.params | params)
-    params = params | {"MEDIA_WIDTH": media.shape[1]}
-    return replace(op, params=op.params | params, bindings={**op.bindings, "media": media})
+    bindings = dict(op.bindings)
+    if op.params.get("MEDIA_ROW") == "given":
+        params = params | {"MEDIA_WIDTH": media.shape[1]}
+        bindings["media"] = media
+    freqs = bindings.get("rope_freqs")
+    if isinstance(freqs, Buffer) and media_table(freqs.name) in plan.buffers:
+        bindings["rope_freqs"] = plan.buffers[media_table(freqs.name)]
+    return replace(op, params=op.params | params, bindings=bindings)
 
 
 def _add_part(ops: Ops, x: Buffer, media: Buffer, first: int, n_embd: int) -> Op:

@@ -28,7 +28,7 @@ QUAD = 4  # rows that RoPE combines
 def threads(ops: OpList, stack: Sequence[Weight]) -> int:
     """Threads of a workgroup of matvec.wgsl in all products of a stack that may be one dispatch; 0 if it may not."""
     device = ops.device
-    if device.software or not ops.small_batch or len(stack) != 2:
+    if device.software or not ops.small_batch or len(stack) != 2 or any(weight.scales for weight in stack):
         return 0
     if not all(tiles.dot8(device, w) and len(w.split(device.max_binding)) == 1 for w in stack):
         return 0

@@ -11,7 +11,8 @@ from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import adapted
 from py_engine.plan.pages import state_words
-from py_engine.plan.plan import ALWAYS, Buffer, Contexts, Op, PerToken, Plan
+from py_engine.plan.plan import ALWAYS, Buffer, Contexts, Op, PerToken, Plan, Weight
+from py_engine.plan.scales import unsupported_scale
 from py_engine.plan.shared import MAX_SEQUENCES
 
 
@@ -77,5 +78,8 @@ class OpList:
         contexts: Contexts = ALWAYS,
     ) -> None:
         """Append one dispatch; the arguments are Op's."""
+        for bound in bindings.values():
+            if isinstance(bound, Weight) and bound.scales and "scales" not in bindings:
+                raise unsupported_scale(bound.sources[0][0])
         x, y, z = (*grid, 1, 1)[:3]
         self.ops.append(Op(kernel, dict(params), dict(consts), dict(bindings), (x, y, z), contexts))

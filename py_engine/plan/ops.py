@@ -125,9 +125,14 @@ class Ops(LinearOps):
             return None
         q = self.rows("q", max(1, heads[0]) * head_dim)
         parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
-        if is_single:
-            products.matvec(self, *parts)
-        return q if is_single or mixed.append(self, parts) else None
+        if not is_single:
+            return q if mixed.append(self, parts) else None
+        begin = len(self.ops)
+        products.matvec(self, *parts)
+        if stack[0].scales and mixed.storage_buffers(self.ops[-1]) > self.device.max_storage_buffers:
+            del self.ops[begin:]
+            return None
+        return q
 
     def split_qkv(
         self, rows: Buffer, cache: Cache, heads: tuple[int, int, int], rope: Rope, norm: HeadNorm | None, eps: float

@@ -19,7 +19,7 @@ from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers
 STATE_WORDS = 4  # u32 of a State
-RECORD_WORDS = 4  # u32 of a token's record
+RECORD_WORDS = 5  # u32 of a token's record
 SEGMENT_WORDS = 3  # of it that a packed batch uses
 TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from py_engine.files.gguf_header import Header
 from py_engine.files.records import Piece
-from py_engine.plan.plan import Plan, Weight
+from py_engine.plan.plan import ZEROS, Plan, Weight
 from py_engine.plan.quants import row_bytes
+
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Placements:
             for _, part in weight.split(max_binding):
                 at = 0
                 for tensor, first, rows in part.sources:
+                    if tensor == ZEROS:  # as all memory is before something is uploaded
+                        at += FLOAT_BYTES * rows
+                        continue
                     self._destinations.setdefault(tensor, []).append((part, at, first, rows))
                     at += rows if weight.rows > 1 else header.tensors[tensor].nbytes
 

@@ -21,6 +21,7 @@ from py_engine.plan.shared import SHORT_BATCH
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
+ZEROS = ""  # a source in place of a tensor that the file lacks: so many zeros in a vector
 MATRICES = {"w": "", "w_2": "_2"}  # the bindings of matrices of any type, and what the names of their planes end with
 
 
@@ -46,7 +47,8 @@ class Buffer:
 class Weight:
     """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type.
 
-    `sources`: (tensor, first row in it, rows), stacked in this order.
+    `sources`: (tensor, first row in it, rows), stacked in this order. `scales`: a factor for the products of each
+    tensor, or of each expert of each tensor, in the same order (scales.py).
     """
 
     name: str
@@ -54,6 +56,7 @@ class Weight:
     rows: int
     cols: int
     sources: tuple[tuple[str, int, int], ...]
+    scales: Weight | None = None
 
     @property
     def layout(self) -> quants.Layout:
@@ -88,7 +91,8 @@ class Weight:
             if lo < hi:
                 sources.append((tensor, start + lo - at, hi - lo))
             at += n
-        return Weight(f"{self.name}[{first}:{first + rows}]", self.type, rows, self.cols, tuple(sources))
+        name = f"{self.name}[{first}:{first + rows}]"
+        return replace(self, name=name, rows=rows, sources=tuple(sources))
 
 
 def planes_of(name: str, weight: Weight) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import matmul_tiles, quants, small_batch_tiles, tiles
+from py_engine.plan import matmul_tiles, quants, scales, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -138,11 +138,11 @@ def matvec(ops: OpList, p: Product) -> None:
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
          "BIAS": int(p.bias is not None), "EPILOGUE": p.epilogue.name}
-        | variant | tile | ops.state_params | dict(p.epilogue.params),
+        | variant | tile | ops.state_params | dict(p.epilogue.params) | scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[-1]}
         | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
-        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings),
+        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings) | scales.bindings(weight),
         *_grid(workgroups, ops.batch, tile.get("TOKENS", 0)),
     )  # fmt: skip
 
@@ -211,7 +211,7 @@ def split_heads(cache: Cache, q_rows: int, kv_rows: int) -> Epilogue:
 
 def stores_halves(ops: OpList, weight: Weight) -> bool:
     """Whether the product with this matrix may have an epilogue that stores f16."""
-    whole = len(weight.split(ops.device.max_binding)) == 1
+    whole = len(weight.split(ops.device.max_binding)) == 1 and not weight.scales
     return whole and not ops.small_batch and matmul_tiles.matmul(ops.device, ops.batch, weight)[0] == "matmul_matrix"
 
 
@@ -224,18 +224,23 @@ def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
     assert not strided(p.x, weight.cols), "rows of many tokens follow each other"
     kernel, tile = matmul_tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
-    bias = 0 if p.bias is None else 2 if kernel == "matmul_matrix" else 1
-    epilogue = "accumulate" if p.epilogue is ADD and ops.precise and kernel == "matmul_matrix" else p.epilogue.name
+    in_matrices = kernel == "matmul_matrix" and not weight.scales  # results that no kernel reads one by one
+    bias = 0 if p.bias is None else 2 if in_matrices else 1
+    epilogue = "accumulate" if p.epilogue is ADD and ops.precise and in_matrices else p.epilogue.name
+    # sums of f16 could overflow before they are scaled
+    sums32 = ops.device.f16 and kernel == "matmul" and (ops.precise or weight.scales is not None)
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
         | {"EPILOGUE": epilogue, **p.epilogue.params}
         | halves(ops, p.x)
-        | ({"SUMS32": 1} if ops.precise and ops.device.f16 and kernel == "matmul" else {})
-        | tile,
+        | ({"SUMS32": 1} if sums32 else {})
+        | tile
+        | scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1], **p.epilogue.consts},
         {"state": ops.state, "x": p.x, "w": weight, "y": p.y, **p.epilogue.bindings}
-        | ({"bias": p.bias} if p.bias else {}),
+        | ({"bias": p.bias} if p.bias else {})
+        | scales.bindings(weight),
         -(-weight.rows // tile["TN"]),
         PerToken(tile["TM"]),
     )

@@ -14,7 +14,8 @@ from math import ceil, floor, inf, log, pi
 from py_engine.errors import WispError
 from py_engine.plan.plan import Buffer
 
-NO_AXIS = 3  # of a pair that M-RoPE does not rotate
+TEXT_AXES = 3  # by which tokens of text are rotated; another rotates those of pictures by their number
+NO_AXIS = 4  # of a pair that M-RoPE does not rotate
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,17 @@ class RopeSpec:
         """The rotation in layers with a sliding window, whose positions are not scaled, with another base."""
         return replace(self, base=base, scaling="none", factor=1.0)
 
-    def frequencies(self, factors: Sequence[float] | None) -> list[float]:
-        """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them."""
+    def frequencies(self, factors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:
+        """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them.
+
+        M-RoPE: pairs of the first so many axes; others are not rotated.
+        """
         if not self.rotates:
             return [0.0] * (self.dim // 2)
         own = factors[: self.dim // 2] if factors and self.first_factors else factors
         plain = frequencies(self.dim, self.base, own if self.use_factors else None)
         if self.sections:
-            plain = [f if axis < NO_AXIS else 0.0 for f, axis in zip(plain, self.axes, strict=True)]
+            plain = [f if axis < axes else 0.0 for f, axis in zip(plain, self.axes, strict=True)]
         if self.scaling == "none":
             return plain
         ramp = self._yarn_ramp() if self.scaling == "yarn" else [0.0] * len(plain)
@@ -79,7 +83,7 @@ class RopeSpec:
 
     @property
     def axes(self) -> list[int]:
-        """M-RoPE: the axis of each pair's position: 0 time, 1 down, 2 across; NO_AXIS: it is not rotated.
+        """M-RoPE: the axis of each pair's position: 0 time, 1 down, 2 across, 3 number; NO_AXIS: it is not rotated.
 
         Source: ggml's rope with the modes mrope and imrope.
         """
@@ -104,6 +108,11 @@ class RopeSpec:
         first = max(0, floor(pair(self.beta_fast)))
         last = min(self.dim - 1, ceil(pair(self.beta_slow)))
         return [1 - min(1.0, max(0.0, (i - first) / max(0.001, last - first))) for i in range(self.dim // 2)]
+
+
+def media_table(name: str) -> str:
+    """The name of a table that batches with media have in place of another: a picture's number rotates their tokens."""
+    return f"{name}.media"
 
 
 def frequencies(dim: int, base: float, factors: Sequence[float] | None = None) -> list[float]:

@@ -22,9 +22,12 @@ def taps(ops: OpList, name: str, count: int) -> Buffer:
     return ops.buffer(name, (ops.batch, count, 2), "u32", "state")
 
 
-def patches(ops: OpList, pixels: Buffer, places: Buffer, values: Buffer, side: int) -> Buffer:
-    """The pixels of each patch, (n, 3 * side^2), for products. wgsl/patches.wgsl describes the buffers."""
-    y = ops.rows("patches", 3 * side * side, ops.input_dtype)
+def patches(ops: OpList, pixels: Buffer, places: Buffer, values: Buffer, side: int, dtype: str = "") -> Buffer:
+    """The pixels of each patch, (n, 3 * side^2), for products unless a `dtype` is given.
+
+    wgsl/patches.wgsl describes the buffers.
+    """
+    y = ops.rows("patches", 3 * side * side, dtype or ops.input_dtype)
     ops.add(
         "patches",
         {"PATCH": side, "Y16": int(y.dtype == "f16")},

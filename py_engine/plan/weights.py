@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
-from py_engine.plan.plan import Plan, Weight
+from py_engine.plan.plan import ZEROS, Plan, Weight
+from py_engine.plan.scales import MAX_STACKED, scale_of, unsupported_scale
 
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]
 
 # biases that llama.cpp's loader takes and its graph does not apply, by architecture
 UNREAD: dict[str, tuple[str, ...]] = {
+    "dream": ("output.bias",),
     "ernie4_5": ("attn_output.bias",),
     "ernie4_5-moe": ("attn_output.bias",),
     "falcon-h1": ("attn_output.bias",),
+    "llada": ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"),
     "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
     "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
     "qwen2vl": ("output.bias",),
@@ -31,7 +36,7 @@ class Weights:
 
     def __init__(self, header: Header, plan: Plan) -> None:
         self.header, self.plan = header, plan
-        self._applied: set[str] = set()  # tensors that scale() has given
+        self._given: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
         unread = LAYER.sub("", tensor) in UNREAD.get(self.header.architecture, ())
@@ -51,7 +56,8 @@ class Weights:
         """Number of values in a tensor of the file."""
         return prod(self.header.tensors[tensor].shape)
 
-    def _tensor(self, tensor: str, *shape: int) -> TensorInfo:
+    def _tensor(self, tensor: str, *shape: int, scaled: bool = False) -> TensorInfo:
+        """A tensor of this shape. `scaled`: the caller applies the scale beside it, if there is one."""
         info = self.header.tensors.get(tensor)
         if info is None:
             raise WispError(
@@ -66,19 +72,25 @@ class Weights:
                 "bad_tensor_shape",
             )
         quants.layout(info.type, tensor)
-        scale = tensor.removesuffix("weight") + "scale"
-        if scale in self and scale not in self._applied:
-            raise WispError(
-                f"Tensor {tensor} has a scale of its own ({scale}), which Wisp cannot apply yet. Use a file in another "
-                "quantisation, or one that llama-quantize made.",
-                "unsupported_quantization",
-            )
+        if not scaled and self._has_scale(tensor):
+            raise unsupported_scale(tensor)
         return info
+
+    def _has_scale(self, tensor: str) -> bool:
+        scale = scale_of(tensor)
+        return scale in self and scale not in self._given
+
+    def _scaled(self, weight: Weight, length: int = 1) -> Weight:
+        """The weight with the scales (of `length` values) that are beside all of its tensors, or beside none."""
+        tensors = list(dict.fromkeys(tensor for tensor, _, _ in weight.sources))
+        if not self._has_scale(tensors[0]):
+            return weight
+        return replace(weight, scales=self.vector(*((scale_of(tensor), length) for tensor in tensors)))
 
     def scale(self, matrix: str, length: int) -> Weight | None:
         """The scales beside a matrix, if the file has them, for a caller that applies them. To be called before it."""
         tensor = matrix + ".scale"
-        self._applied.add(tensor)
+        self._given.add(tensor)
         return self.optional_vector((tensor, length))
 
     def _add(self, weight: Weight) -> Weight:
@@ -86,20 +98,25 @@ class Weights:
 
     def matrix(self, tensor: str, rows: int, cols: int) -> Weight:
         """A matrix of one tensor."""
-        info = self._tensor(tensor, rows, cols)
-        return self._add(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),)))
+        info = self._tensor(tensor, rows, cols, scaled=True)
+        return self._add(self._scaled(Weight(tensor, info.type, rows, cols, ((tensor, 0, rows),))))
 
     def experts(self, names: list[str], n: int, rows: int, cols: int, limit: int) -> list[ExpertMatrices]:
         """Tensors (n, rows, cols) as matrices (n * rows, cols), with biases (n, rows) if the file has them.
 
         Tensors of one type are stacked if the stack fits into a binding of `limit` bytes.
         """
-        types = {self._tensor(name + ".weight", n, rows, cols).type for name in names}
-        stack = self._stacked([name + ".weight" for name in names], n, rows, cols)
-        groups = [names] if len(types) == 1 and len(stack.split(limit)) == 1 else [[name] for name in names]
+        kinds = {
+            (self._tensor(tensor, n, rows, cols, scaled=True).type, self._has_scale(tensor))
+            for tensor in (name + ".weight" for name in names)
+        }
+        stack = self._stacked([name + ".weight" for name in names], n, rows, cols, scaled=True)
+        groups = [names] if len(kinds) == 1 and len(stack.split(limit)) == 1 else [[name] for name in names]
         return [
             (
-                self._add(self._stacked([name + ".weight" for name in group], n, rows, cols)),
+                self._add(
+                    self._scaled(self._stacked([name + ".weight" for name in group], n, rows, cols, scaled=True), n)
+                ),
                 self._add(self._stacked([name + ".bias" for name in group], n, rows))
                 if self.has_all([name + ".bias" for name in group])
                 else None,
@@ -132,9 +149,9 @@ class Weights:
         """A tensor (n, rows, cols) as one matrix (n * rows, cols)."""
         return self._add(self._stacked([tensor], n, rows, cols))
 
-    def _stacked(self, tensors: list[str], *shape: int) -> Weight:
+    def _stacked(self, tensors: list[str], *shape: int, scaled: bool = False) -> Weight:
         """Tensors of one shape and type as one matrix, end to end."""
-        rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape).type
+        rows, type = prod(shape[:-1]), self._tensor(tensors[0], *shape, scaled=scaled).type
         return Weight("+".join(tensors), type, len(tensors) * rows, shape[-1], tuple((t, 0, rows) for t in tensors))
 
     def stack(self, parts: list[tuple[str, int]], cols: int) -> list[Weight]:
@@ -143,7 +160,7 @@ class Weights:
 
     def part(self, tensor: str, rows: int, cols: int, ranges: list[tuple[int, int]], name: str = "") -> Weight:
         """Ranges (first row, rows) of a tensor as a matrix `name`, which is only of use for joined()."""
-        type = self._tensor(tensor, rows, cols).type
+        type = self._tensor(tensor, rows, cols, scaled=True).type
         sources = tuple((tensor, first, count) for first, count in ranges)
         return Weight(name or tensor, type, sum(count for _, count in ranges), cols, sources)
 
@@ -151,31 +168,51 @@ class Weights:
         """Matrices end to end: one weight for each run of matrices of the same type."""
         runs: list[list[Weight]] = []
         for part in parts:
-            if runs and runs[-1][-1].type == part.type:
+            if runs and self._joins(runs[-1], part):
                 runs[-1].append(part)
             else:
                 runs.append([part])
         return [
             self._add(
-                Weight(
-                    "+".join(part.name for part in run),
-                    run[0].type,
-                    sum(part.rows for part in run),
-                    run[0].cols,
-                    tuple(source for part in run for source in part.sources),
+                self._scaled(
+                    Weight(
+                        "+".join(part.name for part in run),
+                        run[0].type,
+                        sum(part.rows for part in run),
+                        run[0].cols,
+                        tuple(source for part in run for source in part.sources),
+                    )
                 )
             )
             for run in runs
         ]
 
-    def vector(self, *tensors_lengths: tuple[str, int]) -> Weight:
+    def _joins(self, run: list[Weight], part: Weight) -> bool:
+        """Whether a matrix can follow others in one weight."""
+        scaled = self._has_scale(part.sources[0][0])
+        alike = run[-1].type == part.type and self._has_scale(run[-1].sources[0][0]) == scaled
+        return alike and not (scaled and len(run) == MAX_STACKED)
+
+    def vector(self, *tensors_lengths: tuple[str, int], optional: Sequence[tuple[str, int]] = ()) -> Weight:
         """Concatenate (tensor, length) vectors into one row. A tensor of several rows is flattened.
 
-        Vectors are F32 in every GGUF.
+        Vectors are F32 in every GGUF. `optional`: further ones, with zeros for those that the file does not have.
         """
+        present = [tensor for tensor, _ in optional if tensor in self]
+        return self._vector([*(tensor for tensor, _ in tensors_lengths), *present], (*tensors_lengths, *optional))
+
+    def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
+        """vector(), with zeros for tensors that the file does not have; None if it has none of them."""
+        present = [tensor for tensor, _ in tensors_lengths if tensor in self]
+        return self._vector(present, tensors_lengths) if present else None
+
+    def _vector(self, present: list[str], tensors_lengths: tuple[tuple[str, int], ...]) -> Weight:
+        """vector(), with zeros for tensors that are not `present`."""
         shapes = {tensor: self.header.tensors[tensor].shape for tensor, _ in tensors_lengths if tensor in self}
         rows = {tensor: prod(shapes.get(tensor, ())[1:]) for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
+            if tensor not in present:
+                continue
             info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
             if info.type != Q.F32:
                 raise WispError(
@@ -183,11 +220,8 @@ class Weights:
                 )
         names = [t for t, _ in tensors_lengths]
         cols = sum(n for _, n in tensors_lengths)
-        return self._add(Weight("+".join(names), Q.F32, 1, cols, tuple((t, 0, rows[t]) for t in names)))
-
-    def optional_vector(self, *tensors_lengths: tuple[str, int]) -> Weight | None:
-        """vector(), or None if the file has none of the tensors. WispError unsupported_architecture if it has some."""
-        return self.vector(*tensors_lengths) if self.has_all([t for t, _ in tensors_lengths]) else None
+        sources = tuple((t, 0, rows[t]) if t in present else (ZEROS, 0, length) for t, length in tensors_lengths)
+        return self._add(Weight("+".join(names), Q.F32, 1, cols, sources))
 
     def has_all(self, tensors: list[str]) -> bool:
         """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""

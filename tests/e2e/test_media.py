@@ -52,8 +52,16 @@ const arrays = (chunk) => Object.fromEntries(Object.entries(chunk).map(([key, va
   [key, ArrayBuffer.isView(value) ? base64(value) : value]));
 return { chunks: chunks.map(arrays), logits: base64(logits), shape };"""
 # (golden, case): one for each way in which pictures and sounds are prepared, and read by a text model
-CASES = [("qwen2vl", "pair"), ("gemma3", "alpha"), ("idefics3", "wide"), ("qwen3a", "stereo"), ("lfm2a", "pair")]
-ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("lfm2a", "half")]  # deepstack; pictures that are read whole; sound
+CASES = [
+    ("qwen2vl", "pair"),
+    ("gemma3", "alpha"),
+    ("idefics3", "wide"),
+    ("qwen3a", "stereo"),
+    ("lfm2a", "pair"),
+    ("hunyuanvl", "alpha"),
+]
+# deepstack; pictures that are read whole; sound; pictures with numbers
+ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("lfm2a", "half"), ("hunyuanvl", "pair")]
 LIMITS = {"f32": (8e-3, 0.05, 2e-5), "f16": (1.5e-2, 0.15, 1e-3)}  # embedding / rms, logits, KL
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
+from py_engine.media.projector import WHISPER
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
@@ -24,10 +25,9 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
 }
 # What f16 changes is the same for all types, and tests/unit/test_cpu_encoders.py runs the CPU engine on all of them.
 SOME = {"f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
-# Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one of the three. The ops of
-# the other two are all in other goldens.
-WHISPER = {"qwen2a", "ultravox", "voxtral"}
-SKIPPED = set() if "WISP_ALL_GOLDENS" in os.environ else WHISPER - {"ultravox"}
+# Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one type. The ops of the
+# others are all in other goldens.
+SKIPPED = set() if "WISP_ALL_GOLDENS" in os.environ else set(WHISPER) - {"ultravox"}
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name}) - SKIPPED]
 MOST = 2  # cases of a golden, the first ones of each kind
 

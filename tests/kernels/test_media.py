@@ -13,20 +13,20 @@ from py_engine.plan import media
 from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.pages import shift_index
-from py_engine.plan.rope import Rope, RopeSpec, table
+from py_engine.plan.rope import Rope, RopeSpec, media_table, table
 from py_engine.plan.shared import FIRST_MEDIA_ID, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 SECTIONS = {"following": ((3, 5, 6, 2), False), "in turns": ((6, 5, 4, 1), True)}
-Records = tuple[tuple[int, int, int, int], ...]
+Records = tuple[tuple[int, int, int, int, int], ...]
 
 
 def records(n: int, pos: int, spans: tuple[tuple[int, int], ...] = ()) -> Records:
     """Records of n tokens at `pos`: those of a span (first, end) see its end. All rotary positions differ."""
     ends = [next((end for first, end in spans if first <= pos + m < end), pos + m + 1) for m in range(n)]
-    return tuple((end, 7 * m + 100, 5 * m + 40, 3 * m) for m, end in enumerate(ends))
+    return tuple((end, 7 * m + 100, 5 * m + 40, 3 * m, m // 5) for m, end in enumerate(ends))
 
 
 def with_media(bench: Bench, ops: Ops, width: int, n_embd: int) -> None:
@@ -58,6 +58,9 @@ def mrope(bench: Bench, ops: Ops, sections: str) -> Rope:
     spec = RopeSpec(32, sections=counts, interleaved=turns)
     freqs = ops.buffer("freqs", (32,), "u32", "state")
     bench.data["freqs"] = np.frombuffer(table(spec.frequencies(None), spec.axes), np.uint32).copy()
+    if sections == "following":  # pictures are rotated by their numbers, too
+        numbered = ops.buffer(media_table("freqs"), freqs.shape, "u32", "state")
+        bench.data[numbered.name] = np.frombuffer(table(spec.frequencies(None, 4), spec.axes), np.uint32).copy()
     return Rope(32, True, freqs, shifts=shift_index(bench.plan.n_ctx, bench.plan.page))
 
 

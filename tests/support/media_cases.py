@@ -13,6 +13,7 @@ VISION = GOLDEN / "vision"
 CASES = [
     ("mlp", "pair"), ("gemma3", "square"), ("gemma3", "pair"), ("gemma4", "half"), ("qwen2vl", "wide"),
     ("qwen2vl", "pair"), ("qwen3vl", "wide"), ("qwen3vl", "pair"), ("qwen3vl", "alpha"), ("pixtral", "alpha"),
+    ("glm4v", "pair"), ("paddleocr", "pair"), ("hunyuanvl", "wide"), ("hunyuanvl", "pair"), ("gemma4u", "half"),
 ]  # fmt: skip
 
 
@@ -45,7 +46,8 @@ def case(golden: str, name: str) -> Case:
             continue
         grid = (chunk["nx"], chunk["ny"]) if about["mrope"] else None
         own = media_ids(f"{golden} {name} {i}", chunk["n_tokens"])
-        media.append(Media(own, arrays[f"{name}/{i}/embd"], grid, chunk["non_causal"]))
+        number = len(media) if about["projector"] == "hunyuanvl" else None
+        media.append(Media(own, arrays[f"{name}/{i}/embd"], grid, chunk["non_causal"], number))
         ids += own
     forced, greedy = (arrays[f"{name}/{what}"].tolist() for what in ("forced", "greedy"))
     logits = arrays[f"{name}/logits"]

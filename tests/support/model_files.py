@@ -12,6 +12,7 @@ from py_engine.files.gguf_header import parse
 from py_engine.files.parts import Parts
 from py_engine.options import AdapterOptions
 from py_engine.plan.adapters import Adapters, read_adapters
+from py_engine.plan.plan import ZEROS
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class ModelFiles:
 
     def rows(self, tensor: str, first: int, rows: int) -> bytes:
         """The bytes of rows of a tensor."""
+        if tensor == ZEROS:
+            return bytes(4 * rows)
         for data, header in zip(self.data, self.parts.headers, strict=True):
             if info := header.tensors.get(tensor):
                 size = info.nbytes // max(1, prod(info.shape[1:]))

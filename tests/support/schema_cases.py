@@ -97,6 +97,11 @@ SCHEMAS: dict[str, list[Any]] = {
         {"type": "array", "prefixItems": [I, S], "items": False, "uniqueItems": True},
         arr({"enum": [None, "x"]}, uniqueItems=True, minItems=2),
     ],
+    "properties that no value has": [
+        obj({"a": obj({"b": I}, minProperties=2), "c": I}), obj({"a": arr(I, contains=S), "c": I}),
+        obj({"a": {"type": "array", "prefixItems": [I], "maxItems": 1, "contains": S}, "c": I}),
+        obj({"a": {"type": "object", "additionalProperties": I, "not": {"additionalProperties": N}}, "c": I}),
+    ],
     "contains": [
         {"type": "array", "contains": I}, arr({"type": ["integer", "string"]}, contains=S),
         {"type": "array", "contains": {"const": 5}, "maxItems": 3},
@@ -256,10 +261,12 @@ UNSUPPORTED: list[tuple[Any, str]] = [
     ({"type": "array", "additionalItems": False}, "additionalItems"), (obj({"a": {"divisibleBy": 2}}), "divisibleBy"),
     ({"$schema": "https://example.com/mine"}, "$schema"), ({"not": arr({"enum": [1]}, uniqueItems=True)}, "uniqueItems"),
     ({"patternProperties": dict.fromkeys("abcdef", I)}, "patternProperties"),
+    (arr(I, contains=I, maxContains=1, minItems=3), "contains"),
 ]  # fmt: skip
 INVALID: list[tuple[Any, str]] = [
     ({"type": "text"}, "type"), ({"type": []}, "type"), ({"minLength": -1}, "minLength"), ({"minimum": "3"}, "minimum"),
     ({"pattern": "("}, "pattern"), ({"pattern": 5}, "pattern"), ({"required": "a"}, "required"), ({"items": 5}, "items"),
     ({"properties": []}, "properties"), ({"allOf": []}, "allOf"), ({"enum": 3}, "enum"), ({"multipleOf": 0}, "multipleOf"),
     ({"items": [I]}, "items"), ({"type": "string", "minLength": 3, "maxLength": 2}, ""), (False, ""), ({"enum": []}, ""),
+    (obj({"a": I}, "a", minProperties=2), ""), (arr(I, contains=S), ""), (arr(arr(I, contains=S), minItems=1), ""),
 ]  # fmt: skip

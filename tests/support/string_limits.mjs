@@ -1,5 +1,6 @@
 // Random texts of forms whose strings have limits: at each token, the looser grammar's narrowed mask beside the exact
-// grammar's own. stdin: {module, limits, jobs: [{looser, exact, walks}]}; stdout: for each job {masks, narrowed, checked, differ}.
+// grammar's own. stdin: {module, limits, jobs: [{looser, exact, walks}]}; stdout: for each job {masks, narrowed, ended, free,
+// differ}. `free`: masks of free text.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { BYTES, load } from "./xgrammar.mjs";
@@ -71,7 +72,7 @@ async function compare({ looser, exact, walks }) {
   const loose = await compile(compiler, looser);
   const whole = await compile(compiler, exact);
   const small = await compile(ofBytes, exact);
-  const found = { masks: 0, narrowed: 0, ended: 0, differ: [] };
+  const found = { masks: 0, narrowed: 0, ended: 0, free: 0, differ: [] };
   for (let walk = 0; walk < walks; walk++) {
     const looseMatcher = await GrammarMatcher.createGrammarMatcher(loose);
     const wanted = await GrammarMatcher.createGrammarMatcher(whole);
@@ -83,8 +84,10 @@ async function compare({ looser, exact, walks }) {
       const right = await wanted.getNextTokenBitmask();
       found.masks++;
       const all = [...Array(END).keys()];
-      if (all.some((token) => has(wide, token) && !has(mask, token) && !has(lengths.banned, token))) found.narrowed++;
-      const wrong = all.filter((token) => has(mask, token) !== (has(right, token) && !has(lengths.banned, token)));
+      const banned = new Set(all.filter((token) => text.isBanned(token)));
+      if (!banned.size) found.free++;
+      if (all.some((token) => has(wide, token) && !has(mask, token) && !banned.has(token))) found.narrowed++;
+      const wrong = all.filter((token) => has(mask, token) !== (has(right, token) && !banned.has(token)));
       if (wrong.length && found.differ.length < 5)
         found.differ.push([
           written,
@@ -98,7 +101,7 @@ async function compare({ looser, exact, walks }) {
       const long = open.filter((token) => token >= 256);
       const token = random(3) && long.length ? long[random(long.length)] : open[random(open.length)];
       const refused = all.find(
-        (other) => !has(mask, other) && !has(lengths.banned, other) && tokens[other].length && random(40) === 0,
+        (other) => !has(mask, other) && !banned.has(other) && tokens[other].length && random(40) === 0,
       );
       if (refused !== undefined && text.accept(refused)) {
         if (looseMatcher.acceptToken(refused))

@@ -91,8 +91,9 @@ async def test_forced_text_becomes_all_tokens_except_the_last() -> None:
     ids = await Matcher(Engine(text), found).forced()
     assert found.decode(ids) == text[: len(found.decode(ids))]
     assert ids == found.encode(text)[:-1]
-    for jump in ("", "a"):
+    for jump in ("", "a", "\ufffdcapital"):  # the first bytes of a character have come
         assert await Matcher(Engine(jump), found).forced() == []
+    assert await Matcher(Engine(text + "\ufffd"), found).forced() == ids
     spaced = tokenizer(VOCAB / "ggml-vocab-llama-spm.gguf")  # its encoding begins with a space that the text lacks
     assert await Matcher(Engine("capital of"), spaced).forced() == []
 

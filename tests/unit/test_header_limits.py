@@ -3,7 +3,6 @@
 import math
 import struct
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +142,6 @@ def test_a_later_model_of_kimi_s_is_refused() -> None:
     with pytest.raises(WispError) as error:
         plan(found)
     assert error.value.code == "unsupported_architecture"
-
-
-def test_a_scale_beside_a_matrix_is_not_ignored() -> None:
-    found = parse((LLAMA.parent / "llama.NVFP4.gguf").read_bytes(), None)
-    found.tensors["blk.0.attn_q.scale"] = replace(found.tensors["output_norm.weight"], shape=(1,))
-    with pytest.raises(WispError, match="a scale of its own"):
-        plan(found)
 
 
 def test_layers_of_experts_with_and_without_gates_are_planned() -> None:

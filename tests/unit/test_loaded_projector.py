@@ -32,8 +32,8 @@ async def no_file(projector: Projector, data: bytes) -> Medium:
     raise AssertionError
 
 
-def loaded() -> tuple[LoadedProjector, list[Medium]]:
-    model = golden(NAME)
+def loaded(name: str = NAME) -> tuple[LoadedProjector, list[Medium]]:
+    model = golden(name)
     one = LoadedProjector(model.projector, model.chunker(), CountingEncoder(), no_file, "")
     return one, [prepared(model.projector, file) for file in FILES]
 
@@ -50,3 +50,14 @@ async def test_a_prompt_gets_all_embeddings_that_are_more_than_the_cache_holds(
     again = one.prompt("|", media[:1], "|")
     assert again.ids == prompt.ids[: len(again.ids)]
     assert again.media[0].rows == (1 if cache_bytes else None)
+
+
+async def test_equal_pictures_with_numbers_are_different_tokens() -> None:
+    """Their embeddings are computed once."""
+    one, media = loaded("hunyuanvl")
+    prompt = one.prompt("|" * len(media), media, "|")
+    await one.encode(prompt.media)
+    first, _, third = prompt.media
+    assert (first.number, third.number) == (0, 2)
+    assert not set(first.ids) & set(third.ids)
+    assert first.rows == third.rows == 1

@@ -11,6 +11,7 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.media import Media, PromptMedia, media_ids
+from py_engine.plan.pages import RECORD_WORDS
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import FIRST_MEDIA_ID
 from tests.support.cpu_models import load
@@ -155,13 +156,26 @@ def test_places_of_several_pictures() -> None:
     batch, shift = given.batch(ids, 1, 10)
     assert batch is not None
     assert shift == -3
-    places = np.array(batch.records).reshape(-1, 4)
+    places = np.array(batch.records).reshape(-1, RECORD_WORDS)
     assert places[:, 0].tolist() == list(range(2, 12)), "causal"
-    assert places[:, 1:].tolist() == [
+    assert places[:, 1:4].tolist() == [
         [1, 1, 1], [2, 2, 2], [2, 2, 3], [2, 2, 4], [2, 3, 2], [2, 3, 3], [2, 3, 4], [5, 5, 5], [6, 6, 6], [6, 6, 7],
     ]  # fmt: skip
     assert [(r.token, r.first, r.count) for r in batch.rows] == [(1, 0, 6), (8, 0, 2)]
     assert given.batch(ids, 15, 1) == (None, -6)
+
+
+def test_places_of_numbered_pictures() -> None:
+    """HunyuanOCR: lines of two tokens with one after each, between two tokens; the second picture after one of text."""
+    first, second = (Media(media_ids(name, 8), None, (2, 2), number=number) for number, name in enumerate("ab"))
+    ids = [*first.ids, 3, *second.ids, 4]
+    batch, shift = PromptMedia([first, second]).batch(ids, 8, 10)
+    assert batch is not None
+    assert shift == 0
+    assert np.array(batch.records).reshape(-1, RECORD_WORDS)[:, 1:].tolist() == [
+        [8, 8, 8, 0], [9, 9, 9, 9], [10, 0, 0, 1], [11, 1, 0, 1], [12, 2, 0, 1], [13, 0, 1, 1], [14, 1, 1, 1],
+        [15, 2, 1, 1], [16, 16, 16, 16], [17, 17, 17, 0],
+    ]  # fmt: skip
 
 
 def test_equal_contents_have_equal_ids() -> None:
@@ -178,4 +192,4 @@ def test_a_whole_picture_is_not_cut() -> None:
     assert given.part_within(ids, 3, 5) == 0
     records = given.batch(ids, 3, 8)[0]
     assert records is not None
-    assert set(records.records[::4]) == {11}
+    assert set(records.records[::RECORD_WORDS]) == {11}

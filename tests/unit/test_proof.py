@@ -31,7 +31,14 @@ from tests.support.devices import GPU
 
 SOFTWARE = Device(subgroup=4, software=True)
 WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embedding
-MODELS = [*ONE_OF_EACH, "gemma/gemma3n.F16", "llama/mixtral.Q4_K_M", "llama/llama.Q4_K_M", "llama/llama.IQ1_M"]
+MODELS = [
+    *ONE_OF_EACH,
+    "llama/llama-scales.NVFP4",
+    "gemma/gemma3n.F16",
+    "llama/mixtral.Q4_K_M",
+    "llama/llama.Q4_K_M",
+    "llama/llama.IQ1_M",
+]
 PROJECTORS = (
     "gemma3",
     "gemma4",

@@ -6,8 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from py_engine.errors import WispError
 from py_engine.plan.lists import DECODE
-from tests.golden.make.changed_models import QKV, Change, all_of, joined, unchanged, with_biases, with_key
+from tests.golden.make.changed_models import (
+    QKV,
+    Change,
+    all_of,
+    joined,
+    kind,
+    unchanged,
+    with_biases,
+    with_key,
+    with_scales,
+    without_tensors,
+)
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.record import random_prompt
@@ -18,6 +30,10 @@ from tests.support.cpu_models import evaluate, load
 SEED, N_CTX, PROMPT = 3, 64, 18
 JOINED = joined(QKV, "attn_qkv", 0)
 BIASED = with_biases(*QKV)
+SCALED = with_scales(
+    *QKV, "attn_qkv", "attn_output", "attn_gate", "ssm_in", "ssm_out", "ffn_gate", "ffn_up", "ffn_down",
+    "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "output",
+)  # fmt: skip
 
 
 def saved(path: Path, preset: str, change: Change = unchanged, **settings: Any) -> Path:
@@ -57,6 +73,26 @@ def test_biases_of_queries_with_gates(change: Change, tmp_path: Path) -> None:
     assert np.abs(got - logits(plain)).max() > 0.1
 
 
+@pytest.mark.parametrize("there", ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"])
+def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
+    """The others' are zeros."""
+    path = saved(tmp_path / "model.gguf", "llama", with_biases(there))
+    got = logits(path)
+    assert got == pytest.approx(exact(path), abs=2e-3)
+    assert np.abs(got - logits(saved(tmp_path / "plain.gguf", "llama"))).max() > 0.1
+
+
+@pytest.mark.parametrize("missing", ["time_mix_receptance", "time_mix_value"])
+def test_biases_of_some_matrices_of_a_time_mix(missing: str, tmp_path: Path) -> None:
+    def with_zeros(file: GgufFile) -> None:
+        for name in file.tensors:
+            file.tensors[name] = file.tensors[name] * (kind(name) != f"{missing}.bias")
+
+    zeros = logits(saved(tmp_path / "zeros.gguf", "rwkv6qwen2", with_zeros))
+    without = saved(tmp_path / "without.gguf", "rwkv6qwen2", without_tensors(f"{missing}.bias"))
+    assert np.array_equal(logits(without), zeros)
+
+
 @pytest.mark.parametrize("width", [20, 36])
 def test_inputs_of_layers_of_any_width(width: int, tmp_path: Path) -> None:
     path = saved(tmp_path / "model.gguf", "gemma4", pl=width)
@@ -79,6 +115,35 @@ def test_numbers_for_each_layer(preset: str, tmp_path: Path) -> None:
     widths = with_key("feed_forward_length", [used["n_ff"]] * used["n_layer"])
     one = logits(saved(tmp_path / "one.gguf", preset))
     assert np.array_equal(logits(saved(tmp_path / "each.gguf", preset, all_of(heads, widths))), one)
+
+
+@pytest.mark.parametrize("preset", ["llama", "qwen2", "qwen3moe", "qwen35moe", "granitehybrid", "gemma3", "phi3"])
+def test_scales_beside_matrices(preset: str, tmp_path: Path) -> None:
+    """As files in NVFP4 have them. The matrices alone are some thousand times as large."""
+    apart = logits(saved(tmp_path / "apart.gguf", preset))
+    assert logits(saved(tmp_path / "scaled.gguf", preset, SCALED)) == pytest.approx(apart, abs=1e-3)
+
+
+@pytest.mark.parametrize(("preset", "matrix"), [("gemma3", "token_embd"), ("llama4", "ffn_down_exps")])
+def test_a_scale_that_cannot_be_applied_is_refused(preset: str, matrix: str, tmp_path: Path) -> None:
+    with pytest.raises(WispError, match=rf"{matrix}\.scale") as error:
+        logits(saved(tmp_path / "model.gguf", preset, with_scales(matrix)))
+    assert error.value.code == "unsupported_quantization"
+
+
+def with_a_short_network(file: GgufFile) -> None:
+    """The second feed-forward network is shorter than the others."""
+    layer, length = 4, 64
+    up, down = (f"blk.{layer}.ffn_{name}.weight" for name in ("up", "down"))
+    file.tensors[up], file.tensors[down] = file.tensors[up][:length], file.tensors[down][:, :length]
+    lengths = dict(file.metadata)["nemotron_h.feed_forward_length"]
+    assert isinstance(lengths, list)
+    with_key("feed_forward_length", [*lengths[:layer], length, *lengths[layer + 1 :]])(file)
+
+
+def test_networks_of_different_lengths(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "nemotron_h", with_a_short_network)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
 def with_unit_norms(file: GgufFile) -> None:
@@ -108,6 +173,11 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("gemma3n", JOINED, {}),
     ("gemma4", unchanged, {"pl": 20}),
     ("mamba", with_key("ssm.dt_b_c_rms", True), {}),
+    ("llama", SCALED, {}),
+    ("qwen3moe", SCALED, {}),
+    ("stablelm", with_biases("attn_k", "ffn_gate"), {}),
+    ("nemotron_h", with_a_short_network, {}),
+    ("nemotron_h_moe", unchanged, {"latent": 40}),
 ]
 
 

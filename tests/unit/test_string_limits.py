@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from app.answers.dialects import HARMONY, HERMES, LLAMA, SYNTAXES, Dialect, Harmony
 from app.answers.grammar import rules_of
+from app.answers.thinking import TAGS
+from app.answers.tool_calls import CallSyntax
+from app.constrain.cost import MAX_COST, cost
 from app.constrain.ebnf import GrammarText
 from app.openai.formats import Format
+from app.openai.tools import Tool, Tools
+from py_engine.errors import WispError
 from tests.support.grammar_matcher import MODULE
 from tools.npm import node
 from tools.paths import ROOT
@@ -34,10 +40,21 @@ def grammar(schema: dict[str, Any]) -> GrammarText:
     return rules_of(Format("json_schema", schema))
 
 
-def compared(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What tests/support/string_limits.mjs finds of schemas."""
-    texts = [grammar(schema) for schema in schemas]
-    jobs = [{"looser": str(text), "exact": text.exact, "walks": WALKS} for text in texts]
+def of_chat(
+    syntax: CallSyntax, *tools: dict[str, Any], form: Format | None = None, thinks: bool = False
+) -> GrammarText:
+    """The grammar of a chat's answer; if it begins with a thought, it may call tools, else it must."""
+    known = tuple(Tool(f"tool_{i}", schema, {}) for i, schema in enumerate(tools))
+    kind = Harmony if syntax is HARMONY else Dialect
+    dialect = kind(syntax, TAGS[0] if thinks else None, Tools(known, not thinks, True, known), "tools", True)
+    rules = dialect.rules(form)
+    assert rules is not None
+    return rules(TAGS[0][0] if thinks else "")
+
+
+def compared(texts: list[GrammarText], walks: int = WALKS) -> list[dict[str, Any]]:
+    """What tests/support/string_limits.mjs finds of grammars."""
+    jobs = [{"looser": str(text), "exact": text.exact, "walks": walks} for text in texts]
     script = ROOT / "tests" / "support" / "string_limits.mjs"
     limits = str(ROOT / "app" / "answers" / "string_limits.js")
     request = json.dumps({"module": str(MODULE), "limits": limits, "jobs": jobs})
@@ -49,11 +66,33 @@ def compared(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
     """But for tokens that are never used. Texts run into their limits, with tokens that cut characters and escapes."""
-    for name, found in zip(SCHEMAS, compared(list(SCHEMAS.values())), strict=True):
+    for name, found in zip(SCHEMAS, compared([grammar(schema) for schema in SCHEMAS.values()]), strict=True):
+        assert not found["free"], name
         assert found["differ"] == [], name
         assert found["masks"] > 100, name
         assert found["narrowed"] > 10, name
         assert found["ended"] > WALKS // 2, name
+
+
+@pytest.mark.slow
+def test_calls_of_tools_count_limits_in_every_dialect() -> None:
+    texts = [of_chat(syntax, SCHEMAS["object"], SCHEMAS["names"]) for _, syntax in SYNTAXES]
+    for (_, syntax), found in zip(SYNTAXES, compared(texts, 6), strict=True):
+        assert found["differ"] == [], syntax.name
+        assert found["narrowed"] > 10, syntax.name
+
+
+def test_free_text_has_tokens_of_any_length() -> None:
+    (found,) = compared([of_chat(HERMES, SCHEMAS["object"], thinks=True)])
+    assert found["differ"] == []
+    assert found["free"] == found["masks"]
+
+
+def test_forms_of_chats_count_limits_but_not_where_a_text_may_be_a_call() -> None:
+    form = Format("json_schema", SCHEMAS["object"])
+    assert of_chat(HERMES, form=form).exact
+    assert of_chat(HERMES, form=form, thinks=True).exact
+    assert not of_chat(LLAMA, SCHEMAS["object"], form=form).exact
 
 
 # A text may begin two values: what the limits leave of one says nothing of the other.
@@ -88,3 +127,14 @@ def test_the_looser_grammar_has_no_rules_of_the_exact_one() -> None:
     other = grammar({"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 600}})
     assert other == text
     assert other.exact != text.exact
+
+
+def test_the_exact_grammar_may_cost_more_since_it_is_compiled_for_bytes() -> None:
+    """A schema with many limits: each adds rules."""
+    limits = {
+        f"limit_{high}": {"type": "string", "minLength": high % 15, "maxLength": high} for high in range(20, 300, 7)
+    }
+    form = grammar({"type": "object", "properties": limits})
+    assert cost(form) < MAX_COST < cost(form.exact)
+    with pytest.raises(WispError, match="too complex"):
+        grammar({"type": "array", "prefixItems": [{"type": "string", "maxLength": 60_000 - i} for i in range(2)]})

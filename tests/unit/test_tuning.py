@@ -241,7 +241,7 @@ def test_cached_choices_hold_for_one_device_model_and_kernels(tmp_path: Path) ->
     assert cached_choices.deserialize(GPU, cached_choices.serialize(cut)).unfinished
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", [*ONE_OF_EACH, "llama/llama-scales.NVFP4"])
 def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
     """The candidates' kernels expand, have all their bindings, and differ from each other."""
     plan = plan_of(name)

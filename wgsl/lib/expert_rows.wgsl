@@ -19,6 +19,12 @@ fn x_factor(g: u32, choice: u32) -> f32 {
   return 1.0;
 #endif
 }
+#if SCALES
+
+fn expert_scale(row: u32, choice: u32) -> f32 {
+  return scales[row / ROWS * EXPERTS + chosen[choice]];
+}
+#endif
 #if BIAS
 
 fn expert_bias(row: u32, choice: u32) -> f32 {

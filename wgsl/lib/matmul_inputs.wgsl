@@ -47,6 +47,7 @@ const W_GROUPS = (COLS + 31u) / 32u;
 #if BIAS
 @bind var<storage, read> bias: array<f32>; // (rows), or (STACK, EXPERTS, ROWS padded to 32)
 #endif
+#include "lib/matrix_scale.wgsl"
 #if GROUPED
 @bind var<storage, read> tiles: array<vec4u>; // (expert, index of its first slot, slots)
 @bind var<storage, read> slots: array<u32>; // token * USED + choice, sorted by expert
@@ -148,7 +149,7 @@ fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
 }
 
 #if EPILOGUE in ("store", "add", "accumulate")
-// Applies bias and epilogue to one result.
+// Applies scale, bias and epilogue to one result.
 fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
     return;
@@ -159,6 +160,13 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   let at = (tile.first + i) * p.y_stride + p.row0 + row;
 #endif
   var v = sum;
+#if SCALES
+#if GROUPED
+  v *= scales[row / ROWS * EXPERTS + tile.expert];
+#else
+  v *= matrix_scale(row);
+#endif
+#endif
 #if BIAS == 1
 #if GROUPED
   v += bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];

@@ -54,6 +54,7 @@ const X_VECS = W_GROUPS * 8u; // between rows of x
 #if BIAS
 @bind var<storage, read> bias: array<f32>;
 #endif
+#include "lib/matrix_scale.wgsl"
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #if EPILOGUE == "qkv"
 #include "lib/rope.wgsl"

@@ -14,7 +14,15 @@ const SLOTS = R + NORM; // and the sum of squares
 #include "lib/row_sums.wgsl"
 
 fn result(slot: u32, scale: f32, y_row: u32, row: u32, choice: u32) -> f32 {
+#if SCALES
+#if EXPERTS
+  let sum = sum_get(slot % R, slot / R) * scale * expert_scale(row, choice);
+#else
+  let sum = sum_get(slot % R, slot / R) * scale * matrix_scale(row);
+#endif
+#else
   let sum = sum_get(slot % R, slot / R) * scale;
+#endif
 #if BIAS
 #if EXPERTS
   return sum + expert_bias(row, choice);

@@ -5,11 +5,11 @@
 
 // Position after the last one that token m sees: of a picture that is seen as a whole, its end.
 fn media_end(m: u32) -> u32 {
-  return state.tables[RECORDS + 4u * m];
+  return state.tables[RECORDS + 5u * m];
 }
 
-// Position by which token m is rotated: in time (axis 0), down (1) or across (2).
+// Position by which token m is rotated: in time (axis 0), down (1), across (2), or by its picture's number (3).
 fn media_place(m: u32, axis: u32) -> u32 {
-  return state.tables[RECORDS + 4u * m + 1u + axis];
+  return state.tables[RECORDS + 5u * m + 1u + axis];
 }
 #endif

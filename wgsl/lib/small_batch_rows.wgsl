@@ -90,7 +90,11 @@ fn scale_of(m0: u32, m: u32) -> f32 {
 }
 
 fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
+#if SCALES
+  let sum = sum_get(m * R + slot % R, slot / R) * scale * matrix_scale(row);
+#else
   let sum = sum_get(m * R + slot % R, slot / R) * scale;
+#endif
 #if BIAS
   return sum + bias[y_row + row];
 #else

@@ -20,7 +20,7 @@ from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
 
 # Conversions of these types may have the names of the two matrices swapped.
-OLD = {"mlp", "ldp", "qwen2vl_merger", "qwen2.5vl_merger", "gemma3", "idefics3", "resampler"}
+OLD = {"mlp", "ldp", "qwen2vl_merger", "qwen2.5vl_merger", "gemma3", "idefics3", "resampler", "minicpmv4_6"}
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,16 @@ class Block:
     def add(self, x: Buffer) -> None:
         """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""
         w, b = self.stages.w, self.b
-        self._add("attn_out", self._attention(x), self.stages.tower.embedding_length, ("ls1", "attn_post_norm"), x)
+        self.attend(x)
         normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
         up, down, width = self._names()
         self._add(down, self._hidden(normed, up, width), width, ("ls2", "ffn_post_norm"), x)
         if b + "out_scale.weight" in w:
             per_layer.scale_by(self.ops, x, w.vector((b + "out_scale.weight", 1)))
+
+    def attend(self, x: Buffer) -> None:
+        """x += attention."""
+        self._add("attn_out", self._attention(x), self.stages.tower.embedding_length, ("ls1", "attn_post_norm"), x)
 
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b

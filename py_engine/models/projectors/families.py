@@ -30,7 +30,7 @@ def make_plan(header: Header, device: Device) -> Plan:
 
 def _planned(header: Header, device: Device, found: dict[str, Tower], rows: dict[str, int]) -> Plan:
     # the state has room for every table of segments
-    plan = Plan(SEGMENT_TABLES * max(rows.values()), POSITIONS, 1)
+    plan = Plan(len(SEGMENT_TABLES) * max(rows.values()), POSITIONS, 1)
     weights = Weights(header, plan)
     for modality, tower in found.items():
         build = vision.build if modality == "image" else sound.build

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from math import cos, sin
 
-from py_engine.models.projectors import mobile
+from py_engine.models.projectors import mobile, squares
 from py_engine.models.projectors.block import Norms
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import products, rows
@@ -17,6 +17,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 
 EPS = 1e-5  # of the norms that have an eps of their own
+DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
 
@@ -91,9 +92,20 @@ def _gemma4v(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, normed, "mm.input_projection", n)
 
 
+def _gemma4uv(s: Stages, x: Buffer) -> EncoderPlan:
+    n = s.tower.embedding_length
+    normed = rows.plain_rms_norm(s.begin("tokens", s.most), x, n, s.tower.eps)
+    return finish(s, normed, "mm.input_projection", n)
+
+
 def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length)
     return finish(s, y, "mm.2", width)
+
+
+def _janus_pro(s: Stages, x: Buffer) -> EncoderPlan:
+    y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
+    return finish(s, y, "mm.1", width)
 
 
 def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
@@ -206,7 +218,7 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
     q = ops.project("q", normed, *_weight_and_bias(s, "resampler.attn.q", width))
     first = len(ops.ops)
     attended = ops.attention(q, cache, heads, AttentionOptions(QUERY_HEAD**-0.5, causal=False))
-    s.segments(first, 1)
+    s.segments(first, "windows")
     y = ops.project("attended", attended, *_weight_and_bias(s, "resampler.attn.out", width))
     normed = norms.apply("resampler.ln_post", y, "attended_norm", for_product=True, cols=width)
     return finish(s, normed, "resampler.proj", width)
@@ -228,10 +240,80 @@ def _sinusoids(s: Stages, width: int) -> Buffer:
     return table
 
 
+def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
+    """Layer norm of each patch, then two layers of tokens."""
+    y = Norms(s, rms=False, eps=eps).apply("mm.input_norm", x, "merger_norm")
+    y, width = hidden(s, _merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
+    return finish(s, y, last, width)
+
+
+def _paddleocr(s: Stages, x: Buffer) -> EncoderPlan:
+    return _normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
+
+
+def _kimivl(s: Stages, x: Buffer) -> EncoderPlan:
+    return _normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
+
+
+def _dots_ocr(s: Stages, x: Buffer) -> EncoderPlan:
+    y = Norms(s, rms=True, eps=s.tower.eps).apply("mm.post_norm", x, "encoded")
+    return _normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
+
+
+def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
+    """A convolution joins the patches of a token; then a layer with a norm, and a gated network."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    width = w.rows("mm.patch_merger.weight")
+    ops = s.begin("tokens", s.most // count)
+    y = rows.unfold(ops, x, n, s.taps("merge", count))
+    bias = w.optional_vector(("mm.patch_merger.bias", width))
+    y = ops.project("merger", y, w.matrix("mm.patch_merger.weight", width, count * n), bias)
+    y = ops.project("fc", y, w.matrix("mm.model.fc.weight", width, width), None)
+    normed = Norms(s, rms=False, eps=EPS).apply("mm.post_norm", y, "fc_norm", cols=width)
+    y = ops.activate(normed, ops.rows("fc_activated", width, ops.input_dtype), width, "gelu_erf", gated=False)
+    inner = w.rows("mm.up.weight")
+    names = ("mm.gate", "mm.up")
+    stack = w.stack([(name + ".weight", inner) for name in names], width)
+    bias = w.optional_vector(*((name + ".bias", inner) for name in names))
+    return finish(s, ops.gated(y, Projection(stack, bias), s.tower.activation), "mm.down", inner)
+
+
+def _minicpmv4_6(s: Stages, x: Buffer) -> EncoderPlan:
+    cols = squares.ROWS * s.tower.embedding_length
+    normed = _layer_norm(s, squares.joined(s, "tokens", x), "mm.input_norm", cols, s.tower.eps)
+    y, width = hidden(s, normed, "mm.up", cols, "gelu_erf")
+    return finish(s, y, "mm.down", width)
+
+
+def _hunyuanvl(s: Stages, x: Buffer) -> EncoderPlan:
+    """HunyuanOCR: a convolution joins a token's patches; rows of the file end each line, and begin and end all."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    norms, most = Norms(s, rms=True, eps=s.tower.eps), s.most // count
+    y = norms.apply("mm.pre_norm", x, "merger_norm")
+    s.begin("tokens", most)
+    y, width = hidden(s, rows.unfold(s.ops, y, n, s.taps("merge", count)), "mm.0", count * n)
+    cols = w.rows("mm.2.weight")
+    y = s.ops.project("mixed", y, w.matrix("mm.2.weight", cols, width), w.optional_vector(("mm.2.bias", cols)))
+    ops = s.begin("lines", 2 * most)
+    lines = ops.rows("lines", cols)
+    rows.gather(ops, y, cols, s.taps("order", 1), lines)
+    rows.gather(ops, w.vector(("v.image_newline", cols)), cols, s.taps("breaks", 1), lines, add=True)
+    found = finish(s, lines, "mm.model.fc", cols)
+    ops = s.begin("ended", 4 * most)
+    y = ops.rows("ended", found.width)
+    rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
+    ends = s.table(("mm.image_begin", "mm.image_end"), found.width)
+    rows.gather(ops, ends, found.width, s.taps("ends", 1), y, add=True)
+    out = s.ops.buffer(f"{s.tower.modality}.normed_output", (ops.batch, pad(found.width)))
+    rows.norm_into(ops, y, rows.RowNorm(w.vector(("mm.post_norm.weight", found.width)), found.width, s.tower.eps), out)
+    return s.finish(out, found.width)
+
+
 HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "idefics3": _idefics3,
     "gemma3": _gemma3,
     "gemma4v": _gemma4v,
+    "gemma4uv": _gemma4uv,
     "mlp": _mlp,
     "internvl": _internvl,
     "ldp": mobile.build,
@@ -239,6 +321,14 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "lightonocr": _pixtral,
     "pixtral": _pixtral,
     "resampler": _resampler,
+    "glm4v": _glm4v,
+    "paddleocr": _paddleocr,
+    "dots_ocr": _dots_ocr,
+    "kimivl": _kimivl,
+    "janus_pro": _janus_pro,
+    "phi4": _mlp,
+    "minicpmv4_6": _minicpmv4_6,
+    "hunyuanvl": _hunyuanvl,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
     "qwen3vl_merger": _qwen,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
+from py_engine.media.projector import MAX_SECONDS, WHISPER
 from py_engine.models.projectors import conformer, fastconformer
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
@@ -25,8 +26,9 @@ from py_engine.plan.plan import Buffer
 WHISPER_FRAMES = 3000  # of every chunk of sound
 HUNDREDS = 8  # qwen3a: hundreds of frames in a chunk, at most
 FRAMES = 100  # of such a hundred; each is convolved on its own
-ULTRAVOX_EPS = 1e-6
-POOLED = ("qwen2a", "voxtral")  # two frames are averaged before the last norm
+ULTRAVOX_EPS = GEMMA_EPS = 1e-6
+RATE = 16000  # samples a second
+POOLED = ("qwen2a", "voxtral", "musicflamingo")  # two frames are averaged before the last norm
 
 
 def halved(size: int) -> int:
@@ -38,6 +40,8 @@ def most_rows(tower: Tower) -> int:
     """Rows of the first stage for the longest chunk."""
     if tower.kind == "qwen3a":
         return HUNDREDS * halved(FRAMES) * halved(tower.mels)
+    if tower.kind == "gemma4ua":
+        return MAX_SECONDS[tower.kind] * RATE // tower.mels
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
     if tower.kind == "lfm2a":
@@ -92,7 +96,8 @@ def _whisper(s: Stages) -> EncoderPlan:
         pooled = ops.rows("pooled", n)
         rows.gather(ops, x, n, s.taps("pool", 2), pooled)
         x = pooled
-    return PROJECTORS[tower.kind](s, norms.apply("a.post_ln", x, "encoded"))
+    last = "mm.a.norm_pre" if tower.kind == "glma" else "a.post_ln"
+    return PROJECTORS[tower.kind](s, norms.apply(last, x, "encoded"))
 
 
 def _stacked(s: Stages, x: Buffer) -> tuple[Buffer, int]:
@@ -124,6 +129,22 @@ def _voxtral(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.a.mlp.2", width)
 
 
+def _musicflamingo(s: Stages, x: Buffer) -> EncoderPlan:
+    s.begin("tokens", s.ops.batch)
+    y, width = hidden(s, x, "mm.a.mlp.1", s.tower.embedding_length, "gelu_erf")
+    return finish(s, y, "mm.a.mlp.2", width)
+
+
+def _glma(s: Stages, x: Buffer) -> EncoderPlan:
+    """GLM-ASR: rows of the file begin and end the tokens of every chunk."""
+    found, names = _voxtral(s, x), ("v.boi", "v.eoi")
+    ops = s.begin("ended", s.ops.batch + len(names))
+    y = ops.buffer(f"{s.tower.modality}.ended", (ops.batch, pad(found.width)))
+    rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
+    rows.gather(ops, s.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
+    return s.finish(y, found.width)
+
+
 def _qwen3a(s: Stages) -> EncoderPlan:
     tower, w, n = s.tower, s.w, s.tower.embedding_length
     channels = w.rows("a.conv2d.1.weight")
@@ -144,15 +165,22 @@ def _qwen3a(s: Stages) -> EncoderPlan:
     return finish(s, y, "mm.a.mlp.2", width)
 
 
+def _gemma4ua(s: Stages) -> EncoderPlan:
+    """Gemma 4 12B: samples of the sound, normalised and projected."""
+    ops, cols = s.begin("tokens", s.most), s.tower.mels
+    return finish(s, rows.plain_rms_norm(ops, s.input("frames", cols), cols, GEMMA_EPS), "mm.a.input_projection", cols)
+
+
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
+    "gemma4ua": _gemma4ua,
     "lfm2a": fastconformer.build,
-    "qwen2a": _whisper,
     "qwen3a": _qwen3a,
-    "ultravox": _whisper,
-    "voxtral": _whisper,
+    **dict.fromkeys(WHISPER, _whisper),
 }
 PROJECTORS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
+    "glma": _glma,
+    "musicflamingo": _musicflamingo,
     "qwen2a": _qwen2a,
     "ultravox": _ultravox,
     "voxtral": _voxtral,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from py_engine.files.tensor_types import TensorType
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.encoder import EncoderPlan, Stage
@@ -11,12 +13,12 @@ from py_engine.plan.kernels import Device, has_param
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed_params
 from py_engine.plan.pages import SEGMENT_WORDS
-from py_engine.plan.plan import Buffer, Plan
+from py_engine.plan.plan import Buffer, Plan, Weight
 from py_engine.plan.rope import Rope, table
 from py_engine.plan.rows import taps
 from py_engine.plan.weights import Weights
 
-SEGMENT_TABLES = 2  # in the state: whole pictures, and windows
+SEGMENT_TABLES = ("pictures", "windows", "quarters")  # in the state; the last: pictures after squares became rows
 
 
 class Stages:
@@ -58,6 +60,13 @@ class Stages:
         self._inputs[made.name] = made.shape
         return made
 
+    def table(self, names: Sequence[str], cols: int) -> Weight:
+        """Vectors of the file as the rows of a table."""
+        for name in names:
+            self.w.vector((name, cols))  # checks type and length
+        made = Weight("+".join(names), TensorType.F32, len(names), cols, tuple((name, 0, 1) for name in names))
+        return self.plan.weights.setdefault(made.name, made)
+
     def rope(self, *, neox: bool, halves: bool = False) -> Rope:
         """A rotation whose turns the host writes for each token."""
         dim = self.tower.head_dim
@@ -79,10 +88,10 @@ class Stages:
         k, v = (self.ops.buffer(f"{self.tower.modality}.{name}{end}", shape, kind) for name in ("k", "v"))
         return Cache(k, v, kind, UNPAGED)
 
-    def segments(self, first_op: int, index: int = 0) -> None:
-        """Restrict attention to segments, in the ops of the newest stage from `first_op` on. `index`: the table."""
+    def segments(self, first_op: int, table: str = "pictures") -> None:
+        """Restrict attention to a table's segments, in the ops of the newest stage from `first_op` on."""
         params = packed_params(self.plan)
-        params["SEGMENTS"] += index * SEGMENT_WORDS * self.most
+        params["SEGMENTS"] += SEGMENT_TABLES.index(table) * SEGMENT_WORDS * self.most
         ops = self.ops.ops
         ops[first_op:] = [
             replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops[first_op:]
@@ -91,5 +100,5 @@ class Stages:
     def finish(self, output: Buffer, width: int) -> EncoderPlan:
         """The encoder, whose results are in the buffer."""
         first = packed_params(self.plan)["SEGMENTS"]
-        segments = {name: first + i * SEGMENT_WORDS * self.most for i, name in enumerate(("pictures", "windows"))}
+        segments = {name: first + i * SEGMENT_WORDS * self.most for i, name in enumerate(SEGMENT_TABLES)}
         return EncoderPlan(tuple(self._stages), output.name, width, self._capacity, segments, self._inputs)

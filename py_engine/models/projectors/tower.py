@@ -7,11 +7,10 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.media.projector import WHISPER, WITHOUT_BLOCKS, Audio, Projector, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
-# Encoders of sound whose feed-forward networks have GELU by the error function, whatever the metadata says.
-WHISPER = ("ultravox", "voxtral", "qwen2a", "qwen3a")
+ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
 LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 LFM2_TILE = 512  # pixels of a side
@@ -30,7 +29,8 @@ class Tower:
     activation: str
     patch: int = 0  # pixels
     merge: int = 1
-    max_patches: int = 0  # of a picture
+    min_patches: int = 0  # of a picture; 0: its size is not free
+    max_patches: int = 0
     positions: int = 0  # rows of the position table
     has_class: bool = False  # a class token follows the patches
     mean: tuple[float, ...] = ()  # of the colours
@@ -39,6 +39,7 @@ class Tower:
     stack: int = 1  # frames that become one token
     window_pattern: int = 0  # every so many blocks, one attends to the whole picture; 0: all do
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
+    merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -67,7 +68,8 @@ def towers(header: Header) -> dict[str, Tower]:
         found["audio"] = _audio(header, projector.audio)
     for tower in found.values():
         last = f"{tower.prefix}blk.{tower.block_count - 1}."
-        if tower.block_count > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
+        has_last = tower.kind in WITHOUT_BLOCKS or any(name.startswith(last) for name in header.tensors)
+        if tower.block_count > MAX_BLOCKS or not has_last:
             raise WispError(f"The projector lacks the last of its {tower.block_count} blocks.", "corrupt_header")
         if tower.head_dim % 4:
             raise WispError(
@@ -91,6 +93,18 @@ def _deepstack(header: Header) -> tuple[int, ...]:
     return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
 
 
+def _merged_after(header: Header) -> int:
+    blocks = header.arch("vision.wa_layer_indexes", [])
+    count = natural(header, "vision.block_count")
+    if isinstance(blocks, list) and blocks and type(blocks[0]) is int and 0 <= blocks[0] < count:
+        return blocks[0]
+    raise WispError(
+        f"clip.vision.wa_layer_indexes is {blocks!r:.100} in the projector's metadata; it must begin with a block's "
+        "number.",
+        "corrupt_header",
+    )
+
+
 def _image(header: Header, vision: Vision) -> Tower:
     table = header.tensors.get("v.position_embd.weight")
     side = vision.image_size
@@ -106,9 +120,10 @@ def _image(header: Header, vision: Vision) -> Tower:
         embedding_length=vision.n_embd,
         head_count=vision.n_head,
         eps=vision.eps,
-        activation=_activation(header),
+        activation="gelu" if vision.type == "hunyuanvl" else _activation(header),
         patch=vision.patch_size,
         merge=vision.merge,
+        min_patches=vision.min_pixels // vision.patch_size**2,
         max_patches=area // vision.patch_size**2,
         positions=prod(table.shape[1:]) if table else 0,
         has_class="v.class_embd" in header.tensors,
@@ -116,6 +131,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         deviation=vision.std,
         window_pattern=natural(header, "vision.n_wa_pattern") if vision.type == "qwen2.5vl_merger" else 0,
         queries=vision.queries,
+        merged_after=_merged_after(header) if vision.type == "minicpmv4_6" and vision.merge > 2 else -1,
         deepstack=_deepstack(header),
     )
 
@@ -128,7 +144,7 @@ def _audio(header: Header, audio: Audio) -> Tower:
         embedding_length=audio.n_embd,
         head_count=audio.n_head,
         eps=audio.eps,
-        activation="gelu_erf" if audio.type in WHISPER else "silu",
+        activation="gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
     )

@@ -2,34 +2,32 @@
 
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
-Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp and gemma4v.cpp in llama.cpp's
-tools/mtmd/models.
+Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
 
 import struct
-from math import isqrt
 
 from py_engine.errors import WispError
-from py_engine.files.tensor_types import TensorType as Q
+from py_engine.media.projector import QWEN_VL
+from py_engine.models.projectors import squares
 from py_engine.models.projectors.block import Block, Norms
-from py_engine.models.projectors.heads import HEADS, DeepStack
+from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
+from py_engine.models.projectors.position_table import most_taps
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import products, rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
 
-RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v"}
+RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "dots_ocr"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 WITHOUT_LAST_BLOCK = {"mlp", "ldp"}
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    "qwen2vl_merger": {"neox": True},
-    "qwen2.5vl_merger": {"neox": True},
-    "qwen3vl_merger": {"neox": True},
-    "pixtral": {"neox": False},
-    "lightonocr": {"neox": False},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr")},
+    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
     "gemma4v": {"neox": True, "halves": True},
 }
 
@@ -44,7 +42,7 @@ def build(s: Stages) -> EncoderPlan:
         )
     norms = Norms(s, tower.kind in RMS_NORM or _large_internvl(s), tower.eps)
     s.begin("patches", s.most)
-    x = _patches(s)
+    x = _patches(s, norms)
     if "v.pre_ln.weight" in w:
         x = norms.apply("v.pre_ln", x, "stream")
     x = _blocks(s, norms, x)
@@ -58,12 +56,16 @@ def _large_internvl(s: Stages) -> bool:
     return s.tower.kind == "internvl" and (s.tower.embedding_length, s.tower.block_count) == (3200, 45)
 
 
-def _patches(s: Stages) -> Buffer:
-    """The patches times the convolution's kernel, and their positions: (n, n_embd)."""
+def _patches(s: Stages, norms: Norms) -> Buffer:
+    """The patches times the convolution's kernel, normalised where the file has a norm, and positions: (n, n_embd)."""
     tower, w, ops = s.tower, s.w, s.ops
     n, pixels = tower.embedding_length, 3 * tower.patch**2
     bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
-    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch)
+    normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
+    dtype = "f32" if normalised else ops.input_dtype
+    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch, dtype)
+    if normalised:
+        patches = layer.apply("v.patch_norm.1", patches, "pixels_norm", for_product=True, cols=pixels)
     x = ops.rows("x", n)
     bias, has_class = w.optional_vector(("v.patch_embd.bias", n)), "v.class_embd" in w
     kernel = w.matrix("v.patch_embd.weight", n, pixels)
@@ -72,9 +74,15 @@ def _patches(s: Stages) -> Buffer:
         products.append(ops, Product(patches, w.matrix("v.patch_embd.weight.1", n, pixels), x, epilogue=ADD))
     if has_class:
         rows.gather(ops, _class_and_bias(s), n, s.taps("kinds", 1), x, add=True)
+    if normalised:
+        x = layer.apply("v.patch_norm.2", x, "patches_norm")
+    if "v.norm_embd.weight" in w:
+        x = norms.apply("v.norm_embd", x, "patches_norm")
     if count := w.rows("v.position_embd.weight"):
         table = w.matrix("v.position_embd.weight", count, n)
-        rows.gather(ops, table, n, s.taps("positions", _taps_of_position(tower.kind, count)), x, add=True)
+        rows.gather(ops, table, n, s.taps("positions", most_taps(tower)), x, add=True)
+    if normalised:
+        x = layer.apply("v.patch_norm.3", x, "places_norm")
     return x
 
 
@@ -98,32 +106,30 @@ def _f32(value: float) -> float:
 def _class_and_bias(s: Stages) -> Weight:
     """Row 0: what is added to the class token; row 1: what is added to a patch."""
     names = [name for name in ("v.class_embd", "v.patch_embd.bias") if name in s.w]
-    for name in names:
-        s.w.vector((name, s.tower.embedding_length))  # checks type and length
-    weight = Weight("+".join(names), Q.F32, len(names), s.tower.embedding_length, tuple((name, 0, 1) for name in names))
-    return s.plan.weights.setdefault(weight.name, weight)
-
-
-def _taps_of_position(kind: str, count: int) -> int:
-    """Rows of the position table that a patch's position is made of: several where the table is resized."""
-    if kind == "lfm2":
-        return 2 * isqrt(count)  # shrinking averages up to a whole side of the table; the other side grows then
-    return {"qwen3vl_merger": 4, "gemma4v": 2}.get(kind, 1)
+    return s.table(names, s.tower.embedding_length)
 
 
 def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     """Append the blocks; return the stream."""
     tower = s.tower
+    if not tower.block_count:
+        return x
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
     deep = DeepStack(s) if tower.deepstack else None
+    stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in WITHOUT_LAST_BLOCK)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
-            s.begin("patches", s.most)
+            s.begin(stage, most)
         first = len(s.ops.ops)
         Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
-        s.segments(first, int(tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0))
+        windows = tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0
+        s.segments(first, "windows" if windows else table)
+        if i == tower.merged_after:
+            x = squares.merge(s, Block(s, norms, squares.PREFIX, rope, cache, scale), x)
+            stage = table = "quarters"
+            most = s.ops.batch
         if deep and i in tower.deepstack:
             deep.add(x, i)
             s.begin("patches", s.most)

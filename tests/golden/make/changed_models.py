@@ -90,6 +90,21 @@ def with_biases(*matrices: str) -> Change:
     return all_of(*(with_tensors(f"{name}.bias", f"{name}.weight", _outputs) for name in matrices))
 
 
+def with_scales(*matrices: str) -> Change:
+    """Store matrices divided by scales, which are beside them; those of experts have one each."""
+
+    def change(file: GgufFile) -> None:
+        random = np.random.default_rng(SEED)
+        for tensor, data in list(file.tensors.items()):
+            if kind(tensor).removesuffix(".weight") in matrices:
+                count = len(data) if data.ndim == 3 else 1
+                scales = random.uniform(1e-4, 3e-4, count).astype(np.float32)
+                file.tensors[tensor] = data / scales.reshape(-1, *[1] * (data.ndim - 1))
+                file.constant(tensor.removesuffix("weight") + "scale", scales)
+
+    return change
+
+
 def _outputs(matrix: np.ndarray) -> tuple[int, ...]:
     return matrix.shape[:-1]
 

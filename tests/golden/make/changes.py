@@ -2,11 +2,11 @@
 
     python -m tests.golden.make.changes PRESET ...
 
-Each model of the presets, which must generate text, is made again without one of its keys, with another value of a key
-of `KEYS`, without one kind of tensor, with one more, or with several matrices stored as one. Where llama.cpp loads the
-file, its logits are compared with those of Wisp's numpy engine. A line is printed for each that Wisp refuses or
-computes otherwise. It needs llama.cpp (README.md) and takes about a minute a preset. llama.cpp ends the process when a
-check of its own fails, so each model has a process of its own.
+Each model of the presets is made again without one of its keys, with another value of a key of `KEYS`, without one kind
+of tensor, with one more, with several matrices stored as one, or in another shape of `SHAPES`. Where llama.cpp loads
+the file, its logits or embeddings are compared with those of Wisp's numpy engine (differences.py). A line is printed
+for each that Wisp refuses or computes otherwise. It needs llama.cpp (README.md) and takes about a minute a preset.
+llama.cpp ends the process when a check of its own fails, so each model has a process of its own.
 """
 
 import argparse
@@ -16,10 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from py_engine.errors import WispError
-from py_engine.plan.lists import DECODE
 from tests.golden.make.changed_models import (
     SEED,
     Change,
@@ -31,17 +28,14 @@ from tests.golden.make.changed_models import (
     without_key,
     without_tensors,
 )
-from tests.golden.make.gguf_file import Layout
-from tests.golden.make.llama_cpp import Model
+from tests.golden.make.differences import difference
+from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS
 from tests.golden.make.random_models import build
-from tests.golden.make.record import random_prompt
-from tests.support.cpu_models import evaluate, load
 from tools.gguf_writer import Value
 
-N_CTX, PROMPT, STEPS = 256, 40, 4
-LIMIT = 0.05  # for logits of deviation 3; llama.cpp looks GELU up in a table of float16
+LIMIT = 0.05  # for numbers of deviation 3; llama.cpp looks GELU up in a table of float16
 SECONDS = 60  # until a model is given up: llama.cpp does not return from some
 KEYS: dict[str, list[Value]] = {
     "rope.scaling.type": ["none", "linear", "yarn", "longrope"],
@@ -75,6 +69,44 @@ KEYS: dict[str, list[Value]] = {
     "expert_used_count": [1],
     "leading_dense_block_count": [0],
 }
+SHAPES: dict[str, list[int]] = {  # settings of random models
+    "n_embd": [80, 100],
+    "n_head": [1, 6],
+    "n_kv": [1],
+    "head_dim": [20, 36, 128],
+    "n_ff": [33, 100],
+    "n_ff_dense": [100],
+    "n_ff_shexp": [20, 36],
+    "n_expert": [5, 33],
+    "n_used": [1, 4],
+    "vocab": [301],
+    "n_layer": [1],
+    "rope_dim": [4, 20],
+    "window": [1, 3, 40],
+    "d_conv": [2, 3, 5],
+    "d_state": [5, 20, 32],
+    "ssm_groups": [1, 2, 4],
+    "ssm_heads": [2, 16],
+    "kv_rank": [36, 100],
+    "q_rank": [20, 100],
+    "nope": [8, 32],
+    "v_dim": [8, 32],
+    "kda_dim": [16, 40],
+    "head_size": [64],  # llama.cpp computes those of 8 otherwise than they are defined
+    "mix_rank": [5, 32],
+    "decay_rank": [7, 32],
+    "buckets": [4, 16],
+    "l_cache": [2, 5],
+    "pl": [20],
+}
+
+
+def with_shape(preset: str, setting: str, size: int) -> Change:
+    def change(file: GgufFile) -> None:
+        other, _ = build(preset, SEED, **{setting: size})
+        file.metadata, file.tensors, file.float32 = other.metadata, other.tensors, other.float32
+
+    return change
 
 
 def changes(preset: str) -> Iterator[tuple[str, Change]]:
@@ -95,32 +127,26 @@ def changes(preset: str) -> Iterator[tuple[str, Change]]:
         if type(value) is int and key.startswith(f"{file.architecture}."):
             name = key.removeprefix(f"{file.architecture}.")
             yield f"{name} for each layer", with_key(name, [value] * used["n_layer"])
+    for setting, sizes in SHAPES.items():
+        for size in sizes if setting in used else []:
+            yield f"shape {setting} {size}", with_shape(preset, setting, size)
 
 
 def compared(preset: str, change: Change, path: Path) -> str:
-    """What is wrong with Wisp's logits, if anything."""
-    file, _ = build(preset, SEED)
+    """What is wrong with Wisp's numbers, if anything."""
+    file, used = build(preset, SEED)
     change(file)
     llama_cpp = library()
     file.write(path, "F32", Layout(), llama_cpp)
     try:
-        model = Model(llama_cpp, path, N_CTX)
+        found = difference(llama_cpp, path, file, used)
     except RuntimeError:
         if change is unchanged:
             raise
         return ""
-    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
-    wanted, greedy, rows = model.greedy(prompt, STEPS)
-    try:
-        wisp = load(path, N_CTX)
-        difference = np.abs(evaluate(wisp, prompt) - wanted).max()
-        for step, token in enumerate(greedy[:-1]):
-            wisp.feed(PROMPT + step, [int(token)], [DECODE])
-            logits = wisp.buffers["logits"].reshape(-1)[: model.n_vocab]
-            difference = max(difference, np.abs(logits - rows[step + 1]).max())
     except WispError as error:
         return f"refused: {error}"
-    return "" if difference <= LIMIT else f"differs by {difference:.3g}"
+    return "" if found <= LIMIT else f"differs by {found:.3g}"
 
 
 def report(preset: str, what: str, change: Change, path: Path) -> None:
@@ -134,10 +160,14 @@ def report(preset: str, what: str, change: Change, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.golden.make.changes", description=__doc__)
     parser.add_argument("presets", nargs="+", choices=PRESETS, metavar="PRESET")
+    parser.add_argument("--only", default="", metavar="WORDS", help="changes whose description has these words")
+    arguments = parser.parse_args()
     context = multiprocessing.get_context("fork")
-    for preset in parser.parse_args().presets:
+    for preset in arguments.presets:
         with tempfile.TemporaryDirectory() as folder:
             for what, change in changes(preset):
+                if arguments.only not in what and change is not unchanged:
+                    continue
                 worker = context.Process(target=report, args=(preset, what, change, Path(folder, "model.gguf")))
                 worker.start()
                 worker.join(SECONDS)

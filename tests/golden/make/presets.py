@@ -190,7 +190,7 @@ PRESETS: dict[str, Settings] = {
     },
     "jamba": {
         "arch": "jamba",
-        "n_embd": 64,
+        **{"n_embd": 64, "head_dim": 16},
         **{"d_conv": 4, "d_inner": 128, "d_state": 12, "ssm_heads": 10, "ssm_groups": 0, "n_layer": 3, "n_ff": 128},
     },
     # Layers without attention have 0 heads in the metadata. llama.cpp b11549 does not return if the first one has none.
@@ -270,7 +270,7 @@ OUTPUT_BIAS |= {"starcoder", "codeshell", "bloom", "jais", "jais2"}
 UP_BIAS |= {"starcoder", "codeshell", "nemotron", "bloom", "jais", "jais2"}
 GATE_BIAS = {"jais"}
 DOWN_BIAS |= UP_BIAS
-QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "maincoder", "apertus"}
+QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "hunyuan_vl", "maincoder", "apertus"}
 SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
 NO_NORM_WEIGHTS = {"olmo"}
 POST_NORMS |= {"exaone4", "plamo2", "plamo3"}

@@ -188,10 +188,14 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
+    inner: int = c.get("latent") or width  # columns of the experts
     if arch not in UNGATED:
-        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, width)
-    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, width)
-    file.matrix(prefix + "ffn_down_exps.weight", experts, width, n_ff, gain=DOWN)
+        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner)
+    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner)
+    file.matrix(prefix + "ffn_down_exps.weight", experts, inner, n_ff, gain=DOWN)
+    if "latent" in c:
+        file.matrix(prefix + "ffn_latent_down.weight", inner, width)
+        file.matrix(prefix + "ffn_latent_up.weight", width, inner)
     if arch == "nemotron_h_moe":
         file.vector(prefix + "exp_probs_b.bias", experts, std=0.1)
     if arch == "gpt-oss":

@@ -17,6 +17,7 @@ from tests.golden.make import (
     random_t5,
     toy_vocabularies,
 )
+from tests.golden.make.changed_models import with_scales
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.presets import (
@@ -46,11 +47,13 @@ def write(
 def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]:
     """A preset's metadata and float32 tensors, and its settings.
 
-    The setting `omit` lists metadata keys to leave out, whose default values readers must know.
+    The setting `omit` lists metadata keys to leave out, whose default values readers must know; `scales` the matrices
+    that have scales beside them.
     """
     c = settings(preset, **overrides)
     file = GgufFile(c["arch"], seed, c.get("omit", ()))
     fill(file, c)
+    with_scales(*c.get("scales", ()))(file)
     toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
     return file, c
 
@@ -113,6 +116,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.rope.dimension_count", g("rope_dim", c["head_dim"]))
         file.add("%s.rope.freq_base", c["rope_base"])
     file.add("%s.rope.dimension_sections", g("sections"))
+    file.add("%s.rope.scaling.alpha", g("alpha"))
     file.add("%s.attention.clamp_kqv", g("clamp_kqv"))
     file.add("%s.attention.max_alibi_bias", g("alibi"))
     if arch == "apertus":  # factors of the activation for each layer
@@ -133,6 +137,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
             file.add("%s.expert_weights_norm", True)
             file.add("%s.expert_weights_scale", 2.5)
             file.add("%s.expert_gating_func", 2)
+        file.add("%s.moe_latent_size", g("latent"))
         file.add("%s.expert_shared_count", g("n_shared"))
         file.add("%s.leading_dense_block_count", g("lead"))
         file.add("%s.interleave_moe_layer_step", g("step"))

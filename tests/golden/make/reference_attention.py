@@ -25,7 +25,7 @@ ADJACENT_PAIRS |= {
     "llama-embed",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ROTATED_FIRST = {"hunyuan-dense", "hunyuan-moe", "maincoder"}  # then normalised
+ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and keys
@@ -57,6 +57,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
     key, windowed = model.key, model.windowed(layer)
     n = rotated_dimensions(model, layer)
     base: float = key("rope.freq_base", 10000.0)
+    if alpha := key("rope.scaling.alpha", 0.0):
+        base *= alpha ** (n / (n - 2))
     magnitude: float = key("rope.scaling.attn_factor", 1.0)
     scaling, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", key("rope.scale_linear", 1.0))
     if windowed and model.architecture in OWN_WINDOW_BASE:  # and never scaled
@@ -71,6 +73,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
         scaling, factor, magnitude = "none", 1.0, 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
+    if any(sections := key("rope.dimension_sections", [])):  # text has no position of the fourth kind
+        angles[:, i % sum(sections) >= sum(sections[:3])] = 0.0
     factors = frequency_factors(model, layer)
     if factors is not None:
         angles = angles / factors
@@ -81,15 +85,8 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
             """The dimension that turns so often within the original context."""
             return float(n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
 
-        low, high = (
-            max(
-                0,
-                math.floor(
-                    dimension(key("rope.scaling.yarn_beta_fast", 8.0 if model.architecture == "grok" else 32.0))
-                ),
-            ),
-            min(n - 1, math.ceil(dimension(1.0))),
-        )
+        fast = key("rope.scaling.yarn_beta_fast", 8.0 if model.architecture == "grok" else 32.0)
+        low, high = max(0, math.floor(dimension(fast))), min(n - 1, math.ceil(dimension(1.0)))
         keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)  # 0: interpolate
         angles = angles * (1 - keep) / factor + angles * keep
         magnitude *= 1 + 0.1 * math.log(factor)

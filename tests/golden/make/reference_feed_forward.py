@@ -101,13 +101,17 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     elif model.architecture in NORMALIZED_EXPERTS or model.key("expert_weights_norm"):
         weights = weights / weights.sum(1, keepdims=True)
     weights = weights * (model.key("expert_weights_scale") or 1.0)
-    out = np.zeros_like(x)
-    for i, row in enumerate(x):
+    latent = prefix + "ffn_latent_down.weight" in model.tensors  # Nemotron-H's experts' inputs and outputs
+    inputs = model.linear(x, prefix + "ffn_latent_down") if latent else x
+    out = np.zeros_like(inputs)
+    for i, row in enumerate(inputs):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
             if model.architecture == "llama4":  # weights its inputs
                 out[i] += expert_output(model, weight * row, prefix, int(expert))
             else:
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
+    if latent:
+        out = model.linear(out, prefix + "ffn_latent_up")
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
         if model.architecture == "cohere2moe":

@@ -20,9 +20,21 @@ KNOWN = {
     *("mamba", "jamba"),
 }
 KNOWN |= {"ernie4_5", "internlm2", "xverse", "mistral3", "minicpm", "chatglm", "qwen", "seed_oss", "exaone4", "qwen2vl"}
-KNOWN |= {"hunyuan-dense", "maincoder", "apertus", "olmo", "refact", "bloom", "mpt", "jais", "jais2", "bitnet"}
+KNOWN |= {
+    "hunyuan_vl",
+    "hunyuan-dense",
+    "maincoder",
+    "apertus",
+    "olmo",
+    "refact",
+    "bloom",
+    "mpt",
+    "jais",
+    "jais2",
+    "bitnet",
+}
 KNOWN |= {"ernie4_5-moe", "bailingmoe", "bailingmoe2", "deepseek", "phimoe", "lfm2moe", "qwen3vlmoe", "glm4moe"}
-KNOWN |= {"dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
+KNOWN |= {"paddleocr", "dots1", "hunyuan-moe", "minimax-m2", "exaone-moe", "afmoe", "smallthinker", "dbrx"}
 KNOWN |= {"eurobert", "neo-bert", "llama-embed", "plamo3", "grovemoe", "kimi-linear", "plamo2"}
 KNOWN |= {"openelm", "jina-bert-v3", "baichuan", "deepseek2", "mistral4", "plm", "minicpm3", "glm-dsa"}
 KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
@@ -37,9 +49,8 @@ WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "olmo2": 4, "co
 WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exaone-moe": 4, "afmoe": 4}
 WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mellum": 4, "muse-glimmer": 4, "cohere2moe": 4, "laguna": 4}
 WINDOW_PERIOD |= {"gemma-embedding2": 6}
-WINDOW_PERIOD |= dict.fromkeys(
-    ("step35", "mimo2", "maple", "spark2_5", "granite_swa"), 0
-)  # the metadata says it for each layer
+# The metadata says it for each layer:
+WINDOW_PERIOD |= dict.fromkeys(("step35", "mimo2", "maple", "spark2_5", "granite_swa"), 0)
 BIDIRECTIONAL = {"gemma-embedding", "gemma-embedding2"}  # whatever the metadata says
 FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
@@ -102,6 +113,10 @@ class ReferenceModel:
             for shard in shards
             for tensor in shard.tensors
         }
+        if self.architecture != "gemma4":  # whose scales are of other things
+            for name in [name for name in self.tensors if name.endswith(".scale")]:
+                matrix, scales = name.removesuffix("scale") + "weight", self.tensors.pop(name)
+                self.tensors[matrix] = self.tensors[matrix] * scales.reshape(-1, *[1] * (self.tensors[matrix].ndim - 1))
         self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
@@ -159,11 +174,7 @@ class ReferenceModel:
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         """Normalize, then apply the norm's weight and, where present, its bias."""
         groups = self.key("attention.group_norm_groups", 1)
-        y = (
-            self.normalize(x.reshape(*x.shape[:-1], groups, -1)).reshape(x.shape)
-            if len(x.shape) == 2
-            else self.normalize(x)
-        )
+        y = self.normalize(x.reshape(len(x), groups, -1)).reshape(x.shape) if groups > 1 else self.normalize(x)
         if self.architecture == "olmo":  # its norms have no weights
             return y
         weight = self.tensors.get(name)  # Falcon-H1's

@@ -44,7 +44,7 @@ class Setup:
     page: int = 32  # positions of a page of the caches
     places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
     segments: Sequence[int] = ()  # tokens of each segment of the packed sequence that the batch is part of
-    records: Sequence[tuple[int, int, int, int]] = ()  # of each token of a batch with media
+    records: Sequence[tuple[int, int, int, int, int]] = ()  # of each token of a batch with media
 
 
 class Bench:

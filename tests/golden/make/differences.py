@@ -1,0 +1,107 @@
+"""How far Wisp's numbers for a file are from llama.cpp's: logits of text, embeddings of tokens, logits of answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from py_engine.plan.lists import DECODE, EMBED, PREFILL
+from tests.golden.make.encoder_decoder import start_token
+from tests.golden.make.gguf_file import GgufFile
+from tests.golden.make.llama_cpp import Model
+from tests.golden.make.llama_cpp_api import Library
+from tests.golden.make.presets import Settings
+from tests.golden.make.record import random_prompt
+from tests.support.cpu_models import evaluate, load
+
+N_CTX, PROMPT, STEPS, SEED = 256, 40, 4, 1
+
+# llama.cpp's numbers, and a function that computes Wisp's
+Compared = tuple[np.ndarray, Callable[[], np.ndarray]]
+
+
+def difference(library: Library, path: Path, file: GgufFile, used: Settings) -> float:
+    """The largest difference, of numbers scaled down to a deviation of 3.
+
+    RuntimeError if llama.cpp does not load the file, WispError if Wisp does not.
+    """
+    name = file.architecture
+    if used.get("masked"):
+        want, compute = _masked(library, path)
+    elif name == "t5":
+        want, compute = _answers(library, path)
+    elif "pooling" in used:
+        want, compute = _embeddings(library, path)
+    else:
+        want, compute = _logits(library, path)
+    return float(np.abs(want - compute()).max() * 3 / max(3, want.std()))
+
+
+def _logits(library: Library, path: Path) -> Compared:
+    """Logits of a prompt, and of tokens that follow it."""
+    model = Model(library, path, N_CTX)
+    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
+    wanted, greedy, rows = model.greedy(prompt, STEPS)
+
+    def compute() -> np.ndarray:
+        wisp = load(path, N_CTX)
+        found = [evaluate(wisp, prompt)]
+        for step, token in enumerate(greedy[:-1]):
+            wisp.feed(PROMPT + step, [int(token)], [DECODE])
+            found.append(wisp.buffers["logits"].reshape(1, -1)[:, : model.n_vocab].copy())
+        return np.concatenate(found)
+
+    return np.concatenate([wanted, rows[1:]]), compute
+
+
+def _masked(library: Library, path: Path) -> Compared:
+    """Logits of all positions of a diffusion model, whose tokens see all others."""
+    model = Model(library, path, N_CTX)
+    prompt = random_prompt(PROMPT, model.n_vocab - 1, SEED).tolist()
+
+    def compute() -> np.ndarray:
+        wisp, rows = load(path, N_CTX), []
+        wisp.feed(0, prompt, [PREFILL])
+        for position in range(PROMPT):
+            wisp.feed(position, prompt[position : position + 1], [DECODE])
+            rows.append(wisp.buffers["logits"].reshape(-1)[: model.n_vocab].copy())
+        return np.array(rows)
+
+    return model.logits(prompt), compute
+
+
+def _answers(library: Library, path: Path) -> Compared:
+    """Logits of an encoder-decoder model's answer."""
+    model = Model(library, path, N_CTX)
+    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
+    answer = [start_token(model), *random_prompt(STEPS, model.n_vocab, SEED + 1).tolist()]
+    model.read(prompt)
+
+    def compute() -> np.ndarray:
+        wisp, rows = load(path, N_CTX), []
+        wisp.set_media(0, -PROMPT, None)
+        wisp.feed(0, prompt, [PREFILL])
+        for i, token in enumerate(answer):
+            wisp.feed(PROMPT + i, [token], [DECODE])
+            rows.append(wisp.buffers["logits"].reshape(-1)[: model.n_vocab].copy())
+        return np.array(rows)
+
+    return model.logits(answer), compute
+
+
+def _embeddings(library: Library, path: Path) -> Compared:
+    """An encoder's results for each token."""
+    model = Model(library, path, N_CTX, "none")
+    prompt = random_prompt(PROMPT, model.n_vocab, SEED, low=5).tolist()
+
+    def compute() -> np.ndarray:
+        wisp, rows = load(path, N_CTX, batch=PROMPT), []
+        embedding = wisp.plan.embedding
+        assert embedding
+        for at in range(0, PROMPT, wisp.plan.batch):
+            batch = prompt[at : at + wisp.plan.batch]
+            wisp.feed(at, batch, [PREFILL, EMBED])
+            rows.append(wisp.buffers[embedding.rows][: len(batch), : embedding.width].copy())
+        return np.concatenate(rows)
+
+    return model.embedding(prompt), compute

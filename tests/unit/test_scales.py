@@ -1,0 +1,71 @@
+"""How scales beside matrices are bound: plan/scales.py."""
+
+from dataclasses import replace
+
+import pytest
+
+from py_engine import planner
+from py_engine.files.gguf_header import Header
+from py_engine.files.tensor_types import TensorType
+from py_engine.plan import scales
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import DECODE
+from py_engine.plan.mixed import storage_buffers
+from py_engine.plan.plan import Plan
+from tests.support.cpu_models import header
+
+GPU = Device(f16=True, subgroup=32, max_storage_buffers=16, dot8=True)
+
+
+def plan(found: Header, device: Device = GPU) -> Plan:
+    return planner.make_plan(found, device, planner.PlanOptions(64, 16, "f16", None))
+
+
+def dispatches(found: Plan) -> list[str]:
+    return [op.kernel for op in found.lists[DECODE]]
+
+
+def test_scales_take_no_dispatch() -> None:
+    scaled = header("llama/llama-scales.NVFP4")
+    plain = replace(scaled, tensors={name: info for name, info in scaled.tensors.items() if ".scale" not in name})
+    assert dispatches(plan(scaled)) == dispatches(plan(plain))
+
+
+def test_a_product_binds_no_more_buffers_than_the_device_has() -> None:
+    """Its keys and values then have a dispatch of their own."""
+    found = header("llama/llama-scales.NVFP4")
+    nine, ten = (plan(found, replace(GPU, max_storage_buffers=count)) for count in (9, 10))
+    assert max(map(storage_buffers, nine.lists[DECODE])) <= 9
+    assert len(dispatches(nine)) > len(dispatches(ten))
+
+
+@pytest.mark.parametrize("missing", ["q", "k", "v"])
+def test_matrices_with_and_without_scales_are_not_stacked(missing: str) -> None:
+    found = header("llama/llama-scales.NVFP4")
+    del found.tensors[f"blk.0.attn_{missing}.scale"]
+    matrices = [w for w in plan(found).weights.values() if "blk.0." in w.name and w.type == TensorType.NVFP4]
+    scaled = {w.sources: w.scales is not None for w in matrices}
+    assert [sources[0][0] for sources, has in scaled.items() if not has] == [f"blk.0.attn_{missing}.weight"]
+    assert [len(sources) for sources, has in scaled.items() if not has] == [1]
+
+
+def test_a_part_of_a_stack_has_the_scales_of_its_rows() -> None:
+    weights = plan(header("llama/llama-scales.NVFP4")).weights
+    stack = weights["+".join(f"blk.0.attn_{name}.weight" for name in "qkv")]
+    assert scales.params(stack) == {"SCALES": 3, "SCALE_FIRST": 0, "SCALE_ROW_1": 128, "SCALE_ROW_2": 192}
+    parts = [part for _, part in stack.split(72 * stack.plane_row_bytes("w_qs") + 16)]
+    assert [part.rows for part in parts] == [72, 72, 72, 40]
+    assert [scales.params(part) for part in parts] == [
+        {"SCALES": 1, "SCALE_FIRST": 0},
+        {"SCALES": 2, "SCALE_FIRST": 0, "SCALE_ROW_1": 56},
+        {"SCALES": 2, "SCALE_FIRST": 1, "SCALE_ROW_1": 48},
+        {"SCALES": 1, "SCALE_FIRST": 2},
+    ]
+
+
+def test_scales_of_inputs_are_not_read() -> None:
+    """As in llama.cpp: they are for products whose inputs have four bits."""
+    found = header("llama/llama-scales.NVFP4")
+    plain = set(plan(found).weights)
+    found.tensors["blk.0.attn_q.input_scale"] = found.tensors["blk.0.attn_q.scale"]
+    assert set(plan(found).weights) == plain
