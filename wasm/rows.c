@@ -317,3 +317,23 @@ void shortconv_work(const shortconv_call *r, u32 chunk, u32 chunks, u8 *scratch)
     }
   }
 }
+
+u32 shortconv_all_chunks(const shortconv_all_call *r) { return batch_size(r->state); }
+
+void shortconv_all_work(const shortconv_all_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), half_size = r->size / 2;
+  const f32 *weights = AT(f32, r->weights);
+  for (u32 m = part_begin(n, chunk, chunks); m < part_begin(n, chunk + 1, chunks); m++) {
+    const u32 begin = segment(r->state, r->segments, m).first;
+    const f32 *own = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) y[k] = 0;
+    for (u32 t = 0; t < r->size; t++) {
+      const u32 other = m + t - half_size; // before the batch: more than n
+      if (other >= n || segment(r->state, r->segments, other).first != begin) continue;
+      const f32 *x = ROW(r->x, r->x_stride, other);
+      for (u32 k = 0; k < r->cols; k++) y[k] += x[k] * x[2 * r->cols + k] * weights[k * r->size + t];
+    }
+    for (u32 k = 0; k < r->cols; k++) y[k] *= own[r->cols + k];
+  }
+}

@@ -212,13 +212,6 @@ def test_temperatures_of_queries() -> None:
         config("latent/mistral4-temperature.F16", **{"attention.temperature_length": None})
 
 
-def test_a_missing_bias_of_some_is_named() -> None:
-    found = header("rwkv/rwkv6qwen2.F16")
-    del found.tensors["blk.0.time_mix_key.bias"]
-    with pytest.raises(WispError, match=r"blk\.0\.time_mix_key\.bias"):
-        plan(found)
-
-
 @pytest.mark.parametrize("preset", ["deepseek2", "glm-dsa", "mistral4"])
 def test_keys_of_latent_attention_are_of_one_head(preset: str, tmp_path: Path) -> None:
     """A key is the latent and the rotated part, for all heads: no tensor needs as many dimensions as heads times it."""
@@ -256,6 +249,12 @@ def test_an_architecture_has_layer_norms_whatever_the_file_says() -> None:
 def test_a_decoder_may_see_all_tokens(name: str) -> None:
     assert config(f"{name}.F16").causal
     assert not config(f"{name}.F16", **{"attention.causal": False}).causal
+
+
+def test_convolutions_of_an_encoder_reach_as_far_to_either_side() -> None:
+    with pytest.raises(WispError, match=r"This kind of LFM2") as error:
+        config("embedding/lfm2-embedding.F16", **{"shortconv.l_cache": 4})
+    assert error.value.code == "unsupported_architecture"
 
 
 @pytest.mark.parametrize("key", ["rope.dimension_count_swa", "attention.key_length_swa"])

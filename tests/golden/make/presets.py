@@ -116,6 +116,10 @@ PRESETS: dict[str, Settings] = {
         **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
     },
     "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    "lfm2-embedding": {
+        "arch": "lfm2",
+        **{"n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3, "causal": False, "pooling": 2},
+    },
     # llama.cpp refuses Mamba-1, Jamba and Granite 4 unless `d_inner` is twice `n_embd`.
     # `d_inner` values of `ssm_heads` heads, which share `ssm_groups` heads of keys with `d_state` values each.
     "granitehybrid": {

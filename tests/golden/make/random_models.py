@@ -166,6 +166,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.use_parallel_residual", bool(g("parallel")))
     if arch in ("bert", "nomic-bert"):
         file.add("%s.attention.causal", False)
+    file.add("%s.attention.causal", g("causal"))
     file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
     if arch == "nomic-bert-moe":
         file.add("%s.moe_every_n_layers", 2)
