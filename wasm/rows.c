@@ -255,12 +255,13 @@ void pool_work(const pool_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = 0, end; m < n; m = end) {
     const Segment s = segment(r->state, r->segments, m);
     for (end = m + 1; end < n && segment(r->state, r->segments, end).first == s.first;) end++;
-    f32 *y = ROW(r->y, r->stride, s.row);
-    const u32 before = states(r->state)->pos + m - s.first;
+    f32 *y = ROW(r->y, r->stride, r->kind == POOL_SPREAD ? end - 1 : s.row);
+    for (u32 i = m; r->kind == POOL_SPREAD && i + 1 < end; i++) memset(ROW(r->y, r->stride, i), 0, 4 * r->stride);
+    const u32 before = r->kind == POOL_SPREAD ? 0 : states(r->state)->pos + m - s.first;
     for (u32 k = 0; k < r->stride; k++) {
       if (r->kind == POOL_LAST) y[k] = ROW(r->x, r->stride, end - 1)[k];
       if (r->kind == POOL_CLS && !before) y[k] = ROW(r->x, r->stride, m)[k];
-      if (r->kind != POOL_MEAN) continue;
+      if (r->kind != POOL_MEAN && r->kind != POOL_SPREAD) continue;
       f32 sum = 0;
       for (u32 i = m; i < end; i++) sum += ROW(r->x, r->stride, i)[k];
       if (before) sum += y[k] * before;

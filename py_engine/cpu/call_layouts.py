@@ -132,7 +132,7 @@ RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
 PARTS = {0: 0, "encoder": 1, "decoder": 2}  # of a cache (plan/encoded.py)
-POOLINGS = {"mean": 0, "cls": 1, "last": 2}
+POOLINGS = {"mean": 0, "cls": 1, "last": 2, "spread": 3}
 
 
 def pack(name: str, values: Mapping[str, int | float]) -> bytes:

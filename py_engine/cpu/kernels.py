@@ -317,6 +317,8 @@ def matmul_transposed(c: Call) -> None:
 
 
 def pool(c: Call) -> None:
+    if c.params["KIND"] == "spread":
+        c["y"][: c.n] = 0
     for m, end, begin, row in c.segment_parts():
         x, y, before = c["x"][m:end], c["y"], c.pos + m - begin
         match c.params["KIND"]:
@@ -327,6 +329,8 @@ def pool(c: Call) -> None:
                 y[row] = y[row] if before else x[0]
             case "last":
                 y[row] = x[-1]
+            case "spread":
+                y[end - 1] = x.mean(axis=0, dtype=np.float32)
 
 
 def pick_rows(c: Call) -> None:

@@ -12,7 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
-from py_engine.plan.pooling import normalize, pool
+from py_engine.plan.pooling import normalize, pool, spread_means
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv, shortconv_all
 from tests.support.kernels.bench import Bench, Setup
@@ -182,3 +182,15 @@ def test_shortconv(bench: Bench, n: int, pos: int) -> None:
     y = shortconv(ops, x, bench.vector("weights", 34 * 4), cache, 34)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
+
+
+@in_pairs(("segments", [SEGMENTS, (40,)]))
+def test_means_in_the_rows_of_last_tokens(bench: Bench, segments: tuple[int, ...]) -> None:
+    n = sum(segments)
+    ops = bench.begin(Setup(batch=n + 3, n=n, n_ctx=192, segments=segments))
+    x = ops.rows("x", 40)
+    bench.fill(x)
+    y = spread_means(ops, x)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n], host[y.name][:n], 1e-10)
+    assert np.isnan(gpu[y.name][n:]).all()

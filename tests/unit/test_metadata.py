@@ -251,6 +251,15 @@ def test_a_decoder_may_see_all_tokens(name: str) -> None:
     assert not config(f"{name}.F16", **{"attention.causal": False}).causal
 
 
+@pytest.mark.parametrize(("name", "softmax"), [("qwen/qwen3", True), ("dense/qwen3vl", True), ("qwen/qwen2", False)])
+def test_labels_of_rerankers_whose_scores_sum_to_one(name: str, softmax: bool) -> None:
+    embedding = planner.make_plan(
+        header(f"{name}.F16"), Device(software=True), planner.PlanOptions(64, 16, "f32", None)
+    ).embedding
+    assert embedding
+    assert embedding.softmax == softmax
+
+
 def test_convolutions_of_an_encoder_reach_as_far_to_either_side() -> None:
     with pytest.raises(WispError, match=r"This kind of LFM2") as error:
         config("embedding/lfm2-embedding.F16", **{"shortconv.l_cache": 4})

@@ -204,6 +204,10 @@ PRESETS: dict[str, Settings] = {
         "arch": "modern-bert",
         **{"n_kv": 4, "tok": "wpm", "n_layer": 4, "tied": True, "rope_base": 160000.0, "pooling": 1, "window": 12},
     },
+    "modern-bert-rank": {
+        "arch": "modern-bert",
+        **{"n_kv": 4, "tok": "wpm", "n_layer": 3, "tied": True, "rope_base": 160000.0, "pooling": 4, "window": 12},
+    },
 }
 
 

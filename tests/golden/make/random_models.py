@@ -242,6 +242,11 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.vector("cls.bias", width)
         file.matrix("cls.output.weight", 1, width, gain=3.0)
         file.vector("cls.output.bias", 1)
+    if c["preset"] == "modern-bert-rank":
+        file.matrix("cls.weight", width, width)
+        file.norm("cls.norm", width)
+        file.matrix("cls.output.weight", 1, width, gain=3.0)
+        file.vector("cls.output.bias", 1)
     if g("dense"):
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
