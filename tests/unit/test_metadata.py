@@ -17,7 +17,8 @@ from py_engine.files.tensor_types import TensorType
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import PREFILL
+from py_engine.plan.lists import PREFILL, pool
+from py_engine.plan.plan import Buffer
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
 from tests.support.cpu_models import header
@@ -258,6 +259,16 @@ def test_labels_of_rerankers_whose_scores_sum_to_one(name: str, softmax: bool) -
     ).embedding
     assert embedding
     assert embedding.softmax == softmax
+
+
+def test_pooling_reads_floats_after_a_head_of_one_layer() -> None:
+    """Also where products read halves."""
+    found = header("embedding/bert-rank.F16")
+    del found.tensors["cls.output.weight"], found.tensors["cls.output.bias"]
+    made = planner.make_plan(found, Device(f16=True, subgroup=32), planner.PlanOptions(64, 64, "f16", None))
+    (rows,) = [op.bindings["x"] for op in made.lists[pool("rank")] if op.kernel == "pool"]
+    assert isinstance(rows, Buffer)
+    assert rows.dtype == "f32"
 
 
 def test_convolutions_of_an_encoder_reach_as_far_to_either_side() -> None:
