@@ -268,12 +268,13 @@ void pool_work(const pool_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = 0, end; m < n; m = end) {
     const Segment s = segment(r->state, r->segments, m);
     for (end = m + 1; end < n && segment(r->state, r->segments, end).first == s.first;) end++;
-    f32 *y = ROW(r->y, r->stride, s.row);
-    const u32 before = states(r->state)->pos + m - s.first;
+    f32 *y = ROW(r->y, r->stride, r->kind == POOL_SPREAD ? end - 1 : s.row);
+    for (u32 i = m; r->kind == POOL_SPREAD && i + 1 < end; i++) memset(ROW(r->y, r->stride, i), 0, 4 * r->stride);
+    const u32 before = r->kind == POOL_SPREAD ? 0 : states(r->state)->pos + m - s.first;
     for (u32 k = 0; k < r->stride; k++) {
       if (r->kind == POOL_LAST) y[k] = ROW(r->x, r->stride, end - 1)[k];
       if (r->kind == POOL_CLS && !before) y[k] = ROW(r->x, r->stride, m)[k];
-      if (r->kind != POOL_MEAN) continue;
+      if (r->kind != POOL_MEAN && r->kind != POOL_SPREAD) continue;
       f32 sum = 0;
       for (u32 i = m; i < end; i++) sum += ROW(r->x, r->stride, i)[k];
       if (before) sum += y[k] * before;
@@ -328,5 +329,25 @@ void shortconv_work(const shortconv_call *r, u32 chunk, u32 chunks, u8 *scratch)
         sum += conv_cached(r, seq, pos - back, k) * weights[k * r->size + r->size - 1 - back];
       y[k] = x[r->cols + k] * sum;
     }
+  }
+}
+
+u32 shortconv_all_chunks(const shortconv_all_call *r) { return batch_size(r->state); }
+
+void shortconv_all_work(const shortconv_all_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 n = batch_size(r->state), half_size = r->size / 2;
+  const f32 *weights = AT(f32, r->weights);
+  for (u32 m = part_begin(n, chunk, chunks); m < part_begin(n, chunk + 1, chunks); m++) {
+    const u32 begin = segment(r->state, r->segments, m).first;
+    const f32 *own = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) y[k] = 0;
+    for (u32 t = 0; t < r->size; t++) {
+      const u32 other = m + t - half_size; // before the batch: more than n
+      if (other >= n || segment(r->state, r->segments, other).first != begin) continue;
+      const f32 *x = ROW(r->x, r->x_stride, other);
+      for (u32 k = 0; k < r->cols; k++) y[k] += x[k] * x[2 * r->cols + k] * weights[k * r->size + t];
+    }
+    for (u32 k = 0; k < r->cols; k++) y[k] *= own[r->cols + k];
   }
 }

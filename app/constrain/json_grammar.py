@@ -282,7 +282,7 @@ class JsonGrammar:
         patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MAX_PATTERNS:
             raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
-        free = self._other_names(list(fields)) if fields else automaton.everything()
+        free = self._other_names(list(fields), bool(patterns)) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
@@ -304,8 +304,10 @@ class JsonGrammar:
             for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
 
-    def _other_names(self, names: list[str]) -> Dfa:
-        """The names that are none of these. Where they are long, nor may one begin with the first letters of these."""
+    def _other_names(self, names: list[str], exact: bool) -> Dfa:
+        """The names that are none of these. If not `exact`, nor may one begin with the first letters of long ones."""
+        if exact:  # patterns may ask for such names
+            return automaton.complement(automaton.of_words(names))
         size = 0
         while level := {name[:size] for name in names if len(name) > size}:
             spend(len(names) >> 2)

@@ -61,6 +61,7 @@ FIELDS: dict[str, list[str]] = {
         "pick_rows": "state per_token rows stride x y",
         "mtp_input": "state per_token segments source cols ring_rows eps:f e hidden x_stride norm ring y y_stride",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
+        "shortconv_all": "state segments cols size weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
         "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
@@ -132,7 +133,7 @@ RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
 PARTS = {0: 0, "encoder": 1, "decoder": 2}  # of a cache (plan/encoded.py)
-POOLINGS = {"mean": 0, "cls": 1, "last": 2}
+POOLINGS = {"mean": 0, "cls": 1, "last": 2, "spread": 3}
 
 
 def pack(name: str, values: Mapping[str, int | float]) -> bytes:

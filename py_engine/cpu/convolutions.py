@@ -62,6 +62,19 @@ def _halved(x: Array, kernel: Array, bias: Array) -> Array:
     return total
 
 
+def shortconv_all(c: Call) -> None:
+    cols, size = c.params["COLS"], c.params["KERNEL_SIZE"]
+    x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)
+    bz, begins = x[:, :cols] * x[:, 2 * cols : 3 * cols], c.positions - c.offsets
+    total = np.zeros_like(bz)
+    for k in range(size):
+        other = np.arange(c.n) + k - size // 2
+        inside = np.clip(other, 0, c.n - 1)
+        seen = (other == inside) & (begins[inside] == begins)
+        total += np.where(seen[:, None], bz[inside] * weight[:, k], np.float32(0))
+    c["y"][: c.n, :cols] = x[:, cols : 2 * cols] * total
+
+
 def shortconv(c: Call) -> None:
     cols, size, cache = c.params["COLS"], c.params["KERNEL_SIZE"], c["conv_cache"]
     x, weight = c["x"][: c.n], c["weights"].reshape(cols, size)

@@ -25,7 +25,7 @@ from py_engine.cpu.attention import (
     scale_queries,
 )
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.convolutions import depthwise, shortconv, subsample, unfold
+from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input
@@ -317,6 +317,8 @@ def matmul_transposed(c: Call) -> None:
 
 
 def pool(c: Call) -> None:
+    if c.params["KIND"] == "spread":
+        c["y"][: c.n] = 0
     for m, end, begin, row in c.segment_parts():
         x, y, before = c["x"][m:end], c["y"], c.pos + m - begin
         match c.params["KIND"]:
@@ -327,6 +329,8 @@ def pool(c: Call) -> None:
                 y[row] = y[row] if before else x[0]
             case "last":
                 y[row] = x[-1]
+            case "spread":
+                y[end - 1] = x.mean(axis=0, dtype=np.float32)
 
 
 def pick_rows(c: Call) -> None:
@@ -354,9 +358,10 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         embed, add_media, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows,
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine,
         attention_matrix, attention_merge, pool, pick_rows,
-        normalize, shortconv, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best, sample_shape,
-        sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold, clamp,
-        shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all, ssm_conv,
+        normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
+        sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
+        clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
+        ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
         scale_queries,

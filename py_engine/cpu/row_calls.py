@@ -198,6 +198,14 @@ def shortconv(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def shortconv_all(m: Calls, op: Op) -> None:
+    m.add(
+        "shortconv_all", state=state_of(m, op), **segment_fields(op), cols=op.params["COLS"],
+        size=op.params["KERNEL_SIZE"], weights=m.address(op, "weights"), x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
 def mtp_input(m: Calls, op: Op) -> None:
     m.add(
         "mtp_input", **batch_fields(m, op), **segment_fields(op), source=HIDDEN_STATES[str(op.params["HIDDEN"])],
@@ -210,5 +218,5 @@ def mtp_input(m: Calls, op: Op) -> None:
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
     altup_correct, laurel, copy_columns, sparse_gate, pool, pick_rows, shortconv,
-    mtp_input,
+    shortconv_all, mtp_input,
 )  # fmt: skip

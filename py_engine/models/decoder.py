@@ -22,7 +22,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
-from py_engine.plan.shortconv import shortconv
+from py_engine.plan.shortconv import shortconv, shortconv_all
 from py_engine.plan.value_padding import padded_values, unpadded
 from py_engine.plan.weights import Weights
 
@@ -297,7 +297,7 @@ class Layer:
         stack = w.stack([(b + "in_proj.weight", 3 * n)], n)
         conv = w.vector((b + "conv.weight", kernel_size * n))
         bcz = ops.normed_stack("bcz", h, Projection(stack, None, norm, self.cfg.eps))
-        mixed = shortconv(ops, bcz, conv, cache, n)
+        mixed = shortconv(ops, bcz, conv, cache, n) if self.cfg.causal else shortconv_all(ops, bcz, conv, n)
         ops.linear(mixed, w.matrix(b + "out_proj.weight", n, n), None, x)
 
     def recurrent(self, x: Buffer, cache: Cache) -> Buffer:

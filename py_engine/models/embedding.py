@@ -10,13 +10,14 @@ from py_engine.files.gguf_header import Header
 from py_engine.models.config import Config
 from py_engine.models.decoder import normed
 from py_engine.plan import lists
-from py_engine.plan.ops import Ops, Projection
+from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Embedding, Weight
-from py_engine.plan.pooling import NAMES, normalize, pool
+from py_engine.plan.pooling import NAMES, normalize, pool, spread_means
 from py_engine.plan.weights import Weights
 
 DENSE = ("dense_2", "dense_3")  # of EmbeddingGemma
 PROJECTIONS = {"gemma-embedding2": ("output",)}  # after the last norm, in place of these
+SOFTMAX = ("qwen3", "qwen3vl")  # architectures whose labels' scores are normalised by softmax
 
 
 def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -> Embedding:
@@ -43,22 +44,30 @@ def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -
         pool(ops_of(lists.pool(kind)), rows, kind, "pooled")
     normalize(ops_of(lists.NORMALIZE), plan.buffers["pooled"], width)
     labels = _add_head(cfg, w, ops_of(lists.pool("rank")), h)
-    return Embedding(rows.name, width, _pooling(header), labels, header.architecture == "qwen3")
+    return Embedding(rows.name, width, _pooling(header), labels, header.architecture in SOFTMAX)
 
 
 def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
-    """Append the classification head of the first token (causal: the last); return the number of labels."""
+    """Append the classification head of the first token (causal: the last); return the number of labels.
+
+    It is computed for all tokens, of which one is taken: segments have as many results, whatever their lengths.
+    """
     labels = 0
-    if "cls.norm.weight" in w:  # ModernBERT's head reads the mean: not supported
-        return labels
+    modern = w.header.architecture == "modern-bert"  # whose head reads the mean
+    if modern and ("cls.weight" in w or "cls.output.weight" in w):
+        h = spread_means(ops, h)
     if "cls.weight" in w:
         weight, bias = _layer(w, "cls", cfg.embedding_length)
-        h, labels = ops.activated(h, Projection([weight], bias), "tanh"), weight.rows
+        rows, labels = ops.project("cls", h, weight, bias), weight.rows
+        h = ops.rows("cls_activated", labels)  # f32, as pooling reads it
+        ops.activate(rows, h, labels, "gelu" if modern else "tanh", gated=False)
+        if "cls.norm.weight" in w:
+            h = ops.layer_norm("cls_normed", h, w.vector(("cls.norm.weight", labels)), None, cfg.eps)
     if "cls.output.weight" in w:
         weight, bias = _layer(w, "cls.output", labels or cfg.embedding_length)
         h, labels = ops.project("labels", h, weight, bias), weight.rows
     if labels:
-        pool(ops, h, "last" if cfg.causal else "cls", "ranked")
+        pool(ops, h, "last" if cfg.causal or modern else "cls", "ranked")
     return labels
 
 

@@ -29,7 +29,8 @@ class Config(config.Config):
         sizes = tuple(0 if n else size for n in heads[: base.block_count]) if size else ()
         if size > MAX_KERNEL:
             raise WispError(f"shortconv.l_cache is {size}; it must be at most {MAX_KERNEL}.", "corrupt_header")
-        if not base.causal or base.embedding_length % 2:
+        centred = size % 2 == 1  # of an encoder, whose convolutions reach as far to either side
+        if base.embedding_length % 2 or not (base.causal or centred):
             raise WispError("This kind of LFM2 is not supported yet.", "unsupported_architecture")
         dense = header.architecture == "lfm2"
         return replace(

@@ -22,6 +22,17 @@ def pool(ops: Ops, x: Buffer, kind: str, name: str) -> None:
     ops.add("pool", params, {}, buffers, -(-x.shape[1] // (4 * THREADS)), PerToken())
 
 
+def spread_means(ops: Ops, x: Buffer) -> Buffer:
+    """Rows (n, cols): a segment's last one is the mean of its rows of x, the others are zeros.
+
+    For encoders, whose segments come in one batch each.
+    """
+    y = ops.rows("segment_means", x.shape[1])
+    params = {"VECS": x.shape[1] // 4, "KIND": "spread"} | packed_params(ops.plan)
+    ops.add("pool", params, {}, {"state": ops.state, "x": x, "y": y}, -(-x.shape[1] // (4 * THREADS)), PerToken())
+    return y
+
+
 def normalize(ops: Ops, y: Buffer, cols: int) -> None:
     """Scale each row of y, of `cols` values, to length 1. A row of zeros stays as it is."""
     ops.add("normalize", {"COLS": cols, "WG": NORMALIZE_THREADS}, {}, {"y": y}, PerToken())

@@ -1,4 +1,4 @@
-"""The op of LFM2's short convolution. Shapes as in ops.py."""
+"""The ops of LFM2's short convolution. Shapes as in ops.py."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ def shortconv(ops: Ops, x: Buffer, weights: Weight, cache: Cache, cols: int) -> 
         {"x_stride": x.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "weights": weights, "conv_cache": cache.k, "y": y},
         -(-cols // (2 * THREADS)),
+        PerToken(),
+    )
+    return y
+
+
+def shortconv_all(ops: Ops, x: Buffer, weights: Weight, cols: int) -> Buffer:
+    """The convolution of an encoder, whose tokens also see later ones: as shortconv(), but centred, without a cache."""
+    y = ops.rows("mixed", cols)
+    ops.add(
+        "shortconv_all",
+        {"COLS": cols, "KERNEL_SIZE": weights.cols // cols},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "weights": weights, "y": y},
+        -(-cols // THREADS),
         PerToken(),
     )
     return y

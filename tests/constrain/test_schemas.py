@@ -185,3 +185,15 @@ def test_a_grammar_counts_the_blanks_of_indents_in_one_place() -> None:
     """The mask engine stores 0.3 MB for each of the 60 counts, with 128k tokens."""
     text = grammar_of({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}})
     assert text.count("{0,60}") == 1
+
+
+def test_patterns_may_name_properties_that_begin_as_others_do() -> None:
+    names = [f"x_{letter}_property" for letter in "abcd"]
+    named = {
+        "properties": {name: {"type": "integer"} for name in names},
+        "patternProperties": {"^x_": {"type": "integer"}},
+    }
+    (found,) = run(
+        [{"grammar": grammar_of({**named, "additionalProperties": False}), "texts": ['{"x_a_property_2": 1}']}]
+    )
+    assert found["texts"] == [True]

@@ -12,9 +12,9 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
-from py_engine.plan.pooling import normalize, pool
+from py_engine.plan.pooling import normalize, pool, spread_means
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shortconv import shortconv
+from py_engine.plan.shortconv import shortconv, shortconv_all
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
@@ -159,6 +159,18 @@ def test_attention_both_ways_with_matrices(
     both_ways(with_matrices(plain_bench, heads, monkeypatch), heads, window, False, segments)
 
 
+@in_pairs(("size", [1, 3, 5]), ("segments", [(), SEGMENTS]))
+def test_shortconv_both_ways(bench: Bench, size: int, segments: tuple[int, ...]) -> None:
+    """A token sees as many to either side, in its own segment."""
+    n = sum(segments) or 33
+    ops = bench.begin(Setup(batch=n, n=n, n_ctx=192, segments=segments))
+    x = ops.rows("x", 3 * 34)
+    bench.fill(x)
+    y = shortconv_all(ops, x, bench.vector("weights", 34 * size), 34)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
+
+
 @in_pairs(("n, pos", [(33, 0), (31, 34)]))
 def test_shortconv(bench: Bench, n: int, pos: int) -> None:
     """A segment's first tokens have nothing before them, though the cache has."""
@@ -170,3 +182,15 @@ def test_shortconv(bench: Bench, n: int, pos: int) -> None:
     y = shortconv(ops, x, bench.vector("weights", 34 * 4), cache, 34)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :34], host[y.name][:n, :34], 1e-10)
+
+
+@in_pairs(("segments", [SEGMENTS, (40,)]))
+def test_means_in_the_rows_of_last_tokens(bench: Bench, segments: tuple[int, ...]) -> None:
+    n = sum(segments)
+    ops = bench.begin(Setup(batch=n + 3, n=n, n_ctx=192, segments=segments))
+    x = ops.rows("x", 40)
+    bench.fill(x)
+    y = spread_means(ops, x)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n], host[y.name][:n], 1e-10)
+    assert np.isnan(gpu[y.name][n:]).all()

@@ -17,7 +17,8 @@ from py_engine.files.tensor_types import TensorType
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import PREFILL
+from py_engine.plan.lists import PREFILL, pool
+from py_engine.plan.plan import Buffer
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
 from tests.support.cpu_models import header
@@ -215,13 +216,6 @@ def test_temperatures_of_queries() -> None:
         config("latent/mistral4-temperature.F16", **{"attention.temperature_length": None})
 
 
-def test_a_missing_bias_of_some_is_named() -> None:
-    found = header("rwkv/rwkv6qwen2.F16")
-    del found.tensors["blk.0.time_mix_key.bias"]
-    with pytest.raises(WispError, match=r"blk\.0\.time_mix_key\.bias"):
-        plan(found)
-
-
 @pytest.mark.parametrize("preset", ["deepseek2", "glm-dsa", "mistral4"])
 def test_keys_of_latent_attention_are_of_one_head(preset: str, tmp_path: Path) -> None:
     """A key is the latent and the rotated part, for all heads: no tensor needs as many dimensions as heads times it."""
@@ -259,6 +253,31 @@ def test_an_architecture_has_layer_norms_whatever_the_file_says() -> None:
 def test_a_decoder_may_see_all_tokens(name: str) -> None:
     assert config(f"{name}.F16").causal
     assert not config(f"{name}.F16", **{"attention.causal": False}).causal
+
+
+@pytest.mark.parametrize(("name", "softmax"), [("qwen/qwen3", True), ("dense/qwen3vl", True), ("qwen/qwen2", False)])
+def test_labels_of_rerankers_whose_scores_sum_to_one(name: str, softmax: bool) -> None:
+    embedding = planner.make_plan(
+        header(f"{name}.F16"), Device(software=True), planner.PlanOptions(64, 16, "f32", None)
+    ).embedding
+    assert embedding
+    assert embedding.softmax == softmax
+
+
+def test_pooling_reads_floats_after_a_head_of_one_layer() -> None:
+    """Also where products read halves."""
+    found = header("embedding/bert-rank.F16")
+    del found.tensors["cls.output.weight"], found.tensors["cls.output.bias"]
+    made = planner.make_plan(found, Device(f16=True, subgroup=32), planner.PlanOptions(64, 64, "f16", None))
+    (rows,) = [op.bindings["x"] for op in made.lists[pool("rank")] if op.kernel == "pool"]
+    assert isinstance(rows, Buffer)
+    assert rows.dtype == "f32"
+
+
+def test_convolutions_of_an_encoder_reach_as_far_to_either_side() -> None:
+    with pytest.raises(WispError, match=r"This kind of LFM2") as error:
+        config("embedding/lfm2-embedding.F16", **{"shortconv.l_cache": 4})
+    assert error.value.code == "unsupported_architecture"
 
 
 @pytest.mark.parametrize("key", ["rope.dimension_count_swa", "attention.key_length_swa"])

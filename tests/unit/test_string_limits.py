@@ -55,13 +55,18 @@ def of_chat(
 def compared(texts: list[GrammarText], walks: int = WALKS) -> list[dict[str, Any]]:
     """What tests/support/string_limits.mjs finds of grammars."""
     jobs = [{"looser": str(text), "exact": text.exact, "walks": walks} for text in texts]
-    script = ROOT / "tests" / "support" / "string_limits.mjs"
     limits = str(ROOT / "app" / "answers" / "string_limits.js")
-    request = json.dumps({"module": str(MODULE), "limits": limits, "jobs": jobs})
-    done = subprocess.run([node(), script], input=request, capture_output=True, text=True, check=False, timeout=250)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = ran("string_limits.mjs", {"module": str(MODULE), "limits": limits, "jobs": jobs})
     return found
+
+
+def ran(script: str, request: dict[str, Any]) -> Any:
+    """What a script of tests/support answers."""
+    command = [node(), str(ROOT / "tests" / "support" / script)]
+    given = json.dumps(request)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
 
 
 def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
@@ -138,3 +143,10 @@ def test_the_exact_grammar_may_cost_more_since_it_is_compiled_for_bytes() -> Non
     assert cost(form) < MAX_COST < cost(form.exact)
     with pytest.raises(WispError, match="too complex"):
         grammar({"type": "array", "prefixItems": [{"type": "string", "maxLength": 60_000 - i} for i in range(2)]})
+
+
+def test_a_stop_token_that_has_a_text_ends_an_answer() -> None:
+    """So do those that end calls, whose texts the grammar may contain."""
+    form = grammar(SCHEMAS["limit"])
+    files = {"module": str(MODULE), "grammar": str(ROOT / "app" / "answers" / "grammar.js")}
+    assert ran("stop_token.mjs", {**files, "looser": str(form), "exact": form.exact}) == [False, True, True]

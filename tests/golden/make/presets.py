@@ -148,6 +148,10 @@ PRESETS: dict[str, Settings] = {
         **{"rope": "yarn", "ctx": 512, "rope_base": 150000.0},
     },
     "lfm2": {"arch": "lfm2", "n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3},
+    "lfm2-embedding": {
+        "arch": "lfm2",
+        **{"n_layer": 4, "rope_base": 1e6, "tied": True, "l_cache": 3, "causal": False, "pooling": 2},
+    },
     # llama.cpp refuses Mamba-1, Jamba and Granite 4 unless `d_inner` is twice `n_embd`.
     # `d_inner` values of `ssm_heads` heads, which share `ssm_groups` heads of keys with `d_state` values each.
     "granitehybrid": {
@@ -231,6 +235,10 @@ PRESETS: dict[str, Settings] = {
     "modern-bert": {
         "arch": "modern-bert",
         **{"n_kv": 4, "tok": "wpm", "n_layer": 4, "tied": True, "rope_base": 160000.0, "pooling": 1, "window": 12},
+    },
+    "modern-bert-rank": {
+        "arch": "modern-bert",
+        **{"n_kv": 4, "tok": "wpm", "n_layer": 3, "tied": True, "rope_base": 160000.0, "pooling": 4, "window": 12},
     },
 }
 

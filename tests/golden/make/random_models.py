@@ -172,6 +172,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.use_parallel_residual", bool(g("parallel")))
     if arch in ("bert", "nomic-bert"):
         file.add("%s.attention.causal", False)
+    file.add("%s.attention.causal", g("causal"))
     file.add("%s.pooling_type", g("pooling"))  # 0 none, 1 mean, 2 cls, 3 last, 4 rank
     if arch == "nomic-bert-moe":
         file.add("%s.moe_every_n_layers", 2)
@@ -247,6 +248,11 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     if c["preset"] == "bert-rank":  # the classifier
         file.matrix("cls.weight", width, width)
         file.vector("cls.bias", width)
+        file.matrix("cls.output.weight", 1, width, gain=3.0)
+        file.vector("cls.output.bias", 1)
+    if c["preset"] == "modern-bert-rank":
+        file.matrix("cls.weight", width, width)
+        file.norm("cls.norm", width)
         file.matrix("cls.output.weight", 1, width, gain=3.0)
         file.vector("cls.output.bias", 1)
     if g("dense"):

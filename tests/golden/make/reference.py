@@ -50,6 +50,8 @@ class Reference(ReferenceModel):
     def embedding(self, ids: Sequence[int], pooling: str) -> np.ndarray:
         """The embedding by pooling none, mean, cls, last or rank, not normalised."""
         hidden = self.hidden(ids)
+        if pooling == "rank" and self.architecture == "modern-bert":
+            return self.linear(self.norm(gelu(self.linear(hidden.mean(0), "cls")), "cls.norm"), "cls.output")
         if pooling == "rank":
             return self.linear(np.tanh(self.linear(hidden[0], "cls")), "cls.output")
         x = {"none": hidden, "mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]

@@ -198,11 +198,12 @@ def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarr
 
 
 def short_convolution(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
-    """LFM2's gated convolution over each channel's last few tokens."""
+    """LFM2's gated convolution over each channel's last few tokens, or, of an encoder, those around it."""
     prefix = f"blk.{layer}.shortconv."
     b, c, z = np.split(model.linear(x, prefix + "in_proj"), 3, axis=1)
     kernel = model.tensors[prefix + "conv.weight"]
     taps = kernel.shape[1]
-    padded = np.concatenate([np.zeros((taps - 1, model.width)), b * z])
+    before = taps - 1 if model.causal else taps // 2
+    padded = np.concatenate([np.zeros((before, model.width)), b * z, np.zeros((taps - 1 - before, model.width))])
     y = sum(padded[j : j + len(x)] * kernel[:, j] for j in range(taps))
     return model.linear(c * y, prefix + "out_proj")
