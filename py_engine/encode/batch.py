@@ -22,14 +22,14 @@ class EncoderBatch:
     plan: EncoderPlan
     modality: str
     rows: dict[str, int] = field(default_factory=dict)
-    writes: dict[str, Array] = field(default_factory=dict)  # by buffer
+    writes: dict[str, Array] = field(default_factory=dict)  # by input, not yet padded
     tables: dict[int, Array] = field(default_factory=dict)  # by the index of the first word in the state's tables
     tokens: list[int] = field(default_factory=list)
     contents: list[tuple[str, int, Array]] = field(default_factory=list)  # (input, first byte, pixels or frames)
 
     def inputs(self) -> EncoderInputs:
         """The same as bytes, for a runner."""
-        writes = [(name, 0, _bytes(values)) for name, values in self.writes.items()]
+        writes = [(f"{self.modality}.{name}", 0, _bytes(self.padded(name, each))) for name, each in self.writes.items()]
         writes += [("state", TABLES + 4 * at, _bytes(values)) for at, values in self.tables.items()]
         writes += [(f"{self.modality}.{name}", at, _bytes(values)) for name, at, values in self.contents]
         return EncoderInputs(tuple(writes), self.rows, sum(self.tokens))
@@ -39,8 +39,8 @@ class EncoderBatch:
         return f"{self.modality}.{name}" in self.plan.inputs
 
     def write(self, name: str, values: Array) -> None:
-        """Set an input, u32 or f32; its rows are padded to the buffer's width."""
-        self.writes[f"{self.modality}.{name}"] = self.padded(name, values)
+        """Set an input, u32 or f32."""
+        self.writes[name] = values
 
     def padded(self, name: str, values: Array) -> Array:
         """Rows of an input, u32 or f32, padded to the buffer's width."""

@@ -49,7 +49,7 @@ def _along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
     """Entries of a table's side that each place along a grid's side is made of, and their weights: (size, taps).
 
     "aligned": linear between aligned corners. Otherwise, the middles of both sides' ends are scaled: "antialiased":
-    linear, over as many entries as two places have where these are wider; "cubic": Keys' cubic convolution with
+    a triangle, as wide as two places where the grid is smaller than the table; "cubic": Keys' cubic convolution with
     PyTorch's coefficient; "offset": linear, as HunyuanOCR scales them. Source: ggml's `interpolate`.
     """
     if kernel == "aligned":
@@ -69,7 +69,7 @@ def _along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
 
 
 def _nearest(at: Array, side: int, reach: float, weigh: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """The entries nearer than `reach`, weighted by their distance; as many taps as the place has that has most."""
+    """The entries nearer than `reach`, weighted by their distance: (size, taps), taps the most of any place."""
     weights = np.maximum(0, weigh(np.abs(at[:, None] - np.arange(side))))
     count = int((weights != 0).sum(axis=1).max())
     ids = np.argsort(weights == 0, axis=1, kind="stable")[:, :count]  # those that count come first

@@ -10,9 +10,10 @@ import numpy as np
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
+from py_engine.media.projector import POOLED
 from py_engine.models.projectors import fastconformer
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
-from py_engine.models.projectors.sound import FRAMES, POOLED
+from py_engine.models.projectors.sound import FRAMES
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 

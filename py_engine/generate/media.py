@@ -47,7 +47,7 @@ class Media:
         return [array("I", [start]) * len(indices), down, array("I", [start + i % across for i in indices]), none]
 
     def _numbered(self, indices: range, start: int) -> list[array[int]]:
-        """Of HunyuanOCR: a token before all rows, one after each and one after all; the middle axes count from 0."""
+        """Places of HunyuanOCR's tokens: one first, rows that each end with one, one last. Axes 1 and 2 start at 0."""
         assert self.grid is not None
         last, row = len(self.ids) - 1, self.grid[0] + 1
         ends = {0: (start,) * 4, last: (start + last,) * 4}

@@ -48,7 +48,10 @@ class MediaChunk:
         return max(self.grid) if self.mrope and self.number is None else self.n_tokens
 
     def positions(self) -> list[tuple[int, int, int]]:
-        """Time, row and column of each token, relative to the chunk's first position."""
+        """Time, row and column of each token, relative to the chunk's first position.
+
+        Of a picture with a number: time, column and row; the last two are relative inside only, and count from 0.
+        """
         if not self.mrope:
             return [(i, i, i) for i in range(self.n_tokens)]
         columns, rows = self.grid

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.media.projector import WHISPER, Audio
+from py_engine.media.projector import POOLED, RATE, WHISPER, Audio
 
-RATE = 16000  # samples a second
 HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
 WHISPER_FRAMES = 3000  # of a chunk: 30 s
@@ -36,7 +35,7 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
     if audio.type == "lfm2a":
         return (n_frames + 7) // 8
     encoded = n_frames // 2
-    if audio.type in ("qwen2a", "voxtral", "musicflamingo"):  # average pooling
+    if audio.type in POOLED:
         encoded //= 2
     return encoded // audio.stack + (2 if audio.type == "glma" else 0)  # its rows before and after
 

@@ -28,7 +28,7 @@ MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
-# Tokens of a picture, at least and at most, where its size is free. llama.cpp has these numbers, no file has them.
+# Tokens of a picture, at least and at most, where its size is free and the file does not state them. From llama.cpp.
 TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
@@ -51,6 +51,8 @@ MERGE_KEYS = {
     ),
     **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
 }
+RATE = 16000  # samples of sound a second
+POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
 MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
     "gemma3": BILINEAR,
@@ -112,6 +114,7 @@ class Vision(Encoder):
     queries: int = 0  # resampler: tokens of every tile
     version: int = 0  # resampler: of MiniCPM-V
     breaks_rows: bool = False  # pixtral: a token after every row but the last
+    merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
 
     @property
     def align(self) -> int:
@@ -171,7 +174,8 @@ class Projector:
         vision = self.vision
         if vision is None:
             return 0
-        return max(vision.image_size**2, vision.max_pixels) // vision.align**2
+        tokens = max(vision.image_size**2, vision.max_pixels) // vision.align**2
+        return 2 * tokens + 2 if vision.type == "hunyuanvl" else tokens  # a token after each row, which may be of one
 
     def check_fits(self, n_embd_inp: int) -> None:
         """Raise WispError projector_mismatch unless a text model takes embeddings of that width."""
@@ -308,8 +312,9 @@ def _vision(reader: _Reader) -> Vision:
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
     if type == "gemma4uv":  # its patches are as large as tokens
         patch, merge = patch * merge, 1
+    encoder = reader.encoder(type)
     return Vision(
-        **reader.encoder(type),
+        **encoder,
         image_size=size,
         patch_size=patch,
         merge=merge,
@@ -323,6 +328,7 @@ def _vision(reader: _Reader) -> Vision:
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
         breaks_rows="v.token_embd.img_break" in reader.header.tensors,
+        merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
     )
 
 
@@ -353,6 +359,13 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
     ):
         raise reader.bad_value("image_grid_pinpoints", "a list of widths and heights")
     return tuple(zip(pinpoints[::2], pinpoints[1::2], strict=True))
+
+
+def _merged_after(reader: _Reader, n_layer: int) -> int:
+    blocks = reader.get("wa_layer_indexes")
+    if not isinstance(blocks, list) or not blocks or type(blocks[0]) is not int or not 0 <= blocks[0] < n_layer:
+        raise reader.bad_value("wa_layer_indexes", "a list that begins with a block's number")
+    return blocks[0]
 
 
 def _version(reader: _Reader) -> int:

@@ -44,8 +44,8 @@ class Config(config.Config):
 
 def _stretched(header: Header, base: config.Config) -> tuple[RopeSpec, ...]:
     """Hunyuan's rotations, slower by `rope.scaling.alpha`: "NTK-aware" scaling of the frequencies' base."""
-    alpha = optional_number(header, "rope.scaling.alpha") or 0.0
-    if alpha <= 0 or base.head_dim <= 2:
+    alpha = optional_number(header, "rope.scaling.alpha")
+    if not alpha:
         return base.ropes
     factor = alpha ** (base.head_dim / (base.head_dim - 2))
     return tuple(replace(rope, base=rope.base * factor) for rope in base.ropes)

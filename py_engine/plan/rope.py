@@ -14,7 +14,7 @@ from math import ceil, floor, inf, log, pi
 from py_engine.errors import WispError
 from py_engine.plan.plan import Buffer
 
-TEXT_AXES = 3  # by which tokens of text are rotated; another rotates those of pictures by their number
+TEXT_AXES = 3  # axes of tokens of text; axis 3 is a picture's number (HunyuanOCR)
 NO_AXIS = 4  # of a pair that M-RoPE does not rotate
 
 
@@ -52,7 +52,7 @@ class RopeSpec:
     attn_factor: float = 1.0
     use_factors: bool = True  # divide by the file's frequency factors, if it has them
     first_factors: bool = False  # the file has factors for more pairs than these
-    sections: tuple[int, ...] = ()  # M-RoPE: pairs rotated by the position in time, down and across, and not at all
+    sections: tuple[int, ...] = ()  # M-RoPE: pairs for each axis: time, down, across, a picture's number
     rotates: bool = True  # False: queries and keys keep the layout of rotated ones, but no angle is ever other than 0
     interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
 
@@ -111,7 +111,7 @@ class RopeSpec:
 
 
 def media_table(name: str) -> str:
-    """The name of a table that batches with media have in place of another: a picture's number rotates their tokens."""
+    """Name of the frequency table for batches with media, which also rotates by a picture's number."""
     return f"{name}.media"
 
 

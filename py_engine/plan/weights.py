@@ -211,17 +211,25 @@ class Weights:
         shapes = {tensor: self.header.tensors[tensor].shape for tensor, _ in tensors_lengths if tensor in self}
         rows = {tensor: prod(shapes.get(tensor, ())[1:]) for tensor, _ in tensors_lengths}
         for tensor, length in tensors_lengths:
-            if tensor not in present:
-                continue
-            info = self._tensor(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
-            if info.type != Q.F32:
-                raise WispError(
-                    f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
-                )
+            if tensor in present:
+                self._f32(tensor, *((rows[tensor], length // rows[tensor]) if rows[tensor] > 1 else (length,)))
         names = [t for t, _ in tensors_lengths]
         cols = sum(n for _, n in tensors_lengths)
         sources = tuple((t, 0, rows[t]) if t in present else (ZEROS, 0, length) for t, length in tensors_lengths)
         return self._add(Weight("+".join(names), Q.F32, 1, cols, sources))
+
+    def table(self, tensors: list[str], cols: int) -> Weight:
+        """Vectors of `cols` values as the rows of a table."""
+        for tensor in tensors:
+            self._f32(tensor, cols)
+        sources = tuple((tensor, 0, 1) for tensor in tensors)
+        return self._add(Weight("+".join(tensors), Q.F32, len(tensors), cols, sources))
+
+    def _f32(self, tensor: str, *shape: int) -> None:
+        """Check a vector's shape and type."""
+        info = self._tensor(tensor, *shape)
+        if info.type != Q.F32:
+            raise WispError(f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization")
 
     def has_all(self, tensors: list[str]) -> bool:
         """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""

@@ -302,7 +302,7 @@ def _hunyuanvl(s: Stages, x: Buffer) -> EncoderPlan:
     ops = s.begin("ended", 4 * most)
     y = ops.rows("ended", found.width)
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
-    ends = s.table(("mm.image_begin", "mm.image_end"), found.width)
+    ends = w.table(["mm.image_begin", "mm.image_end"], found.width)
     rows.gather(ops, ends, found.width, s.taps("ends", 1), y, add=True)
     out = s.ops.buffer(f"{s.tower.modality}.normed_output", (ops.batch, pad(found.width)))
     rows.norm_into(ops, y, rows.RowNorm(w.vector(("mm.post_norm.weight", found.width)), found.width, s.tower.eps), out)

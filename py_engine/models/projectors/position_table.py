@@ -29,7 +29,7 @@ def most_taps(tower: Tower) -> int:
 
 
 def _most_antialiased(side: int, fewest: int, merge: int) -> int:
-    """The same where a smaller grid, of at least so many patches, averages over the table.
+    """Most taps of an antialiased resize, for grids of at least `fewest` patches.
 
     A side of `size` patches takes up to 2 * side / size entries, as encode/positions.py has it.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MAX_SECONDS, WHISPER
+from py_engine.media.projector import MAX_SECONDS, POOLED, RATE, WHISPER
 from py_engine.models.projectors import conformer, fastconformer
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
@@ -27,8 +27,6 @@ WHISPER_FRAMES = 3000  # of every chunk of sound
 HUNDREDS = 8  # qwen3a: hundreds of frames in a chunk, at most
 FRAMES = 100  # of such a hundred; each is convolved on its own
 ULTRAVOX_EPS = GEMMA_EPS = 1e-6
-RATE = 16000  # samples a second
-POOLED = ("qwen2a", "voxtral", "musicflamingo")  # two frames are averaged before the last norm
 
 
 def halved(size: int) -> int:
@@ -41,7 +39,7 @@ def most_rows(tower: Tower) -> int:
     if tower.kind == "qwen3a":
         return HUNDREDS * halved(FRAMES) * halved(tower.mels)
     if tower.kind == "gemma4ua":
-        return MAX_SECONDS[tower.kind] * RATE // tower.mels
+        return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
     if tower.kind == "lfm2a":
@@ -137,11 +135,11 @@ def _musicflamingo(s: Stages, x: Buffer) -> EncoderPlan:
 
 def _glma(s: Stages, x: Buffer) -> EncoderPlan:
     """GLM-ASR: rows of the file begin and end the tokens of every chunk."""
-    found, names = _voxtral(s, x), ("v.boi", "v.eoi")
+    found, names = _voxtral(s, x), ["v.boi", "v.eoi"]
     ops = s.begin("ended", s.ops.batch + len(names))
     y = ops.buffer(f"{s.tower.modality}.ended", (ops.batch, pad(found.width)))
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
-    rows.gather(ops, s.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
+    rows.gather(ops, s.w.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
     return s.finish(y, found.width)
 
 

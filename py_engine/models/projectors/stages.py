@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from py_engine.files.tensor_types import TensorType
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.encoder import EncoderPlan, Stage
@@ -13,7 +11,7 @@ from py_engine.plan.kernels import Device, has_param
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed_params
 from py_engine.plan.pages import SEGMENT_WORDS
-from py_engine.plan.plan import Buffer, Plan, Weight
+from py_engine.plan.plan import Buffer, Plan
 from py_engine.plan.rope import Rope, table
 from py_engine.plan.rows import taps
 from py_engine.plan.weights import Weights
@@ -59,13 +57,6 @@ class Stages:
         made = taps(self.ops, f"{self.tower.modality}.{name}", count)
         self._inputs[made.name] = made.shape
         return made
-
-    def table(self, names: Sequence[str], cols: int) -> Weight:
-        """Vectors of the file as the rows of a table."""
-        for name in names:
-            self.w.vector((name, cols))  # checks type and length
-        made = Weight("+".join(names), TensorType.F32, len(names), cols, tuple((name, 0, 1) for name in names))
-        return self.plan.weights.setdefault(made.name, made)
 
     def rope(self, *, neox: bool, halves: bool = False) -> Rope:
         """A rotation whose turns the host writes for each token."""

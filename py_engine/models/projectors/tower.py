@@ -93,18 +93,6 @@ def _deepstack(header: Header) -> tuple[int, ...]:
     return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
 
 
-def _merged_after(header: Header) -> int:
-    blocks = header.arch("vision.wa_layer_indexes", [])
-    count = natural(header, "vision.block_count")
-    if isinstance(blocks, list) and blocks and type(blocks[0]) is int and 0 <= blocks[0] < count:
-        return blocks[0]
-    raise WispError(
-        f"clip.vision.wa_layer_indexes is {blocks!r:.100} in the projector's metadata; it must begin with a block's "
-        "number.",
-        "corrupt_header",
-    )
-
-
 def _image(header: Header, vision: Vision) -> Tower:
     table = header.tensors.get("v.position_embd.weight")
     side = vision.image_size
@@ -131,7 +119,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         deviation=vision.std,
         window_pattern=natural(header, "vision.n_wa_pattern") if vision.type == "qwen2.5vl_merger" else 0,
         queries=vision.queries,
-        merged_after=_merged_after(header) if vision.type == "minicpmv4_6" and vision.merge > 2 else -1,
+        merged_after=vision.merged_after,
         deepstack=_deepstack(header),
     )
 

@@ -106,7 +106,7 @@ def _f32(value: float) -> float:
 def _class_and_bias(s: Stages) -> Weight:
     """Row 0: what is added to the class token; row 1: what is added to a patch."""
     names = [name for name in ("v.class_embd", "v.patch_embd.bias") if name in s.w]
-    return s.table(names, s.tower.embedding_length)
+    return s.w.table(names, s.tower.embedding_length)
 
 
 def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
