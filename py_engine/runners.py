@@ -83,6 +83,15 @@ def tokens_per_draft(sequences: int) -> int:
     return SHORT_BATCH - sequences + 1
 
 
+@dataclass
+class HeldSequence:
+    """A sequence under the host's control: its newest token, and the tokens that may still follow."""
+
+    row: Row
+    left: int
+    sampled: bool = False  # the newest token has not gone through the layers
+
+
 class Runner(Protocol):
     """An executor of one plan."""
 

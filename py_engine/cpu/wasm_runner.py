@@ -31,7 +31,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Rounding, Row, tokens_per_draft
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, Kind, Rounding, Row, tokens_per_draft
 from py_engine.tasks import quietly
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
@@ -47,15 +47,6 @@ class CpuSubmit:
     result: asyncio.Future[Read]
     parse: Callable[[bytes], list[Batch]]
     begun: float = 0.0  # of drafts, whose time includes the wait for the result before
-
-
-@dataclass
-class HeldSequence:
-    """A sequence under the host's control: its newest token, and the tokens that may still follow."""
-
-    row: Row
-    left: int
-    sampled: bool = False  # the newest token has not gone through the layers
 
 
 class WasmRunner:

@@ -6,7 +6,6 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import to_js
@@ -31,7 +30,7 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Rounding, Row
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, Rounding, Row
 from py_engine.tasks import quietly
 
 if TYPE_CHECKING:
@@ -42,15 +41,6 @@ TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished
 WAIT_MS = 2.5  # in which the browser reports a token
 # How far to sample ahead under a constraint, which may reject tokens. The browser reports submits one after the other.
 LOOKAHEAD_MS = 16.0
-
-
-@dataclass
-class HeldSequence:
-    """A sequence under the host's control: its newest token, and the tokens that may still follow."""
-
-    row: Row
-    left: int
-    sampled: bool = False  # the newest token has not gone through the layers
 
 
 class GpuRunner:
