@@ -22,7 +22,7 @@ from py_engine.text.tokenizer import Tokenizer
 
 Load = Callable[[int], Awaitable[Any]]  # imports an instance of grammar.js, which has `open`
 Key = tuple[GrammarText, str, frozenset[int]]  # a grammar, its exact one, the control tokens whose texts it contains
-MAX_CACHED = 12  # compiled grammars per model; with 128k tokens, each takes some 20 MB
+MAX_CACHED = 12  # compiled grammars per model; with 128k tokens, each takes some 17 MB
 TOO_SLOW = (
     "The form of the answer takes this device too long. Use fewer or shorter repetitions, and smaller character "
     "classes. In a grammar, let each text fit in one way: avoid rules like a ::= a a, and repetitions of what may be "

@@ -124,7 +124,7 @@ export class ExactText {
     this.#lengths = lengths;
   }
 
-  /** Whether a token is not sampled here. @param {number} token */
+  /** Whether a token is banned at this point; in free text none is. @param {number} token */
   isBanned(token) {
     return allows(this.#lengths.banned, token) && !this.#isFree();
   }

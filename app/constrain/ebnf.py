@@ -19,7 +19,6 @@ Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 
 FILLER = 0xFF
 MAX_EXACT = 220_000  # characters of an exact grammar: 0.7 s to compile for bytes
-NAME_STATES = 16  # each costs the mask engine some 40 ms of compile time
 UNICODE: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 BEYOND_ASCII: Ranges = ((0x80, 0xD7FF), (0xE000, 0x10FFFF))
 
@@ -45,7 +44,6 @@ class Grammar:
         self.known: dict[object, str] = {}  # key -> the rule that the caller added under it
         self.looser: dict[str, str] = {}  # rule -> the body that it has in a looser grammar
         self.counts_limits = False  # whether there may be a looser grammar
-        self.name_states = NAME_STATES  # that rules for other names than those of properties may still have
         self.ambiguous = False  # a text may begin two values at once: then letters that fit say nothing of other tokens
 
     def name(self, preferred: str) -> str:

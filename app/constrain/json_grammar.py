@@ -26,6 +26,7 @@ PropertyState = tuple[int, int, int]  # (named properties so far, all properties
 FREE_ORDER = 5  # named properties; with more, the order is fixed
 MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
 MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
+NAME_STATES = 6  # for an object's other names; each costs the mask engine some 40 ms of compile time
 DEMANDING = ("contains", "uniqueItems", "minProperties", "minItems", "required", "not")  # may leave no value
 QUOTE = '"'
 VALUE = '"{[-0123456789tfn'  # the first characters of values
@@ -47,7 +48,7 @@ class JsonGrammar:
     def _blank(self, before: str) -> str:
         """Match optional blanks before one of some characters. The lookahead makes masks faster."""
         signs = "".join(f"\\u{ord(sign):04x}" for sign in before)
-        indent = self._grammar.add("indent", r"[\u0020\u0009]{0,60}")  # once in a grammar: 17 MB with 128k tokens
+        indent = self._grammar.add("indent", r"[\u0020\u0009]{0,60}")  # once in a grammar: 14 MB with 128k tokens
         return self._grammar.add("ws", rf'(" " | "\u000a" {indent})? (=[{signs}])')
 
     def rule(self, ref: Ref) -> str:
@@ -282,7 +283,8 @@ class JsonGrammar:
         patterns += [dfa for dfa, _ in t.exists]
         if len(patterns) > MAX_PATTERNS:
             raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
-        free = self._other_names(list(fields), bool(patterns)) if fields else automaton.everything()
+        exact = bool(patterns) or t.names is not None  # they may ask for any name; without them, others are left
+        free = _other_names(list(fields), exact) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
@@ -304,23 +306,6 @@ class JsonGrammar:
             for flags, ref_of in self._split_by_conditions(t, relevant, value):
                 yield _Entry(None, False, self._member(self._grammar.add("key", key), ref_of), flags)
 
-    def _other_names(self, names: list[str], exact: bool) -> Dfa:
-        """The names that are none of these. If not `exact`, nor may one begin with the first letters of long ones."""
-        if exact:  # patterns may ask for such names
-            return automaton.complement(automaton.of_words(names))
-        size = 0
-        while level := {name[:size] for name in names if len(name) > size}:
-            spend(len(names) >> 2)
-            if size and len(level) > self._grammar.name_states:
-                break
-            self._grammar.name_states -= len(level)
-            size += 1
-        taken = automaton.of_words(name for name in names if len(name) <= size)
-        if level:
-            begun = automaton.concatenation(automaton.of_words(level), automaton.everything())
-            taken = automaton.union(taken, begun)
-        return automaton.complement(taken)
-
     def _split_named(self, t: ObjectSet, name: str, value: Ref) -> Iterator[tuple[int, Ref]]:
         return self._split_by_conditions(t, [i for i, (dfa, _) in enumerate(t.exists) if dfa.accepts(name)], value)
 
@@ -335,6 +320,27 @@ class JsonGrammar:
 
     def _member(self, key: str, value: Ref) -> str:
         return f"{key} {self._blank(':')} {literal(':')} {self._blank(VALUE)} {self.rule(value)}"
+
+
+def _other_names(names: list[str], exact: bool) -> Dfa:
+    """The names that are none of these.
+
+    Unless `exact`, also excludes names that share a long property's prefix, to save automaton states.
+    """
+    if exact:
+        return automaton.complement(automaton.of_words(names))
+    found = automaton.everything()
+    for size in range(1, max(1, *map(len, names)) + 1):
+        spend(len(names) >> 2)
+        taken = automaton.of_words(name for name in names if len(name) <= size)
+        if level := {name[:size] for name in names if len(name) > size}:
+            begun = automaton.concatenation(automaton.of_words(level), automaton.everything())
+            taken = automaton.union(taken, begun)
+        others = automaton.complement(taken)
+        if size > 1 and len(others.edges) > NAME_STATES:
+            break
+        found = others
+    return found
 
 
 def literal_key(name: str) -> str:

@@ -180,10 +180,17 @@ class _Rules:
         """What a rule ends with that goes on in a state: the state's rule, or the end if nothing can follow."""
         if not self._dfa.edges[state]:
             return [self._end] if self._end else []
+        if self._is_any(state):
+            return [_any_rest(self._grammar)]
         if state not in self._names:
             self._names[state] = self._grammar.name("t")
             todo.append(state)
         return [self._names[state]]
+
+    def _is_any(self, state: int) -> bool:
+        """Whether any characters and the closing quote of a JSON string may follow."""
+        to_itself = automaton.characters_to(self._dfa.edges[state], state)
+        return self._escaped and self._end == literal('"') and state in self._dfa.accepting and to_itself == UNICODE
 
     def _run(self, state: int) -> _Run | None:
         """The run of states that begins with this one, if it is worth counting in blocks."""

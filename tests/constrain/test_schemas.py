@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from app.constrain.cost import MAX_COST, cost
 from app.constrain.ebnf import Grammar
 from app.constrain.json_grammar import FREE_ORDER
 from app.constrain.rules import schema_rule
@@ -182,7 +183,7 @@ def test_an_open_object_with_long_names_is_not_too_complex() -> None:
 
 
 def test_a_grammar_counts_the_blanks_of_indents_in_one_place() -> None:
-    """The mask engine stores 0.3 MB for each of the 60 counts, with 128k tokens."""
+    """The mask engine stores 14 MB for the 60 counts, with 128k tokens."""
     text = grammar_of({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}})
     assert text.count("{0,60}") == 1
 
@@ -197,3 +198,48 @@ def test_patterns_may_name_properties_that_begin_as_others_do() -> None:
         [{"grammar": grammar_of({**named, "additionalProperties": False}), "texts": ['{"x_a_property_2": 1}']}]
     )
     assert found["texts"] == [True]
+
+
+def test_strings_with_patterns_share_the_rule_for_their_ends() -> None:
+    schema = {"type": "array", "prefixItems": [{"type": "string", "pattern": f"^{letter}"} for letter in "ab"]}
+    text = grammar_of(schema)
+    assert text.count("[\\u00f4\\u00ff]") == 1  # the first byte of the last characters, where any may come
+    (found,) = run(
+        [{"grammar": text, "texts": ['["a/\\n\U0010ffff", "b"]', '["a\\/\\u0061", "b"]', '["a", "a"]', '["a"b"]']}]
+    )
+    assert found["texts"] == [True, True, False, False]
+
+
+def integers(*names: str, **keywords: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "integer"} for name in names}, **keywords}
+
+
+LONG_NAMES = integers("description_of_the_thing", "another_description_of_it")
+
+
+def test_other_names_of_an_object_do_not_depend_on_its_siblings() -> None:
+    objects = {"b": integers("id"), "c": integers(""), "d": LONG_NAMES}  # the last one is written first
+    schema = {"type": "object", "properties": objects}
+    texts = [json.dumps({"b": {name: "x"}}) for name in ("i", "image", "ids", "", "id")]
+    texts += [json.dumps({"c": {name: "x"}}) for name in ("a", "")]
+    (found,) = run([{"grammar": grammar_of(schema), "texts": texts}])
+    assert found["texts"] == [True, True, True, True, False, True, False]
+
+
+def test_property_names_may_ask_for_names_that_begin_as_others_do() -> None:
+    asked = integers("id", propertyNames={"enum": ["id", "image"]}, minProperties=2)
+    names = [f"{letter}_name" for letter in "abcdefghijklmnopqrst"]
+    many = integers(*names, propertyNames={"enum": [*names, "a_other"]}, minProperties=21)
+    jobs = []
+    for form, value in ((asked, {"id": 1, "image": "x"}), (many, {**dict.fromkeys(names, 1), "a_other": "x"})):
+        schema = {"type": "object", "properties": {"a": LONG_NAMES, "meta": form}}
+        jobs.append({"grammar": grammar_of(schema), "texts": [json.dumps({"meta": value})]})
+    assert [found["texts"] for found in run(jobs)] == [[True], [True]]
+
+
+def test_many_open_objects_are_not_too_complex() -> None:
+    """Their names have over 100 letters."""
+    names = ["id name", "street city zip country", "title author year", "latitude longitude", "sku price quantity"]
+    names += ["first_name last_name email phone age", "start_date end_date", "description_of_the_thing"]
+    objects = {f"p{i}": integers(*group.split()) for i, group in enumerate(names)}
+    assert cost(grammar_of({"type": "object", "properties": objects})) < MAX_COST * 0.6
