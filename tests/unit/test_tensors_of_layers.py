@@ -29,3 +29,12 @@ def test_columns_of_a_shared_expert_are_those_of_its_hidden_layer(name: str, fac
     with pytest.raises(WispError, match=tensor) as error:
         plan(found)
     assert error.value.code == "bad_tensor_shape"
+
+
+@pytest.mark.parametrize("name", ["gemma/gemma3n.F16", "gemma4/gemma4.F16"])
+def test_embeddings_for_layers_must_be_there(name: str) -> None:
+    found, tensor = header(name), "per_layer_token_embd.weight"
+    del found.tensors[tensor]
+    with pytest.raises(WispError, match=tensor) as error:
+        plan(found)
+    assert error.value.code == "missing_tensor"
