@@ -138,13 +138,15 @@ class ExpertLayer:
         """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
         cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
         joined, width = f"{b}ffn_gate_up_{kind}.weight", self.width
-        gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w
+        activation = cfg.expert_activation or cfg.activation
+        # limits are of gated activations: without the gates, experts() names the tensor that is missing
+        gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w or "<" in activation
         names = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
         return experts.ExpertNetwork(
             w.gated_experts(joined, n, n_ff, width, limit) if joined in w else w.experts(names, n, n_ff, width, limit),
             w.experts([f"{b}ffn_down_{kind}"], n, width, n_ff, limit)[0],
             n_ff,
-            cfg.expert_activation or cfg.activation,
+            activation,
             gated,
             norm,
             cfg.eps,

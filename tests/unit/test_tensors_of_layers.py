@@ -38,3 +38,11 @@ def test_embeddings_for_layers_must_be_there(name: str) -> None:
     with pytest.raises(WispError, match=tensor) as error:
         plan(found)
     assert error.value.code == "missing_tensor"
+
+
+def test_limits_of_experts_need_gates() -> None:
+    found, tensor = header("experts/maple.F16"), "blk.0.ffn_gate_exps.weight"
+    del found.tensors[tensor]
+    with pytest.raises(WispError, match=tensor) as error:
+        plan(found)
+    assert error.value.code == "missing_tensor"
