@@ -124,7 +124,11 @@ def test_scales_beside_matrices(preset: str, tmp_path: Path) -> None:
     assert logits(saved(tmp_path / "scaled.gguf", preset, SCALED)) == pytest.approx(apart, abs=1e-3)
 
 
-@pytest.mark.parametrize(("preset", "matrix"), [("gemma3", "token_embd"), ("llama4", "ffn_down_exps")])
+UNSCALED = [("gemma3", "token_embd"), ("llama4", "ffn_down_exps"), ("gpt-oss", "ffn_down_exps")]
+UNSCALED += [("gemma4-moe", "ffn_gate_up_exps")]
+
+
+@pytest.mark.parametrize(("preset", "matrix"), UNSCALED)
 def test_a_scale_that_cannot_be_applied_is_refused(preset: str, matrix: str, tmp_path: Path) -> None:
     with pytest.raises(WispError, match=rf"{matrix}\.scale") as error:
         logits(saved(tmp_path / "model.gguf", preset, with_scales(matrix)))
