@@ -18,6 +18,7 @@ from tests.golden.make.changed_models import (
     with_biases,
     with_key,
     with_scales,
+    with_tensors,
     without_tensors,
 )
 from tests.golden.make.gguf_file import GgufFile, Layout
@@ -80,6 +81,13 @@ def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
     got = logits(path)
     assert got == pytest.approx(exact(path), abs=2e-3)
     assert np.abs(got - logits(saved(tmp_path / "plain.gguf", "llama"))).max() > 0.1
+
+
+@pytest.mark.parametrize("preset", ["cohere2moe", "cohere2moe-rms"])
+def test_a_bias_of_the_norm_that_attention_and_experts_read(preset: str, tmp_path: Path) -> None:
+    biased = with_tensors("attn_norm.bias", "attn_norm.weight", np.shape)
+    path = saved(tmp_path / "model.gguf", preset, biased)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
 @pytest.mark.parametrize("missing", ["time_mix_receptance", "time_mix_value"])
