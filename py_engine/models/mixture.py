@@ -94,7 +94,7 @@ class ExpertLayer:
 
     def _routing(self) -> experts.Routing:
         moe, down = self.moe, self.b + "ffn_down_exps"
-        # a scale of an expert's output is one of its weight, unless that is the input's, or there is a bias
+        # Fold ffn_down_exps.scale into the routing weights. Not possible if weights apply to the input, or with a bias.
         scales_weight = not moe.weighs_inputs and down + ".bias" not in self.w
         factors = self.w.scale(down, moe.expert_count) if scales_weight else None
         return experts.Routing(
