@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT = 8192  # tokens, or the model's limit where that is less
 ENCODER_CONTEXT = 2048  # the same for encoders, whose activations cover the whole context
-CPU = Device(software=True, max_binding=MAX_BYTES, max_buffer=MAX_BYTES)  # the CPU engine as a device of plans
+CPU = Device(  # the CPU engine as a device of plans: it has no limit of storage buffers
+    software=True, max_binding=MAX_BYTES, max_buffer=MAX_BYTES, max_storage_buffers=16
+)
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
 MATRIX_BATCH = 2048  # with subgroup matrices: fewer tokens do not fill their largest tiles
 NEEDED_MS = 2000  # to go on asking for a GPU where nothing else may run the model

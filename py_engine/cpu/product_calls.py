@@ -9,7 +9,7 @@ from py_engine.cpu.call_layouts import ACTIVATIONS
 from py_engine.cpu.calls import NO_SCALES, Calls, Prepared, matrix_of, state_of, stride_of
 from py_engine.plan.plan import Buffer, Op, Weight
 
-NEVER = (1 << 31) - 1  # the first row of a matrix that there is not
+NEVER = (1 << 31) - 1  # No second or third matrix: beyond every row.
 
 
 def _beside(m: Calls, op: Op, last: int) -> None:

@@ -67,11 +67,8 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
 
 def _experts_input(layer: Layer, x: Buffer) -> Buffer:
     """The norm of x, for products."""
-    cfg, ops = layer.cfg, layer.ops
-    norm = layer.w.vector((layer.b + "attn_norm.weight", cfg.embedding_length))
-    if cfg.layer_norm:
-        return ops.layer_norm("experts_input", x, norm, None, cfg.eps)
-    return ops.rms_norm("experts_input", x, norm, cfg.eps, ops.input_dtype)
+    h, norm = decoder.normed(layer.cfg, layer.w, layer.ops, x, layer.b + "attn_norm")
+    return layer.ops.rms_norm("experts_input", h, norm, layer.cfg.eps, layer.ops.input_dtype) if norm else h
 
 
 def _add_experts(layer: Layer, h: Buffer, x: Buffer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from py_engine.errors import WispError
@@ -28,6 +28,7 @@ from py_engine.plan.shared import MAX_EXPERT_GROUPS
 from py_engine.plan.states import StateShape
 
 C = TypeVar("C", bound="Config")
+U = TypeVar("U", bound="UnevenConfig")
 NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 
 # llama.cpp reads keys of experts for some architectures only, whatever is in a file of another.
@@ -310,3 +311,15 @@ def check_windows(header: Header, cfg: Config) -> None:
             raise WispError(
                 f"{header.architecture}.{key} {found} is not supported, only {max(sizes)}.", "unsupported_architecture"
             )
+
+
+@dataclass(frozen=True)
+class UnevenConfig(Config):
+    """The hyperparameters of layers with other heads, from common.uneven_layers(). Where layers differ: the largest."""
+
+    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
+
+    def layer(self: U, i: int) -> U:
+        """The hyperparameters of layer i."""
+        heads, kv_heads = self.layers[i]
+        return replace(self, head_count=heads, head_count_kv=kv_heads)

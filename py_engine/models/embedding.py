@@ -50,7 +50,7 @@ def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -
 def _add_head(cfg: Config, w: Weights, ops: Ops, h: Buffer) -> int:
     """Append the classification head of the first token (causal: the last); return the number of labels.
 
-    It is computed for all tokens, of which one is taken: segments have as many results, whatever their lengths.
+    Computes all tokens and keeps one, so segments of any length share a dispatch.
     """
     labels = 0
     modern = w.header.architecture == "modern-bert"  # whose head reads the mean

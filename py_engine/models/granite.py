@@ -51,7 +51,7 @@ class Config(config.Config):
 
 
 def _rotated(header: Header, base: config.Config) -> tuple[RopeSpec, ...]:
-    """The rotations of layers of which the metadata says whether they rotate; all do if it does not."""
+    """Rotation of each layer; NO_ROPE where attention.rope_pattern is false."""
     pattern = header.arch("attention.rope_pattern", [True] * base.block_count)
     if not isinstance(pattern, list) or len(pattern) < base.block_count:
         raise WispError("attention.rope_pattern must have a truth value for each layer.", "corrupt_header")

@@ -17,10 +17,8 @@ PERIOD = 4  # the first layer of so many has no window
 
 
 @dataclass(frozen=True)
-class Config(config.Config):
+class Config(config.UnevenConfig):
     """The hyperparameters. Where layers differ: the largest."""
-
-    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -42,11 +40,6 @@ class Config(config.Config):
             ropes=tuple(local if window else rope for window in found),
             gate_activation="softplus",
         )
-
-    def layer(self, i: int) -> Config:
-        """The hyperparameters of layer i."""
-        heads, kv_heads = self.layers[i]
-        return replace(self, head_count=heads, head_count_kv=kv_heads)
 
 
 build = decoder.build

@@ -25,10 +25,8 @@ NEOX = True
 
 
 @dataclass(frozen=True)
-class Config(config.Config):
+class Config(config.UnevenConfig):
     """The hyperparameters. Where layers differ: the largest."""
-
-    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
 
     @classmethod
     def value_length(cls, header: Header, head_dim: int) -> int:
@@ -56,11 +54,6 @@ class Config(config.Config):
             windows=found,
             ropes=tuple(local if window else rope for window in found),
         )
-
-    def layer(self, i: int) -> Config:
-        """The hyperparameters of layer i."""
-        heads, kv_heads = self.layers[i]
-        return replace(self, head_count=heads, head_count_kv=kv_heads)
 
 
 build = decoder.build

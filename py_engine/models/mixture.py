@@ -94,7 +94,7 @@ class ExpertLayer:
 
     def _routing(self) -> experts.Routing:
         moe, down = self.moe, self.b + "ffn_down_exps"
-        # a scale of an expert's output is one of its weight, unless that is the input's, or there is a bias
+        # Fold ffn_down_exps.scale into the routing weights. Not possible if weights apply to the input, or with a bias.
         scales_weight = not moe.weighs_inputs and down + ".bias" not in self.w
         factors = self.w.scale(down, moe.expert_count) if scales_weight else None
         return experts.Routing(
@@ -138,13 +138,15 @@ class ExpertLayer:
         """The n networks in the tensors `kind`, for an input normalised with `norm`, if given."""
         cfg, w, b, limit = self.cfg, self.w, self.b, self.ops.device.max_binding
         joined, width = f"{b}ffn_gate_up_{kind}.weight", self.width
-        gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w
+        activation = cfg.expert_activation or cfg.activation
+        # limits are of gated activations: without the gates, experts() names the tensor that is missing
+        gated = joined in w or f"{b}ffn_gate_{kind}.weight" in w or "<" in activation
         names = [f"{b}ffn_{part}_{kind}" for part in (("gate", "up") if gated else ("up",))]
         return experts.ExpertNetwork(
             w.gated_experts(joined, n, n_ff, width, limit) if joined in w else w.experts(names, n, n_ff, width, limit),
             w.experts([f"{b}ffn_down_{kind}"], n, width, n_ff, limit)[0],
             n_ff,
-            cfg.expert_activation or cfg.activation,
+            activation,
             gated,
             norm,
             cfg.eps,
@@ -154,10 +156,10 @@ class ExpertLayer:
     def _shared(self, h: Buffer, norm: Weight | None, rows: int) -> tuple[Buffer, Weight]:
         """The shared expert's hidden layer for h (normalised), and the matrix after it. `rows`: of its ffn_up."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
-        n_embd, n_ff = cfg.embedding_length, w.cols(b + "ffn_down_shexp.weight")
+        n_embd, down = cfg.embedding_length, b + "ffn_down_shexp.weight"
         parts = ("gate", "up") if b + "ffn_gate_shexp.weight" in w else ("up",)
         stack = w.stack([(f"{b}ffn_{part}_shexp.weight", rows) for part in parts], n_embd)
-        gated = len(parts) * rows == 2 * n_ff  # Granite's ffn_up has the gate's rows, then the up's
+        joined = len(parts) == 1 and rows == 2 * w.cols(down)  # Granite's ffn_up has the gate's rows, then the up's
         projection = Projection(stack, None, norm, cfg.eps)
-        hidden = (ops.gated if gated else ops.activated)(h, projection, cfg.activation)
-        return hidden, w.matrix(b + "ffn_down_shexp.weight", n_embd, n_ff)
+        hidden = (ops.gated if joined or len(parts) == 2 else ops.activated)(h, projection, cfg.activation)
+        return hidden, w.matrix(down, n_embd, rows // 2 if joined else rows)

@@ -9,6 +9,7 @@ from py_engine.plan.per_layer import Gates, gate, group_norm
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.weights import Weights
 
+PROJECTED = "gemma-embedding2"  # the architecture whose files may have no embeddings for layers
 POST_NORM = "post_norm.weight"  # the tensor of the norm of what a layer's input gives
 
 
@@ -20,9 +21,10 @@ def layer_inputs(cfg: Config, width: int, w: Weights, ops: Ops, x: Buffer) -> Bu
     norm = w.vector(("per_layer_proj_norm.weight", width))
     # llama.cpp divides the projection by sqrt(n_embd); for a norm that only scales epsilon
     normed = group_norm(ops, projected, norm, cfg.block_count, cfg.eps * n_embd)
-    if "per_layer_token_embd.weight" not in w:
+    table_name = "per_layer_token_embd.weight"
+    if w.header.architecture == PROJECTED and table_name not in w:
         return normed
-    table = w.matrix("per_layer_token_embd.weight", cfg.vocab, width * cfg.block_count)
+    table = w.matrix(table_name, cfg.vocab, width * cfg.block_count)
     inputs = ops.embed(table, (width / 2) ** 0.5, name="per_layer", media_row="first")
     ops.add_scaled(normed, 0.5**0.5, inputs)
     return inputs

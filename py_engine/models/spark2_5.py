@@ -22,10 +22,8 @@ NEOX = True
 
 
 @dataclass(frozen=True)
-class Config(config.Config):
+class Config(config.UnevenConfig):
     """The hyperparameters. Where layers differ: the largest."""
-
-    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -43,11 +41,6 @@ class Config(config.Config):
             ropes=tuple(replace(rope, dim=size) if window else rope for window, rope in ropes),
             activation="gelu",
         )
-
-    def layer(self, i: int) -> Config:
-        """The hyperparameters of layer i."""
-        heads, kv_heads = self.layers[i]
-        return replace(self, head_count=heads, head_count_kv=kv_heads)
 
 
 build = decoder.build

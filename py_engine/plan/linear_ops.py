@@ -132,7 +132,7 @@ class LinearOps(OpList):
 
     def _normed(self, x: Buffer, projection: Projection) -> tuple[Buffer, Projection]:
         """The input of products, and their projection: without its norm if they cannot normalise the input."""
-        if projection.norm and not (self.small_batch and all(self._in_one_binding(w) for w in projection.stack)):
+        if projection.norm and not (self.small_batch and all(self._norms(w, projection) for w in projection.stack)):
             x = self.normed_input(x, projection.norm, projection.eps)
             projection = Projection(projection.stack, projection.bias)
         return x, projection
@@ -166,6 +166,10 @@ class LinearOps(OpList):
         """Whether one dispatch does the whole projection of many rows, activates it and stores it in f16."""
         weight, *more = projection.stack
         return not more and not low_rank.adapted(self, weight) and products.stores_halves(self, weight)
+
+    def _norms(self, weight: Weight, projection: Projection) -> bool:
+        """Whether a small batch's product with this matrix of the projection can normalise its input."""
+        return self._in_one_binding(weight) and products.binds_norm(self.device, weight, projection.bias)
 
     def _in_one_binding(self, weight: Weight) -> bool:
         return len(weight.split(self.device.max_binding)) == 1

@@ -129,7 +129,7 @@ class Ops(LinearOps):
             return q if mixed.append(self, parts) else None
         begin = len(self.ops)
         products.matvec(self, *parts)
-        if stack[0].scales and mixed.storage_buffers(self.ops[-1]) > self.device.max_storage_buffers:
+        if mixed.storage_buffers(self.ops[-1]) > self.device.max_storage_buffers:
             del self.ops[begin:]
             return None
         return q
@@ -173,17 +173,18 @@ class Ops(LinearOps):
     def gated(self, x: Buffer, projection: Projection, activation: str = "silu") -> Buffer:
         """activation(gate) * up of the projected x. The projection stacks the gate's rows, then the up's."""
         cols = projection.rows // 2
+        x, projection = self._normed(x, projection)
         y = self.rows("hidden", cols, self.input_dtype)
         if self._fusible(projection):
             products.matvec(self, *self._products(x, projection, y, _activating("gated", activation)))
             return y
         if self._stores_halves(projection):
-            products.append(self, *self._products(*self._normed(x, projection), y, _activating("gated", activation)))
+            products.append(self, *self._products(x, projection, y, _activating("gated", activation)))
             return y
         if any(low_rank.adapted(self, weight) for weight in projection.stack):
-            rows, left = self._held_stack("gate_up", *self._normed(x, projection), low_rank.Gate(y, cols, activation))
+            rows, left = self._held_stack("gate_up", x, projection, low_rank.Gate(y, cols, activation))
             return self.activate(rows, y, cols, activation, gated=True) if left else y
-        return self.activate(self.normed_stack("gate_up", x, projection), y, cols, activation, gated=True)
+        return self.activate(self._stack("gate_up", x, projection), y, cols, activation, gated=True)
 
     def gating(self, x: Buffer, weight: Weight, activation: str, up: Buffer, first: int) -> Buffer | None:
         """activation(x W^T) * up[:, first : first + rows], by one dispatch; None if the list has none for that."""
@@ -196,14 +197,15 @@ class Ops(LinearOps):
 
     def activated(self, x: Buffer, projection: Projection, activation: str | Xielu) -> Buffer:
         """activation(up) of the projected x."""
+        x, projection = self._normed(x, projection)
         y = self.rows("hidden", projection.rows, self.input_dtype)
         if isinstance(activation, str) and self._fusible(projection):
             products.matvec(self, *self._products(x, projection, y, _activating("activate", activation)))
             return y
         if isinstance(activation, str) and self._stores_halves(projection):
-            products.append(self, *self._products(*self._normed(x, projection), y, _activating("activate", activation)))
+            products.append(self, *self._products(x, projection, y, _activating("activate", activation)))
             return y
-        return self.activate(self.normed_stack("up", x, projection), y, projection.rows, activation, gated=False)
+        return self.activate(self._stack("up", x, projection), y, projection.rows, activation, gated=False)
 
     def activate(
         self, x: Buffer, y: Buffer, cols: int, activation: str | Xielu, *, gated: bool, rows: TokenRows = ONE_ROW
@@ -247,7 +249,7 @@ class Ops(LinearOps):
         """Logits of each token of a small batch (n, padded vocab); a draft model's in rows as long as the model's."""
         both = self.plan.drafts_for
         logits = self.rows("logits", both.n_vocab if both else projection.rows)
-        low_rank.append(self, self._products(x, projection, logits))
+        low_rank.append(self, self._products(*self._normed(x, projection), logits))
         return logits
 
     def soft_cap(self, logits: Buffer, scale: float, cap: float) -> None:

@@ -21,7 +21,7 @@ from py_engine.plan.shared import SHORT_BATCH
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}
-ZEROS = ""  # a source in place of a tensor that the file lacks: so many zeros in a vector
+ZEROS = ""  # Source of a missing optional tensor: `rows` zeros.
 MATRICES = {"w": "", "w_2": "_2"}  # the bindings of matrices of any type, and what the names of their planes end with
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from py_engine.plan import matmul_tiles, quants, scales, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
+from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
-from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
 
 QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 
@@ -78,6 +79,19 @@ class Product:
     eps: float = 0.0
     threads: int = 0
     beside: LowRankInput | None = None
+
+
+def binds_norm(device: Device, weight: Weight, bias: Weight | None) -> bool:
+    """Whether a product with the norm of its input fits into a device's storage buffers: for a token as for a few.
+
+    One answer for both, because a norm in a dispatch of its own gives other bits.
+    """
+    dot8 = tiles.dot8(device, weight)
+    tile = tiles.matvec(device, weight, dot8)
+    rounds = not dot8 or small_batch_tiles.rounds(device, weight, True, tile["TK"] * tile["TR"])
+    inputs = 2 if rounds else 3  # x and the norm's weights, or what _quantized() returns
+    others = 2 + bool(bias) + bool(weight.scales)  # the state, the result ...
+    return inputs + others + len(planes_of("w", weight)) <= device.max_storage_buffers
 
 
 def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:

@@ -62,7 +62,10 @@ class RopeSpec:
         return self.attn_factor * (1 + 0.1 * log(max(1.0, self.factor)) if self.scaling == "yarn" else 1.0)
 
     def unscaled(self, base: float) -> RopeSpec:
-        """The rotation in layers with a sliding window, whose positions are not scaled, with another base."""
+        """The rotation in layers with a sliding window, whose positions are not scaled, with another base.
+
+        attn_factor stays: of llama.cpp's graphs, only those of OLMo 3, Mellum 2 and Laguna do without it there.
+        """
         return replace(self, base=base, scaling="none", factor=1.0)
 
     def frequencies(self, factors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:

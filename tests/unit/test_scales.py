@@ -7,6 +7,7 @@ import pytest
 from py_engine import planner
 from py_engine.files.gguf_header import Header
 from py_engine.files.tensor_types import TensorType
+from py_engine.load_plan import CPU
 from py_engine.plan import scales
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE
@@ -25,9 +26,13 @@ def dispatches(found: Plan) -> list[str]:
     return [op.kernel for op in found.lists[DECODE]]
 
 
+def without_scales(found: Header) -> Header:
+    return replace(found, tensors={name: info for name, info in found.tensors.items() if ".scale" not in name})
+
+
 def test_scales_take_no_dispatch() -> None:
     scaled = header("llama/llama-scales.NVFP4")
-    plain = replace(scaled, tensors={name: info for name, info in scaled.tensors.items() if ".scale" not in name})
+    plain = without_scales(scaled)
     assert dispatches(plan(scaled)) == dispatches(plan(plain))
 
 
@@ -37,6 +42,24 @@ def test_a_product_binds_no_more_buffers_than_the_device_has() -> None:
     nine, ten = (plan(found, replace(GPU, max_storage_buffers=count)) for count in (9, 10))
     assert max(map(storage_buffers, nine.lists[DECODE])) <= 9
     assert len(dispatches(nine)) > len(dispatches(ten))
+
+
+def with_biases(found: Header) -> Header:
+    """Biases of all matrices of layers."""
+    vector, tensors = found.tensors["output_norm.weight"], found.tensors
+    matrices = {name: info for name, info in tensors.items() if name.startswith("blk.") and len(info.shape) == 2}
+    biases = {name.replace("weight", "bias"): replace(vector, shape=info.shape[1:]) for name, info in matrices.items()}
+    return replace(found, tensors=tensors | biases)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("count", [8, 10])
+def test_products_with_biases_bind_no_more_buffers_than_the_device_has(scaled: bool, count: int) -> None:
+    found = with_biases(header("llama/llama-scales.NVFP4"))
+    if not scaled:
+        found = without_scales(found)
+    lists = plan(found, Device(dot8=True, max_storage_buffers=count)).lists
+    assert max(storage_buffers(op) for ops in lists.values() for op in ops) <= count
 
 
 @pytest.mark.parametrize("missing", ["q", "k", "v"])
@@ -69,3 +92,9 @@ def test_scales_of_inputs_are_not_read() -> None:
     plain = set(plan(found).weights)
     found.tensors["blk.0.attn_q.input_scale"] = found.tensors["blk.0.attn_q.scale"]
     assert set(plan(found).weights) == plain
+
+
+@pytest.mark.parametrize("name", ["qwen/qwen2.F16", "llama/llama-scales.NVFP4"])
+def test_the_cpu_has_as_many_buffers_as_products_bind(name: str) -> None:
+    plenty = replace(CPU, max_storage_buffers=99)
+    assert dispatches(plan(header(name), CPU)) == dispatches(plan(header(name), plenty))

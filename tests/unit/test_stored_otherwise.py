@@ -18,6 +18,7 @@ from tests.golden.make.changed_models import (
     with_biases,
     with_key,
     with_scales,
+    with_tensors,
     without_tensors,
 )
 from tests.golden.make.gguf_file import GgufFile, Layout
@@ -82,6 +83,13 @@ def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
     assert np.abs(got - logits(saved(tmp_path / "plain.gguf", "llama"))).max() > 0.1
 
 
+@pytest.mark.parametrize("preset", ["cohere2moe", "cohere2moe-rms"])
+def test_a_bias_of_the_norm_that_attention_and_experts_read(preset: str, tmp_path: Path) -> None:
+    biased = with_tensors("attn_norm.bias", "attn_norm.weight", np.shape)
+    path = saved(tmp_path / "model.gguf", preset, biased)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 @pytest.mark.parametrize("missing", ["time_mix_receptance", "time_mix_value"])
 def test_biases_of_some_matrices_of_a_time_mix(missing: str, tmp_path: Path) -> None:
     def with_zeros(file: GgufFile) -> None:
@@ -124,7 +132,11 @@ def test_scales_beside_matrices(preset: str, tmp_path: Path) -> None:
     assert logits(saved(tmp_path / "scaled.gguf", preset, SCALED)) == pytest.approx(apart, abs=1e-3)
 
 
-@pytest.mark.parametrize(("preset", "matrix"), [("gemma3", "token_embd"), ("llama4", "ffn_down_exps")])
+UNSCALED = [("gemma3", "token_embd"), ("llama4", "ffn_down_exps"), ("gpt-oss", "ffn_down_exps")]
+UNSCALED += [("gemma4-moe", "ffn_gate_up_exps")]
+
+
+@pytest.mark.parametrize(("preset", "matrix"), UNSCALED)
 def test_a_scale_that_cannot_be_applied_is_refused(preset: str, matrix: str, tmp_path: Path) -> None:
     with pytest.raises(WispError, match=rf"{matrix}\.scale") as error:
         logits(saved(tmp_path / "model.gguf", preset, with_scales(matrix)))
