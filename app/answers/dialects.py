@@ -16,7 +16,7 @@ from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
-from app.constrain.ebnf import Grammar, GrammarText, either, literal
+from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules
 from app.constrain.rules import form_rule, schema_rule
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
@@ -212,17 +212,17 @@ class Dialect:
 
         return limited
 
-    def _grammar(self, form: Format | None) -> Grammar:
-        """An empty grammar. A text may be both a form and a call: then limits are not counted."""
-        grammar = Grammar()
+    def _parts(self, grammar: Grammar, form: Format | None) -> list[str]:
+        """The rules of the form and of calls, or "". A text may be both: then limits are not counted."""
         grammar.counts_limits = form is None or (form.kind == "json_schema" and not self._tools.tools)
-        return grammar
+        return [
+            form_rule(grammar, form) if form is not None else "",
+            self._block(grammar) if self._tools.tools else "",
+        ]
 
     def _rules(self, form: Format | None) -> Rules:
         tools = self._tools
-        grammar = self._grammar(form)
-        formed = form_rule(grammar, form) if form is not None else ""
-        block = self._block(grammar) if tools.tools else ""
+        grammar, (formed, block) = quick_rules(lambda grammar: self._parts(grammar, form))
 
         def complete(prompt: str) -> GrammarText:
             thought, free_start = self._thought(grammar, prompt)
@@ -310,16 +310,13 @@ class Harmony(Dialect):
 
     def _rules(self, form: Format | None) -> Rules:
         tools = self._tools
-        grammar = self._grammar(form)
+        grammar, (formed, call) = quick_rules(lambda grammar: self._parts(grammar, form))
         analysis = self._analysis(grammar)
         options = []
-        call = ""
-        if tools.tools:
-            call = grammar.add("call", either(self._call(grammar, t) for t in tools.tools))
         to = literal("<|channel|>commentary to=functions.")
         if form is not None:
             final = literal("<|channel|>final<|message|>")
-            options.append(f"{analysis} {final} {form_rule(grammar, form)}")
+            options.append(f"{analysis} {final} {formed}")
         if tools.tools and (form is not None or tools.required):
             options.append(f"{analysis} {to} {call}")
         if tools.tools and form is None and not tools.required:
@@ -327,6 +324,9 @@ class Harmony(Dialect):
             options.append(f"TagDispatch(({trigger}, {call}), stop_eos=true, loop_after_dispatch=false)")
         text = grammar.text(grammar.add("answer", either(options) if len(options) > 1 else options[0]))
         return lambda _: text
+
+    def _block(self, grammar: Grammar) -> str:
+        return grammar.add("call", either(self._call(grammar, t) for t in self._tools.tools))
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)

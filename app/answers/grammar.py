@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from app.constrain.ebnf import Grammar, GrammarText
+from app.constrain.ebnf import Grammar, GrammarText, quick_rules
 from app.constrain.rules import form_rule
 from app.models.loaded import Loaded
 from app.openai.formats import Format
@@ -33,9 +33,13 @@ _NOT_UTF8 = re.compile(rb"[\xc0\xc1\xf5-\xff]")  # bytes of no UTF-8 text; ebnf.
 
 def rules_of(form: Format) -> GrammarText:
     """The grammar of an answer in this format."""
-    grammar = Grammar()
-    grammar.counts_limits = form.kind == "json_schema"
-    return grammar.text(form_rule(grammar, form))
+
+    def make(grammar: Grammar) -> list[str]:
+        grammar.counts_limits = form.kind == "json_schema"
+        return [form_rule(grammar, form)]
+
+    grammar, (root,) = quick_rules(make)
+    return grammar.text(root)
 
 
 async def compiled(model: Loaded, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:

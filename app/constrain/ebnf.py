@@ -35,8 +35,10 @@ class GrammarText(str):
 class Grammar:
     """Named rules. A name that is taken gets a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, small: bool = False) -> None:
+        """`small`: leave out some valid texts where that saves rules."""
         effort.begin()
+        self.small, self.could_be_smaller = small, False
         self.unsure = False  # whether to try the mask engine with it
         self.rules: dict[str, str] = {}
         self._by_body: dict[str, str] = {}
@@ -97,6 +99,12 @@ class Grammar:
         self.known = {key: name for key, name in self.known.items() if name in self.rules}
         self.looser = {name: body for name, body in self.looser.items() if name in self.rules}
 
+    def is_quick(self, roots: Iterable[str]) -> bool:
+        """Whether the mask engine is surely quick with all that these rules refer to."""
+        rules = {**self.rules, **self.looser}
+        found = {name: body for root in roots for name, body in _reachable(rules, root).items()}
+        return not self.unsure and cost("\n".join(f"{name} ::= {body}" for name, body in found.items())) <= SURE_COST
+
     def text(self, root: str) -> GrammarText:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""
         text = GrammarText(_text(root, self.rules))
@@ -112,6 +120,16 @@ class Grammar:
                 "unsupported_parameter",
             )
         return text
+
+
+def quick_rules(make: Callable[[Grammar], list[str]]) -> tuple[Grammar, list[str]]:
+    """A grammar with the rules that `make` adds, and those that it returns: small ones if others are not quick."""
+    grammar = Grammar()
+    made = make(grammar)
+    if grammar.could_be_smaller and not grammar.is_quick(made):
+        grammar = Grammar(small=True)
+        made = make(grammar)
+    return grammar, made
 
 
 def _text(root: str, rules: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from app.constrain.document import UnsupportedKeyword
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.effort import TooComplex, spend
 from app.constrain.list_rules import TooManyListStates, list_rule
+from app.constrain.property_names import other_names
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule, json_text, repeated
 from app.constrain.value_sets import FALSE, TRUE, ArraySet, ObjectSet, Ref, StringSet, ValueSet
@@ -26,7 +27,6 @@ PropertyState = tuple[int, int, int]  # (named properties so far, all properties
 FREE_ORDER = 5  # named properties; with more, the order is fixed
 MAX_UNIQUE = 6  # distinct values of the items of an array with uniqueItems
 MAX_PATTERNS = 4  # of one object: 2^n combinations of them get rules
-NAME_STATES = 6  # for an object's other names; each costs the mask engine some 40 ms of compile time
 DEMANDING = ("contains", "uniqueItems", "minProperties", "minItems", "required", "not")  # may leave no value
 QUOTE = '"'
 VALUE = '"{[-0123456789tfn'  # the first characters of values
@@ -284,7 +284,7 @@ class JsonGrammar:
         if len(patterns) > MAX_PATTERNS:
             raise self._unsupported(ref, "patternProperties", f"there are more than {MAX_PATTERNS} patterns")
         exact = bool(patterns) or t.names is not None  # they may ask for any name; without them, others are left
-        free = _other_names(list(fields), exact) if fields else automaton.everything()
+        free = other_names(self._grammar, list(fields), exact) if fields else automaton.everything()
         if t.names is not None:
             free = automaton.intersection(free, t.names)
         for bits in range(1 << len(patterns)):
@@ -320,27 +320,6 @@ class JsonGrammar:
 
     def _member(self, key: str, value: Ref) -> str:
         return f"{key} {self._blank(':')} {literal(':')} {self._blank(VALUE)} {self.rule(value)}"
-
-
-def _other_names(names: list[str], exact: bool) -> Dfa:
-    """The names that are none of these.
-
-    Unless `exact`, also excludes names that share a long property's prefix, to save automaton states.
-    """
-    if exact:
-        return automaton.complement(automaton.of_words(names))
-    found = automaton.everything()
-    for size in range(1, max(1, *map(len, names)) + 1):
-        spend(len(names) >> 2)
-        taken = automaton.of_words(name for name in names if len(name) <= size)
-        if level := {name[:size] for name in names if len(name) > size}:
-            begun = automaton.concatenation(automaton.of_words(level), automaton.everything())
-            taken = automaton.union(taken, begun)
-        others = automaton.complement(taken)
-        if size > 1 and len(others.edges) > NAME_STATES:
-            break
-        found = others
-    return found
 
 
 def literal_key(name: str) -> str:
