@@ -112,7 +112,7 @@ def test_adapters_take_one_dispatch_more_for_each_product(tmp_path: Path) -> Non
     for path in adapters:
         write_adapter(path, "llama", 1.0, {n: pair(rows, cols, 16) for n, (cols, rows) in matrices.items()})
     found = ModelFiles.read(GOLDEN / "llama" / "llama.Q4_0.gguf", adapters)
-    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True)
+    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True, max_storage_buffers=10)
     plan = planner.make_plan(header, gpu, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
     layers = header.arch("block_count")
     for name in (DECODE, SMALL_BATCH):
