@@ -85,7 +85,7 @@ class Grammar:
         """The rule that `make` adds, and its cost with all that it needs; from `most` on None, and nothing is added."""
         count = len(self.rules)
         rule = make()
-        spent = cost("\n".join(f"{name} ::= {self.rules[name]}" for name in list(self.rules)[count:]))
+        spent = cost(_text("root", {name: self.rules[name] for name in list(self.rules)[count:]}))
         if spent < most:
             return rule, spent
         self.drop(count)
@@ -101,9 +101,8 @@ class Grammar:
 
     def is_quick(self, roots: Iterable[str]) -> bool:
         """Whether the mask engine is surely quick with all that these rules refer to."""
-        rules = {**self.rules, **self.looser}
-        found = {name: body for root in roots for name, body in _reachable(rules, root).items()}
-        return not self.unsure and cost("\n".join(f"{name} ::= {body}" for name, body in found.items())) <= SURE_COST
+        found = _reachable({**self.rules, **self.looser}, " ".join(roots))
+        return not self.unsure and cost(_text("root", found)) <= SURE_COST
 
     def text(self, root: str) -> GrammarText:
         """Return the grammar's text, with `root` as its root rule. WispError where it would take long to compile."""

@@ -33,13 +33,8 @@ TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
 }  # fmt: skip
-SIZED_BY_FILE = (
-    *QWEN_VL,
-    "hunyuanvl",
-    "paddleocr",
-    "dots_ocr",
-    "phi4",
-)  # types whose files state these limits, in pixels, or may
+# Types whose files state these limits, in pixels, or may.
+SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4")
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
     **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.decoder import Layer
@@ -29,8 +28,7 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if base.mixture is None:
-            raise WispError("Arctic without experts is not supported.", "unsupported_architecture")
+        base.need_mixture("Arctic")
         return replace(base, feed_forward_length=base.embedding_length)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import natural, number, windows
@@ -32,12 +31,9 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if base.mixture is None:
-            raise WispError("cohere2moe without experts is not supported.", "unsupported_architecture")
-        layers, lead = (
-            windows(header, base.block_count, PERIOD, first=True),
-            natural(header, "leading_dense_block_count"),
-        )
+        base.need_mixture("cohere2moe")
+        layers = windows(header, base.block_count, PERIOD, first=True)
+        lead = natural(header, "leading_dense_block_count")
         rotated = (window > 0 or i < lead for i, window in enumerate(layers))
         return replace(
             base,

@@ -8,6 +8,7 @@ from typing import TypeVar
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models.common import (
+    HEADS,
     block_count,
     count,
     dimension,
@@ -17,6 +18,7 @@ from py_engine.models.common import (
     optional_number,
     rope_spec,
     switch,
+    uneven_layers,
     vocabulary,
 )
 from py_engine.models.recurrent import StateSpace
@@ -35,19 +37,8 @@ NO_ROPE = RopeSpec(0)  # of a layer that does not rotate
 # Architectures that scale the chosen experts' weights to sum to 1, and those whose metadata says whether they do:
 NORMALISED = {"llama", "qwen35moe", "qwen3next", "qwen3moe", "qwen3vlmoe", "granitemoe", "granitehybrid", "gpt-oss"}
 NORMALISED |= {"lfm2moe", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "phimoe", "dbrx", "smallthinker"}
-NORMALISED |= {
-    "arctic",
-    "gemma4",
-    "grok",
-    "mimo2",
-    "grovemoe",
-    "kimi-linear",
-    "llama-embed",
-    "rnd1",
-    "mellum",
-    "maple",
-    "granite_swa",
-}
+NORMALISED |= {"arctic", "gemma4", "grok", "mimo2", "grovemoe", "kimi-linear", "llama-embed", "rnd1"}
+NORMALISED |= {"mellum", "maple", "granite_swa"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
 NORMALISED_BY_METADATA |= {"cohere2moe", "laguna", "k2-horizon"}
@@ -274,6 +265,11 @@ class Config:
         """Columns of attention's result."""
         return self.head_count * (self.latent.value if self.latent else self.value_dim or self.head_dim)
 
+    def need_mixture(self, name: str) -> None:
+        """Check that there are experts. WispError unsupported_architecture. `name`: of the architecture."""
+        if self.mixture is None:
+            raise WispError(f"{name} without experts is not supported.", "unsupported_architecture")
+
     def layer(self: C, i: int) -> C:
         """The hyperparameters of layer i."""
         return self
@@ -318,6 +314,13 @@ class UnevenConfig(Config):
     """The hyperparameters of layers with other heads, from common.uneven_layers(). Where layers differ: the largest."""
 
     layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
+
+    @classmethod
+    def of_layers(cls: type[U], header: Header, blocks: int) -> U:
+        """Read the metadata of so many layers."""
+        layers, largest = uneven_layers(header, HEADS, blocks)
+        base = super().from_gguf(largest)
+        return replace(base, layers=layers, head_count_kv=max(kv for _, kv in layers))
 
     def layer(self: U, i: int) -> U:
         """The hyperparameters of layer i."""

@@ -33,8 +33,7 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if base.mixture is None:
-            raise WispError("Grok without experts is not supported.", "unsupported_architecture")
+        base.need_mixture("Grok")
         for key in ("yarn_attn_factor", "yarn_ext_factor"):
             if number(header, f"rope.scaling.{key}", 1.0) != 1.0:
                 raise WispError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import HEADS, block_count, rope_base, uneven_layers, windowed_dimensions, windows
+from py_engine.models.common import block_count, rope_base, windowed_dimensions, windows
 
 NEOX = True
 PERIOD = 4  # the first layer of so many has no window
@@ -24,8 +24,7 @@ class Config(config.UnevenConfig):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header)
-        layers, largest = uneven_layers(header, HEADS, blocks)
-        base, found = super().from_gguf(largest), windows(header, blocks, PERIOD, first=True)
+        base, found = cls.of_layers(header, blocks), windows(header, blocks, PERIOD, first=True)
         rope = base.ropes[0]
         local = replace(
             rope.unscaled(rope_base(header, "rope.freq_base_swa", rope.base)),
@@ -34,8 +33,6 @@ class Config(config.UnevenConfig):
         )
         return replace(
             base,
-            layers=layers,
-            head_count_kv=max(kv for _, kv in layers),
             windows=found,
             ropes=tuple(local if window else rope for window in found),
             gate_activation="softplus",

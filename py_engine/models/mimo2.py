@@ -11,13 +11,11 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import (
-    HEADS,
     block_count,
     dimension,
     natural,
     optional_number,
     rope_base,
-    uneven_layers,
     windows,
 )
 
@@ -37,18 +35,14 @@ class Config(config.UnevenConfig):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header) - natural(header, "nextn_predict_layers")
-        layers, largest = uneven_layers(header, HEADS, blocks)
-        base = super().from_gguf(largest)
-        kv_heads = max(kv for _, kv in layers)
-        value_dim = dimension(header, "attention.value_length", base.head_dim, kv_heads)
+        base = cls.of_layers(header, blocks)
+        value_dim = dimension(header, "attention.value_length", base.head_dim, base.head_count_kv)
         if value_dim > base.head_dim:
             raise WispError("Values that are longer than keys are not supported.", "corrupt_header")
         rope, local = base.ropes[0], base.ropes[0].unscaled(rope_base(header, "rope.freq_base_swa"))
         found = windows(header, blocks, 1)
         return replace(
             base,
-            layers=layers,
-            head_count_kv=kv_heads,
             value_dim=value_dim,
             value_scale=optional_number(header, "attention.value_scale") or 1.0,
             windows=found,

@@ -9,14 +9,7 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import (
-    HEADS,
-    block_count,
-    uneven_layers,
-    windowed_dimensions,
-    windowed_ropes,
-    windows,
-)
+from py_engine.models.common import block_count, windowed_dimensions, windowed_ropes, windows
 
 NEOX = True
 
@@ -29,14 +22,11 @@ class Config(config.UnevenConfig):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header)
-        layers, largest = uneven_layers(header, HEADS, blocks)
-        base, found = super().from_gguf(largest), windows(header, blocks, 1)
+        base, found = cls.of_layers(header, blocks), windows(header, blocks, 1)
         size = windowed_dimensions(header, base.ropes[0].dim, base.head_dim)
         ropes = zip(found, windowed_ropes(header, base.ropes, found), strict=True)
         return replace(
             base,
-            layers=layers,
-            head_count_kv=max(kv for _, kv in layers),
             windows=found,
             ropes=tuple(replace(rope, dim=size) if window else rope for window, rope in ropes),
             activation="gelu",

@@ -11,12 +11,10 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import (
-    HEADS,
     block_count,
     natural,
     per_layer_numbers,
     rope_base,
-    uneven_layers,
     windowed_dimensions,
     windows,
 )
@@ -26,18 +24,16 @@ LEAST_LIMIT = 1e-6  # a smaller one is none
 
 
 @dataclass(frozen=True)
-class Config(config.Config):
+class Config(config.UnevenConfig):
     """The hyperparameters. Where layers differ: the largest."""
 
-    layers: tuple[tuple[int, ...], ...] = ()  # of every layer: heads, key/value heads
     limits: tuple[tuple[float, float], ...] = ()  # of every layer: of the experts, of other networks; 0: none
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         blocks = block_count(header) - natural(header, "nextn_predict_layers")
-        layers, largest = uneven_layers(header, HEADS, blocks)
-        base, window = super().from_gguf(largest), windows(header, blocks, 1)
+        base, window = cls.of_layers(header, blocks), windows(header, blocks, 1)
         rope = base.ropes[0]
         if rope.dim % 8:
             raise WispError("Step 3.5 with this rotation is not supported yet.", "unsupported_architecture")
@@ -47,18 +43,15 @@ class Config(config.Config):
         names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
         return replace(
             base,
-            layers=layers,
             limits=tuple(zip(*(per_layer_numbers(header, name, blocks) for name in names), strict=True)),
-            head_count_kv=max(kv for _, kv in layers),
             windows=window,
             ropes=tuple(local if windowed else whole for windowed in window),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        heads, kv_heads = self.layers[i]
         routed, other = (f"silu<{limit}" if limit > LEAST_LIMIT else "silu" for limit in self.limits[i])
-        return replace(self, head_count=heads, head_count_kv=kv_heads, activation=other, expert_activation=routed)
+        return replace(super().layer(i), activation=other, expert_activation=routed)
 
 
 build = decoder.build
