@@ -80,13 +80,16 @@ def per_layer(header: Header, key: str, block_count: int, least: int = 1) -> tup
     return tuple(value[:block_count])
 
 
-def per_layer_numbers(header: Header, key: str, block_count: int) -> tuple[float, ...]:
-    """Read a number of at least 0 for each layer; 0 if the metadata has none. It may hold one for all layers."""
+LEAST_LIMIT = 1e-6  # a smaller one is none
+
+
+def per_layer_limits(header: Header, key: str, block_count: int) -> tuple[float, ...]:
+    """Read the limit of each layer's activation; 0: there is none. The metadata may hold one for all layers."""
     value = header.arch(key, 0.0)
     numbers = value[:block_count] if isinstance(value, list) else [value] * block_count
     if len(numbers) < block_count or not all(type(n) in (int, float) and 0 <= n < 1e30 for n in numbers):
         raise _bad(header, key, value, f"a number, at least 0, for each of {block_count} layers")
-    return tuple(map(float, numbers))
+    return tuple(float(n) if n > LEAST_LIMIT else 0.0 for n in numbers)
 
 
 HEADS = ("attention.head_count", "attention.head_count_kv")  # the first keys of uneven_layers()

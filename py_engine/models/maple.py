@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import per_layer_numbers, windowed_dimensions, windowed_ropes, windows
+from py_engine.models.common import per_layer_limits, windowed_dimensions, windowed_ropes, windows
 
 NEOX = True
-LEAST_LIMIT = 1e-6  # a smaller one is none
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class Config(config.Config):
             base,
             windows=layers,
             ropes=tuple(replace(rope, dim=size) if window else config.NO_ROPE for window, rope in ropes),
-            limits=per_layer_numbers(header, "swiglu_clamp_exp", base.block_count),
+            limits=per_layer_limits(header, "swiglu_clamp_exp", base.block_count),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
         limit = self.limits[i]
-        return replace(self, expert_activation=f"clamped_silu<{limit}" if limit > LEAST_LIMIT else "silu")
+        return replace(self, expert_activation=f"clamped_silu<{limit}" if limit else "silu")
 
 
 build = decoder.build

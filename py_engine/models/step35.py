@@ -13,14 +13,13 @@ from py_engine.models import config, decoder
 from py_engine.models.common import (
     block_count,
     natural,
-    per_layer_numbers,
+    per_layer_limits,
     rope_base,
     windowed_dimensions,
     windows,
 )
 
 NEOX = True
-LEAST_LIMIT = 1e-6  # a smaller one is none
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,14 @@ class Config(config.UnevenConfig):
         names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
         return replace(
             base,
-            limits=tuple(zip(*(per_layer_numbers(header, name, blocks) for name in names), strict=True)),
+            limits=tuple(zip(*(per_layer_limits(header, name, blocks) for name in names), strict=True)),
             windows=window,
             ropes=tuple(local if windowed else whole for windowed in window),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        routed, other = (f"silu<{limit}" if limit > LEAST_LIMIT else "silu" for limit in self.limits[i])
+        routed, other = (f"silu<{limit}" if limit else "silu" for limit in self.limits[i])
         return replace(super().layer(i), activation=other, expert_activation=routed)
 
 
