@@ -7,7 +7,8 @@ import { pathToFileURL } from "node:url";
 const request = readFileSync(0, "utf8"); // before Pyodide takes stdin
 const folder = process.argv[2];
 const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`).href);
-const pyodide = await loadPyodide({ indexURL: folder });
+// Tracebacks have no source lines, in which they could mark columns, and tables of columns are a sixth of the bytecode.
+const pyodide = await loadPyodide({ indexURL: folder, args: ["-X", "no_debug_ranges"] });
 const compiled = pyodide.runPython(
   `
 import ast, base64, importlib._bootstrap_external as external, importlib.util, json
