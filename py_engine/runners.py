@@ -12,7 +12,7 @@ generate/ schedules the calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
@@ -57,12 +57,14 @@ class FeedOptions:
     """How a batch of a prompt is computed.
 
     `media`: what the list MEDIA needs. `shift`: rotary position - position, of later tokens without media (M-RoPE);
-    None: as it is. `rounding`: lists that run with ALL_LOGITS always have FLOATS.
+    None: as it is. `rounding`: lists that run with ALL_LOGITS always have FLOATS. `slices`: how many submits divide the
+    first list, on a device that `queues`.
     """
 
     media: MediaBatch | None = None
     shift: int | None = None
     rounding: Rounding = Rounding.SAME
+    slices: int = 1
 
 
 DEFAULT_FEED = FeedOptions()
@@ -149,10 +151,12 @@ class Runner(Protocol):
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
         options: FeedOptions = DEFAULT_FEED,
-    ) -> None:  # fmt: skip
+    ) -> Sequence[Callable[[], None]]:  # fmt: skip
         """Submit lists over a sequence's tokens at `position`. The lists must be prepared.
 
-        `read`: result() then returns the token that they sampled.
+        `read`: result() then returns the token that they sampled. With several slices only the first one is submitted;
+        returns what submits each of the others. Between them any steps may be submitted, but no other list for prompts.
+        result() returns something for each slice, and the token for the last one.
         """
 
     async def prepare(self, lists: Sequence[str], sequences: Sequence[int] = ()) -> None:

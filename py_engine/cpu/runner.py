@@ -138,7 +138,7 @@ class CpuRunner:
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
         options: FeedOptions = DEFAULT_FEED,
-    ) -> None:  # fmt: skip
+    ) -> Sequence[Callable[[], None]]:  # fmt: skip
         def run() -> list[Batch]:
             self._cpu.set_media(seq, options.shift, options.media)
             if SMALL_BATCH in lists:
@@ -150,6 +150,7 @@ class CpuRunner:
             self._work.append(Work(run, PROMPT, len(ids)))
         else:
             self._run_in_order(run)
+        return ()
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._work.append(Work(lambda: self._decode(rows, steps), (len(rows), False, 0), steps))

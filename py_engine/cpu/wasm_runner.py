@@ -173,7 +173,7 @@ class WasmRunner:
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
         options: FeedOptions = DEFAULT_FEED,
-    ) -> None:  # fmt: skip
+    ) -> Sequence[Callable[[], None]]:  # fmt: skip
         self._check()
         if options.shift is not None:
             self._inputs.shift(seq, options.shift)
@@ -189,6 +189,7 @@ class WasmRunner:
             self._submit(PROMPT, len(ids), regions, parse)
         else:
             self._unread += len(ids)
+        return ()
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         self._check()

@@ -44,10 +44,13 @@ async def first_mask(sequence: RunningSequence) -> Any | None:
     return None if constrained.at_end() else await constrained.mask()  # at the end, whatever is sampled is rejected
 
 
-async def check(runner: Runner, sequence: RunningSequence, batch: Batch, *, masked: bool) -> None:
+async def check(
+    runner: Runner, sequence: RunningSequence, batch: Batch, *, masked: bool, beside_part: bool = False
+) -> None:
     """Push those of the sampled tokens that the constraint accepts, and submit what must come before the next ones.
 
-    `masked`: they were sampled with the mask. A constraint that fails ends its own request only.
+    `masked`: they were sampled with the mask. `beside_part`: another prompt is between two slices, so that no list for
+    prompts may run. A constraint that fails ends its own request only.
     """
     constrained = sequence.constrained
     if constrained is None or constrained.ended:
@@ -59,7 +62,8 @@ async def check(runner: Runner, sequence: RunningSequence, batch: Batch, *, mask
         sequence.cancelled = True
         return
     if following is not None:
-        _submit(runner, sequence, constrained, following)
+        exact = beside_part or sequence.answer.exact
+        _submit(runner, sequence, constrained, following, exact=exact)
 
 
 async def _next_tokens(
@@ -102,14 +106,16 @@ async def _take_forced(sequence: RunningSequence, constrained: ConstrainedAnswer
     return forced
 
 
-def _submit(runner: Runner, sequence: RunningSequence, constrained: ConstrainedAnswer, following: NextTokens) -> None:
+def _submit(
+    runner: Runner, sequence: RunningSequence, constrained: ConstrainedAnswer, following: NextTokens, *, exact: bool
+) -> None:
     """Push and feed forced tokens, and set the mask of the next one."""
     number, forced = sequence.cache.number, following.forced
     # Before the feed: if the device is lost there, the constraint has advanced past them.
     sequence.push(Batch([*forced, *following.stop]))
     if forced:  # what is pushed is recorded as computed, but for the last token: the next step computes that
         fed = [following.newest, *(forced if following.stop else forced[:-1])]
-        feed_forced(runner, following.position, fed, number, exact=sequence.answer.exact)
+        feed_forced(runner, following.position, fed, number, exact=exact)
     if constrained.ended:
         sequence.left = 0
         return
@@ -119,6 +125,13 @@ def _submit(runner: Runner, sequence: RunningSequence, constrained: ConstrainedA
     sequence.masked = True
     sequence.version += 1
     sequence.position, sequence.left = constrained.at - 1, constrained.left
+
+
+def end_mask(runner: Runner, sequence: RunningSequence) -> None:
+    """Let the tokens after the one with a mask be sampled without it."""
+    if sequence.masked:
+        runner.mask(None, sequence.cache.number)
+        sequence.masked = False
 
 
 def most_steps(sequence: RunningSequence) -> int:

@@ -24,7 +24,7 @@ from py_engine.generate.encoded import answer_logits, prompt_lists
 from py_engine.generate.kv_cache import START, KvCache, key_after
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
-from py_engine.generate.prompt_parts import prompt_part, tokens_alone
+from py_engine.generate.prompt_parts import prompt_part, tokens_of_part
 from py_engine.generate.scheduler import Reuse, Scheduler
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
@@ -62,6 +62,10 @@ class Generation:
         self.plan, self.runner = runner.plan, runner
         drafter = drafter_of(runner, self._draft_tokens) if self._speculation else None
         self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation, drafter)
+
+    async def wait_for_part(self) -> None:
+        """Wait until other lists for prompts than those of a running answer may be submitted at once."""
+        await self._scheduler.wait_for_part()
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -279,7 +283,7 @@ class Generation:
         await answer.media.encode(answer.ids, len(sequence.tokens))
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         while len(sequence.tokens) < len(answer.ids):
-            part = prompt_part(answer, sequence, runner, tokens_alone(runner))
+            part = prompt_part(answer, sequence, runner, tokens_of_part(runner))
             if not part.ids:
                 answer.lacks_pages = True
                 return False

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained_answer import ConstrainedAnswer
+from py_engine.generate.prompt_parts import PromptPart
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Predictions
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
+
+
+@dataclass
+class BegunPart:
+    """A part of a prompt whose first slice was submitted (prompt_slices.py)."""
+
+    part: PromptPart
+    ms: float  # of a slice
+    rest: deque[Callable[[], None]]  # what submits the other slices, in order
+    droppable: bool  # the caches hold what they record, also if the other slices are never submitted
 
 
 @dataclass(eq=False)
@@ -32,6 +45,7 @@ class RunningSequence:
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
     turn: int = 0  # number of its latest submit
+    begun: BegunPart | None = None  # the part of its prompt that has more slices
     prompted: bool = False  # its prompt was submitted, or will not be
     cancelled: bool = False
     batches: asyncio.Queue[Batch | BaseException | None] = field(default_factory=asyncio.Queue)  # None at the end
@@ -50,6 +64,8 @@ class RunningSequence:
     @property
     def runnable(self) -> bool:
         """Whether it needs more submits."""
+        if self.begun is not None and not (self.cancelled and self.begun.droppable):
+            return True
         stays = not (self.cancelled or self.leaves or self.answer.lacks_pages)
         return stays and (self.prompting or self.left > 0)
 

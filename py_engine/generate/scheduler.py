@@ -1,8 +1,8 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
-    parts of prompts              those of new requests first, so that requests that come together soon share steps; in
-                                  all as many tokens as take PROMPT_MS, so that no stream waits for a whole prompt
+    parts of prompts              those of new requests first, so that requests that come together soon share steps;
+                                  beside streams their slices (prompt_slices.py)
     steps of a batch              up to Plan.max_small_batch sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup, by the model's MTP layer or by a draft model where that pays
 and the batch has rows left. Answers under a constraint share steps while others run; alone they hold the device in time
@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.checking import check, most_steps, rejects_often
+from py_engine.generate.checking import check, end_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_model import Drafter
 from py_engine.generate.joining import Joining, Reuse
-from py_engine.generate.prompt_parts import prompt_part, tokens_alone
+from py_engine.generate.prompt_slices import SLICE_MS, part_ms, submit_slice
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Drafts, drafts_pay, lookup_gain
@@ -36,11 +36,9 @@ from py_engine.tasks import begin
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
 SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
-PROMPT_MS = 42.0  # the time of a part of a prompt while others decode: they get no token meanwhile
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: so soon an abort takes effect
 LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
-UNKNOWN_TOKEN_MS = 0.2  # the same of a prompt's token
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
 AHEAD_JOINED_MS = 8.0  # the same soon after a request has joined: others often come with it, and wait for the device
@@ -61,6 +59,7 @@ class Scheduler:
         self._joining = Joining(runner, self._sequences)
         self._prompt_ms = 0.0  # of parts of prompts that streams have waited for since their last steps
         self._turns = 0  # submits so far
+        self._part_ended = asyncio.Event()
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
@@ -93,6 +92,12 @@ class Scheduler:
             finally:  # also where this is cancelled once more
                 self._joining.end_prompt(sequence)
 
+    async def wait_for_part(self) -> None:
+        """Wait until no part of a prompt is between two slices."""
+        while any(sequence.begun is not None for sequence in self._sequences):
+            self._part_ended.clear()
+            await self._part_ended.wait()
+
     def _serve(self) -> None:
         """Begin to serve the sequences, unless that goes on already."""
         if self._sequences and not self._serving:
@@ -109,6 +114,7 @@ class Scheduler:
                 sequence.batches.put_nowait(error)
                 sequence.released.set()
             self._sequences.clear()
+            self._part_ended.set()
             self._in_flight.clear()
             await self._runner.stop()
             if not isinstance(error, Exception):
@@ -123,7 +129,9 @@ class Scheduler:
         self._drafting, self._drafted = Drafts.NONE, []  # who held the device before has set other States
         while self._sequences:
             ends = begun and self._time_slices.expired()
-            if not ends:
+            if ends:
+                self._submit_slices()
+            else:
                 await self._submit_ahead()
                 begun = True
             if self._in_flight:
@@ -146,7 +154,8 @@ class Scheduler:
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    await check(self._runner, sequence, batch, masked=masked)
+                    begun = any(other.begun is not None for other in self._sequences)
+                    await check(self._runner, sequence, batch, masked=masked, beside_part=begun)
                 continue
             yielded = len(batch.ids)
             if submit.steps:
@@ -180,6 +189,7 @@ class Scheduler:
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if not s.runnable and not s.submits]:
             self._sequences.remove(sequence)
+            self._part_ended.set()  # dropped with it, if it was aborted
             sequence.batches.put_nowait(None)
             sequence.released.set()
 
@@ -194,7 +204,7 @@ class Scheduler:
             prompting, streams = unit[0].prompting, any(not unit[0].prompting for unit in units)
             drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
             begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
-            if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, PROMPT_MS)):
+            if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, SLICE_MS)):
                 drafting, n_model_draft = Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
             drafted = unit if drafting else []
             if (drafting, drafted) != (self._drafting, self._drafted):
@@ -214,28 +224,37 @@ class Scheduler:
                 if submit is None:
                     return
             elif prompting:
-                submit = self._submit_prompt(unit[0], alone=alone_prompt)
+                submit = self._submit_prompt(unit[0], units)
             else:
                 submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
             if submit is None:
                 continue  # pages are lacking: there are fewer units now
-            self._turns += 1
-            for sequence in submit.unit:
-                sequence.turn = self._turns
-                sequence.submits += 1
-            self._in_flight.append(submit)
+            self._add(submit)
             self._prompt_ms = self._prompt_ms + submit.ms if prompting and streams else 0.0
             if prompting:
                 await self._joining.wait()
 
+    def _add(self, submit: ScheduledWork) -> None:
+        self._turns += 1
+        for sequence in submit.unit:
+            sequence.turn = self._turns
+            sequence.submits += 1
+        self._in_flight.append(submit)
+
+    def _submit_slices(self) -> None:
+        """End the part of a prompt that has begun: only then may other work use the device."""
+        for sequence in self._sequences:
+            while sequence.begun is not None and sequence.runnable:
+                if (submit := self._submit_prompt(sequence, [])) is not None:
+                    self._add(submit)
+
     def _next(self, units: list[list[RunningSequence]]) -> list[RunningSequence]:
-        """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPT_MS for their tokens."""
+        """The unit whose turn it is: a new prompt, unless streams would wait longer than SLICE_MS for their tokens."""
         first = min(units, key=_turn)
         decoding = [unit for unit in units if not unit[0].prompting]
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
-            ms = min(PROMPT_MS, self._runner.prompt_ms(left) or left * UNKNOWN_TOKEN_MS)
-            if self._prompt_ms + ms > PROMPT_MS:
+            if self._prompt_ms + min(SLICE_MS, part_ms(self._runner, left)) > SLICE_MS:
                 return min(decoding, key=_turn)
         return first
 
@@ -255,7 +274,8 @@ class Scheduler:
     def _units(self) -> list[list[RunningSequence]]:
         """What the next submit may be made of: the prompt, and batches; while those are compiled, single sequences."""
         runnable = [sequence for sequence in self._sequences if sequence.runnable]
-        prompts = [[sequence] for sequence in runnable if sequence.prompting]
+        begun = [sequence for sequence in runnable if sequence.begun is not None]
+        prompts = [[sequence] for sequence in begun or runnable if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
         batches: list[list[RunningSequence]] = []
         most = self._runner.plan.max_small_batch
@@ -288,42 +308,27 @@ class Scheduler:
         self._totals.count(steps, len(paged))
         submit = ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
         for sequence in paged:
-            self._end_mask(sequence)
+            end_mask(self._runner, sequence)
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
         return submit
 
-    def _end_mask(self, sequence: RunningSequence) -> None:
-        """Let the tokens after the one with a mask be sampled without it."""
-        if sequence.masked:
-            self._runner.mask(None, sequence.cache.number)
-            sequence.masked = False
-
-    def _submit_prompt(self, sequence: RunningSequence, *, alone: bool) -> ScheduledWork | None:
-        """Submit the next part of a prompt. The last one also samples the answer's first token. None: no pages."""
-        runner, answer = self._runner, sequence.answer
-        most = tokens_alone(runner) if alone else runner.prompt_tokens_in(PROMPT_MS)
-        part = prompt_part(answer, sequence.cache, runner, most)
-        if not part.ids:
-            answer.lacks_pages = True
-            return None
-        lists = part.lists
-        if part.last:
-            lists = (*lists, *answer.sampling.lists(sequence.masked))
-            sequence.position = len(answer.ids)
-            sequence.left -= 1
+    def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
+        """Submit the next slice of a prompt. None: pages are lacking."""
+        streams = [len(unit) for unit in units if not unit[0].prompting]
+        steps_ms = sum(
+            self._runner.steps_in(rows, BESIDE_PROMPT_MS) * (self._runner.step_ms(rows) or UNKNOWN_MS)
+            for rows in streams
+        )
+        submit = submit_slice(sequence, self._runner, alone=len(units) == 1, steps_ms=steps_ms)
+        if sequence.begun is None and submit is not None:
+            self._totals.count(1, 1)
+            self._part_ended.set()
+        if submit is not None and submit.samples:
             self._joining.end_prompt(sequence)
-        number = sequence.cache.number
-        runner.feed(part.at, part.ids, lists, number, read=True, options=part.options)
-        part.record(sequence.cache)
-        self._totals.count(1, 1)
-        ms = runner.prompt_ms(len(part.ids)) or len(part.ids) * UNKNOWN_TOKEN_MS
-        submit = ScheduledWork([sequence], ms, part.last, prompt=True)
-        if part.last:
-            self._end_mask(sequence)
             if self._speculation and sequence.constrained is None:
-                sequence.ids = list(answer.ids)
+                sequence.ids = list(sequence.answer.ids)
         return submit
 
     # -- drafts

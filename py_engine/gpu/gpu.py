@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from math import inf
@@ -280,11 +280,15 @@ class Gpu(Memory):
         return bound
 
     def feed(
-        self, position: int, ids: list[int], lists: Sequence[str], seq: int, read: bool = False, with_rows: bool = False
-    ) -> None:
-        """Write tokens of a sequence at their positions and run lists on them."""
+        self, position: int, ids: list[int], lists: Sequence[str], seq: int, read: bool = False,
+        with_rows: bool = False, slices: int = 1,
+    ) -> Iterable[Callable[[], None]]:  # fmt: skip
+        """Write tokens of a sequence at their positions and run lists on them: see replay.js."""
         words = to_js(memoryview(struct.pack(f"<{len(ids)}I", *ids)).cast("I"))
-        self.replay.feed(seq, position, words, to_js(list(lists)), read, with_rows)
+        rest: Iterable[Callable[[], None]] = self.replay.feed(
+            seq, position, words, to_js(list(lists)), read, with_rows, slices
+        )
+        return rest
 
     def set_shift(self, seq: int, shift: int) -> None:
         """Write the shift of a sequence's rotary positions."""

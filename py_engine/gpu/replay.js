@@ -88,33 +88,49 @@ export class Replay extends Lists {
   }
 
   /**
-   * Writes tokens of a sequence at their positions and runs lists over them in one pass. `read`: also read back the id
-   * after the last of them, `rows`: with its row of log-probabilities.
+   * Writes tokens of a sequence at their positions and runs lists over them. `read`: also read back the id after the
+   * last of them, `rows`: with its row of log-probabilities.
    * @param {number} seq @param {number} position @param {Uint32Array} ids @param {string[]} lists @param {boolean} read
    * @param {boolean} rows
+   * @param {number} slices that the first list is cut into. Only the first one is submitted, up to all the lists; steps
+   *   of other sequences may follow each. With `read`, each reads back, and what comes back before the last has no meaning
+   * @returns {(() => void)[]} what submits the others, in order
    */
-  feed(seq, position, ids, lists, read, rows) {
+  feed(seq, position, ids, lists, read, rows, slices = 1) {
     const n = ids.length;
     this.device.queue.writeBuffer(this.buffers.tokens, this.tokenOffset({ seq, position }), ids);
-    const small = n <= this.shared.maxSmallBatch;
-    this.place(
-      Array.from({ length: small ? n : 1 }, (_, i) => ({ seq, position: position + i })),
-      n,
-    );
-    this.places = undefined;
-    let map = () => {};
-    let commands = this.commands(lists);
+    const states = n <= this.shared.maxSmallBatch ? n : 1;
+    const places = Array.from({ length: states }, (_, i) => ({ seq, position: position + i }));
+    const commands = this.commands(lists);
+    const { length } = this.lists.get(lists[0]) ?? [];
+    /** @param {number} i */
+    const end = (i) => (i < slices - 1 ? Math.round(((i + 1) * length) / slices) : commands.length);
+    /** @param {number} i @param {number} begin */
+    const slice = (i, begin = end(i - 1)) => {
+      let map = () => {};
+      this.submit((encoder) => {
+        this.run(encoder, commands.slice(begin, end(i)), n, position + n);
+        if (read) map = this.read([{ seq, position: position + n }], 1, rows && i === slices - 1, encoder);
+      });
+      map();
+    };
+    const place = () => {
+      this.place(places, n);
+      this.places = undefined;
+    };
+    place();
+    let begun = 0;
     for (const first of this.inFlight.length ? [] : FIRST_COMMANDS) {
-      if (commands.length < 2 * first) break;
-      const some = commands.slice(0, first);
+      if (end(0) - begun < 2 * first) break;
+      const some = commands.slice(begun, begun + first);
       this.submit((encoder) => this.run(encoder, some, n, position + n));
-      commands = commands.slice(first);
+      begun += first;
     }
-    this.submit((encoder) => {
-      this.run(encoder, commands, n, position + n);
-      if (read) map = this.read([{ seq, position: position + n }], 1, rows, encoder);
+    slice(0, begun);
+    return Array.from({ length: slices - 1 }, (_, i) => () => {
+      place();
+      slice(i + 1);
     });
-    map();
   }
 
   /**

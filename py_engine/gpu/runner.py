@@ -6,6 +6,8 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import to_js
@@ -60,6 +62,7 @@ class GpuRunner:
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
         self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
+        self._slices_ms = 0.0  # of those of a part of a prompt whose results were read
         self._held: HeldSequence | None = None
         self._encoding = Encoding(gpu, self._times)
 
@@ -151,7 +154,7 @@ class GpuRunner:
     def feed(
         self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
         options: FeedOptions = DEFAULT_FEED,
-    ) -> None:  # fmt: skip
+    ) -> Sequence[Callable[[], None]]:  # fmt: skip
         self._check()
         if options.shift not in (None, self._shifts.get(seq, 0)):
             self.gpu.set_shift(seq, options.shift)
@@ -159,9 +162,21 @@ class GpuRunner:
         if options.media is not None:
             self.gpu.set_media(options.media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
-        self._in_flight.append(GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read))
+        submit = GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read, slices=options.slices)
+        first = replace(submit, last_slice=options.slices == 1)
+        self._in_flight.append(first)
+        self._slices_ms = 0.0
         found = self._for_batch(self._adapted.lists(lists, [seq]), len(ids), options.rounding)
-        self.gpu.feed(position, ids, found, seq, read, logprobs >= 0)
+        rest = self.gpu.feed(position, ids, found, seq, read, logprobs >= 0, options.slices)
+        if options.slices == 1:
+            return []
+        submits = [*[first] * (options.slices - 2), submit]
+        return [partial(self._submit_slice, *slice_) for slice_ in zip(submits, rest, strict=True)]
+
+    def _submit_slice(self, submit: GpuSubmit, slice_: Callable[[], None]) -> None:
+        self._check()
+        self._in_flight.append(submit)
+        slice_()
 
     def _for_batch(self, lists: list[str], n: int, rounding: Rounding = Rounding.SAME) -> list[str]:
         """The lists for a batch of n tokens. The usual ones do for all sizes, until the others are compiled."""
@@ -217,9 +232,16 @@ class GpuRunner:
     async def result(self) -> list[Batch]:
         self._skip_unread()
         submit = self._in_flight[0]
-        result = await self._awaited(self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps))
+        result = await self._awaited(
+            self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps / submit.slices)
+        )
         self._in_flight.popleft()
         queued, ms = bool(result.queued), float(result.ms)
+        if not submit.last_slice:  # one that is late says little about the whole part
+            self._slices_ms += ms
+            return submit.batches(result, self.plan.n_vocab)
+        if submit.slices > 1:
+            ms, self._slices_ms = ms + self._slices_ms, 0.0
         # Nothing was queued before it, so its time includes the browser's report. Drafts on trial are never queued:
         # without this they would never be timed.
         if submit.n_model_draft and not queued:

@@ -16,6 +16,7 @@ MOST = 3.0  # times the estimate: what a longer step counts as, the first time, 
 DRAFTS = 1.1  # times a plain step: what a step with drafts takes at least
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
 MORE = 1.4  # how many times longer than the smallest batch of a prompt a larger one may take
+RETRIED = 0.1  # weight of a prompt's time per token in that of batches twice as large, where theirs is longer
 PROMPT = "prompt"
 
 
@@ -55,6 +56,10 @@ class StepTimes:
             confirmed = max(ms, self._newest.get(kind, inf))
             self._undelayed[kind] = min(confirmed, self._undelayed.get(kind, inf))
             self._newest[kind] = ms
+            # A delay made those times longer. Without this, batches of that size would not be tried again.
+            larger = PROMPT, kind[1] + 1
+            if (longer := self._times.get(larger, 0.0)) > ms:
+                self._times[larger] = longer + RETRIED * (ms - longer)
         self._shortest[kind] = min(ms, GROWTH * self._shortest.get(kind, ms))
         if queued:  # the first one takes the place of what waited
             known = before if kind in self._queued else None

@@ -22,6 +22,8 @@ class GpuSubmit:
     n_model_draft: int = 0  # tokens that the draft model drafts
     logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
     read: bool = True
+    slices: int = 1  # of the part of a prompt that it belongs to
+    last_slice: bool = True
 
     @property
     def scored(self) -> bool:

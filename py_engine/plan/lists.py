@@ -27,6 +27,7 @@ SHORT = "short_"
 MEDIUM = "medium_"
 LONG = "long_"
 SPLIT_ATTENTION = "split_"
+OF_PROMPTS = (PREFILL, MEDIA, PACKED, LAST_LOGITS, ALL_LOGITS, EMBED, TOKEN_ROWS, NORMALIZE)
 SIZES = (SPLIT_ATTENTION, SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py), in the order in which a name has them
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_NEWEST = "draft_newest"  # after that step's layers, of several sequences
@@ -87,6 +88,11 @@ def unsized(name: str) -> str:
 def pool(pooling: str) -> str:
     """The list that pools each sequence of a packed batch after EMBED. `pooling`: "mean", "cls", "last" or "rank"."""
     return f"pool.{pooling}"
+
+
+def of_prompts(name: str) -> bool:
+    """Whether a list reads prompts, or follows one that does. Others may run between slices of a prompt's list."""
+    return plain(unsized(name)) in OF_PROMPTS or name.startswith("pool.")
 
 
 DECODE_STEP = (DECODE, GREEDY)  # one token of one sequence

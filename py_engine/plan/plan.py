@@ -15,7 +15,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
 from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
-from py_engine.plan.lists import DECODE, MEDIA, PACKED, SIZES, SPLIT_ATTENTION, plain, unsized
+from py_engine.plan.lists import DECODE, MEDIA, PACKED, PREFILL, SIZES, SPLIT_ATTENTION, of_prompts, plain, unsized
 from py_engine.plan.pages import PAGE, PageGroup
 from py_engine.plan.shared import SHORT_BATCH
 
@@ -243,7 +243,8 @@ class Plan:
         Two buffers share a slot if their lifetimes do not overlap in any list. Buffers of one op never share, so that
         no kernel reads what it writes. A buffer used by several lists is live throughout; a list with adapters and the
         same without count as one. Greedy: the largest buffer first, each into the first slot that is free over its
-        lifetime. An encoder's stages follow each other: they count as one list.
+        lifetime. An encoder's stages follow each other: they count as one list. Steps run between slices of a prompt's
+        list (replay.js), so they share no memory with it.
         """
         lives: dict[str, list[Span]] = {}
         places = self._stage_places()
@@ -335,4 +336,7 @@ class Plan:
 
 
 def _overlap(a: Span, b: Span) -> bool:
-    return "" in (a[0], b[0]) or (a[0] == b[0] and a[1] <= b[2] and b[1] <= a[2])
+    if a[0] == b[0]:
+        return not a[0] or (a[1] <= b[2] and b[1] <= a[2])
+    others = {plain(a[0]), plain(b[0])} - {PREFILL}
+    return "" in others or (len(others) == 1 and not of_prompts(*others))

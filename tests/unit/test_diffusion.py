@@ -233,9 +233,9 @@ async def test_a_step_that_chooses_no_token_computes_nothing(monkeypatch: pytest
     runner: Any = engine.runner
     feeds, feed = [], runner.feed
 
-    def counted(*args: Any, **more: Any) -> None:
+    def counted(*args: Any, **more: Any) -> Any:
         feeds.append(args)
-        feed(*args, **more)
+        return feed(*args, **more)
 
     monkeypatch.setattr(runner, "feed", counted)
     sampling = replace(

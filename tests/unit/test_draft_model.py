@@ -159,10 +159,10 @@ async def test_the_draft_model_s_cache_serves_the_next_turn() -> None:
     fed: list[int] = []
     feed = runner.feed
 
-    def counting(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> None:
+    def counting(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> Any:
         if DRAFT_PREFILL in lists:
             fed.append(len(ids))
-        feed(position, ids, lists, *args, **options)
+        return feed(position, ids, lists, *args, **options)
 
     runner.feed = counting  # type: ignore[method-assign, assignment]
     first = await collect(used, PROMPT, GREEDY, 40)
@@ -211,10 +211,10 @@ async def test_streams_go_on_while_the_draft_model_reads_the_prompt_of_another_r
     events: list[str] = []
     feed, decode = runner.feed, runner.decode
 
-    def feeding(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> None:
+    def feeding(position: int, ids: list[int], lists: list[str], *args: Any, **options: Any) -> Any:
         if DRAFT_PREFILL in lists and len(ids) == used.plan.batch:
             events.append("part")
-        feed(position, ids, lists, *args, **options)
+        return feed(position, ids, lists, *args, **options)
 
     def decoding(rows: Sequence[Row], steps: int) -> None:
         if len(rows) > 1:
@@ -225,7 +225,7 @@ async def test_streams_go_on_while_the_draft_model_reads_the_prompt_of_another_r
     prompts = [PROMPT, [7 * i % 250 for i in range(100)]]
     want = [await collect(make(), ids, WARM, 60) for ids in prompts]
     assert await asyncio.gather(*(collect(used, ids, WARM, 60) for ids in prompts)) == want
-    assert events.count("part") > 5, "a batch of 16 takes more than PROMPT_MS"
+    assert events.count("part") > 5, "a batch of 16 takes more than SLICE_MS"
     assert not any(pair == ("part", "part") for pair in pairwise(events)), events
     assert runner.verified
 

@@ -99,6 +99,24 @@ def test_a_prompt_s_tokens_reach_their_own_positions(
     assert heights(evaluate(START.replace("CODE", code), position, n)) == [workgroups, 64]
 
 
+def test_a_prompt_s_first_list_is_divided_into_slices(evaluate: Evaluate) -> None:
+    """Each slice writes the State again, which steps between them have changed, and reads a token back."""
+    code = """for (let i = 0; i < 4; i++) replay.add("layers", { ...grid, y: i + 1, positions: 0 });
+      const rest = replay.feed(3, 100, new Uint32Array(20), ["layers", "whole"], true, false, 3);
+      const heights = () => seen.dispatches.map(([y]) => y);
+      seen.parts = [heights()];
+      for (const slice of rest) {
+        clear();
+        replay.decode({ sequences: [1], positions: [9], steps: 1, lists: [], rows: false });
+        slice();
+        const read = seen.copies.filter(([from]) => from === "tokens").map(([, offset]) => offset);
+        seen.parts.push([heights(), seen.submits, seen.writes.at(-1), read.at(-1)]);
+      }"""
+    seen = evaluate(START.replace("CODE", code))
+    state, token = ["state", 0, [100, 20, 0, 3]], 4 * (3 * CAPACITY + 120)
+    assert seen["parts"] == [[1], [[2, 3], 2, state, token], [[4, 64], 2, state, token]]
+
+
 @pytest.mark.parametrize("position", [0, 31, 4095])
 def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: int) -> None:
     """It reads nothing back, and no workgroups are left out: it does not say which positions it computes."""

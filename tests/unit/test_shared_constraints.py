@@ -129,10 +129,10 @@ async def test_forced_tokens_are_fed_at_once(monkeypatch: pytest.MonkeyPatch) ->
     fed: list[int] = []
     feed = used.runner.feed
 
-    def counting(position: int, ids: list[int], lists: Any, *args: Any, **kwargs: Any) -> None:
+    def counting(position: int, ids: list[int], lists: Any, *args: Any, **kwargs: Any) -> Any:
         if tuple(lists) == (SMALL_BATCH,) and not kwargs:
             fed.append(len(ids))
-        feed(position, ids, lists, *args, **kwargs)
+        return feed(position, ids, lists, *args, **kwargs)
 
     monkeypatch.setattr(used.runner, "feed", counting)
     want = await collect(make(), PROMPT, GREEDY, 60, constraint=RandomConstraint(0.97))
@@ -248,11 +248,11 @@ class Rounds(Counting):
     def _note(self, seq: int, first: int, count: int, name: str) -> None:
         self.computed.setdefault(seq, []).extend((at, name) for at in range(first, first + count))
 
-    def feed(self, position: int, ids: list[int], lists: Any, seq: int = 0, **options: Any) -> None:
+    def feed(self, position: int, ids: list[int], lists: Any, seq: int = 0, **options: Any) -> Any:
         if not position and ids[0] == HELD[0]:
             self.held = seq
         self._note(seq, position, len(ids), lists[0])
-        super().feed(position, ids, lists, seq, **options)
+        return super().feed(position, ids, lists, seq, **options)
 
     def decode(self, rows: Any, steps: int) -> None:
         for row in rows:
@@ -323,9 +323,9 @@ async def test_forced_tokens_at_the_end_of_the_context(length: int, monkeypatch:
     used = engine(n_ctx=64, page=16, batch=64)
     feed, ends = used.runner.feed, list[int]()
 
-    def noting(position: int, ids: list[int], *args: Any, **kwargs: Any) -> None:
+    def noting(position: int, ids: list[int], *args: Any, **kwargs: Any) -> Any:
         ends.append(position + len(ids))
-        feed(position, ids, *args, **kwargs)
+        return feed(position, ids, *args, **kwargs)
 
     monkeypatch.setattr(used.runner, "feed", noting)
     prompt = [7 * i % 250 for i in range(length)]

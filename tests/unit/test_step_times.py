@@ -136,6 +136,15 @@ def test_a_batch_that_waited_for_a_compilation_takes_no_more_per_token_than_a_sm
     assert prompts((64, 23), (512, 700)).prompt_ms(512) == 8 * 23
 
 
+def test_a_size_that_was_delayed_is_tried_again() -> None:
+    """Other work beside the first long prompt had doubled the time of its parts."""
+    times = prompts((512, 60), (1024, 250), queued=True)
+    assert times.prompt_tokens_in(150, 64, 2048) == 512
+    for _ in range(8):
+        times.add(prompt_kind(512), 60 / 512, queued=True)
+    assert times.prompt_tokens_in(150, 64, 2048) >= 768
+
+
 def test_a_larger_batch_is_tried_until_its_time_is_known() -> None:
     """The first prompt waited for kernels. Parts of the next one, beside a stream, grow all the same."""
     times = prompts((512, 700))

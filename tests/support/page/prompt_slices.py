@@ -1,0 +1,43 @@
+"""Prompts in slices on a GPU of any speed: steps of streams, and embeddings, between the layers of a part."""
+
+import asyncio
+from typing import Any
+
+from py_engine.engine import Engine
+from py_engine.plan.sampling import Sampling
+from tests.support.page.engines import collect
+
+
+async def texts(engine: Engine) -> dict[str, Any]:
+    """Texts of two streams and two long prompts, and an embedding, alone and side by side; the slices of both ways."""
+    runner: Any = engine.runner
+    prompts = [[5, 9, 13], [40, 7, 3, 11], [7 * i % 250 for i in range(120)], [11 * i % 250 for i in range(90)]]
+    counts = [90, 90, 4, 4]
+    sampling = Sampling(temperature=1.2, seed=3)
+    submit_slice, slices = runner._submit_slice, 0
+
+    def counting(*args: Any) -> None:
+        nonlocal slices
+        slices += 1
+        submit_slice(*args)
+
+    async def one(i: int, delay: float) -> list[int]:
+        await asyncio.sleep(delay)
+        return await collect(engine, prompts[i], sampling, counts[i])
+
+    runner._submit_slice = counting
+    runner.prompt_ms = lambda n: 6.0 * n
+    runner.prompt_tokens_in = lambda ms: 32
+    alone = []
+    for i in range(4):
+        engine.forget()
+        alone.append(await one(i, 0.0))
+    embedding, _ = await engine.embeddings.one(prompts[3])
+    engine.forget()
+    alone_slices, slices = slices, 0
+    *beside, (again, _) = await asyncio.gather(
+        one(0, 0.0), one(1, 0.0), one(2, 0.05), one(3, 0.05), engine.embeddings.one(prompts[3])
+    )
+    return {"alone": alone, "beside": beside, "slices": [alone_slices, slices]} | {
+        "embeddings": [list(embedding), list(again)]
+    }
