@@ -47,9 +47,9 @@ def unfold(m: Calls, op: Op) -> None:
 
 def shift_scale(m: Calls, op: Op) -> None:
     factor = op.bindings["factor"]
-    assert isinstance(factor, Weight)
+    cols = factor.cols if isinstance(factor, Weight) else factor.shape[1]
     m.add(
-        "shift_scale", state=m.address(op, "state"), cols=factor.cols, factor=m.address(op, "factor"),
+        "shift_scale", state=m.address(op, "state"), cols=cols, factor=m.address(op, "factor"),
         shift=m.address(op, "shift"), x=m.address(op, "x"), x_stride=stride_of(op, "x"),
     )  # fmt: skip
 

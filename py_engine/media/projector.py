@@ -17,10 +17,13 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv",
+    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv",
 )  # fmt: skip
 AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a")
-WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua")  # a patch or a frame is projected as it is
+# A patch or a frame is projected as it is; gemma3nv is made of convolutions.
+WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv")
+MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
+MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
@@ -51,6 +54,7 @@ POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames
 MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
     "gemma3": BILINEAR,
+    "gemma3nv": BILINEAR,
     "lfm2": BILINEAR,
     "phi4": BILINEAR,
     "idefics3": LANCZOS,
@@ -68,7 +72,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
-    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", 1)),
+    **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
@@ -145,7 +149,9 @@ class Projector:
             )
         reader = _Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
-        audio = _audio(reader.of("audio")) if reader.has("audio") else None
+        # Gemma 3n's files have its encoder of sound, too, which llama.cpp does not read either
+        images_only = vision is not None and vision.type == "gemma3nv"
+        audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(
                 "This projector has neither an encoder of images nor one of sound. Choose another.",
@@ -307,6 +313,10 @@ def _vision(reader: _Reader) -> Vision:
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
     if type == "gemma4uv":  # its patches are as large as tokens
         patch, merge = patch * merge, 1
+    if type == "gemma3nv":
+        if size not in MOBILE_SIZES:
+            raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
+        patch = size // MOBILE_SIDE
     encoder = reader.encoder(type)
     return Vision(
         **encoder,

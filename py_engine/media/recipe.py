@@ -209,7 +209,7 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
     **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
-    **dict.fromkeys(("gemma3", "janus_pro"), _square),
+    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,

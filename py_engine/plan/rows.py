@@ -106,7 +106,7 @@ def clamp(ops: OpList, x: Buffer, limits: Weight | Buffer, y: Buffer, cols: int,
     )
 
 
-def shift_scale(ops: OpList, x: Buffer, factor: Weight, shift: Weight | None = None) -> None:
+def shift_scale(ops: OpList, x: Buffer, factor: Weight | Buffer, shift: Weight | None = None) -> None:
     """x = (x - shift) * factor, column by column."""
     ops.add(
         "shift_scale",

@@ -79,6 +79,26 @@ def test_layer_norms_of_queries_are_refused() -> None:
         make_plan(replace(header, tensors=header.tensors | norms), Device(), PlanOptions(1, 1, "f16"))
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.image_mean": [0.5] * 3}, "none", "unsupported_architecture"),  # of the places beside a picture
+        ({}, "v.blk.0.0.conv_exp.weight", "unsupported_architecture"),  # a stage without a stride
+        ({}, "v.blk.1.0.dw_mid.conv.weight", "unsupported_architecture"),
+        ({}, "v.blk.3.1.norm.weight", "missing_tensor"),
+        ({}, "v.msfa.norm.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_gemma_3n_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    header = header_of(VISION / "gemma3nv.mmproj.gguf")
+    tensors = {name: info for name, info in header.tensors.items() if name != without}
+    with pytest.raises(WispError) as error:
+        make_plan(
+            replace(header, metadata=header.metadata | metadata, tensors=tensors), Device(), PlanOptions(1, 1, "f16")
+        )
+    assert error.value.code == code
+
+
 DAMAGE: tuple[Any, ...] = (0, 1, 3, 7, 255, 65536, 2**31 - 1, -1, True, 0.0, 1e30, "", "x", [], [1], [0.5] * 3)
 
 

@@ -43,6 +43,7 @@ MODELS = [
 ]
 PROJECTORS = (
     "gemma3",
+    "gemma3nv",
     "gemma4",
     "internvl",
     "ldp",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from py_engine.files.gguf_header import Header
-from py_engine.models.projectors import sound, vision
+from py_engine.models.projectors import mobilenet, sound, vision
 from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.plan.kernels import Device
@@ -12,6 +12,7 @@ from py_engine.plan.weights import Weights
 
 POSITIONS = 256  # no input is tokens at positions, but kernels are proven on so many
 MANY_ROWS = 5120  # rows that fill a GPU: pictures of a request are encoded in batches of so many
+FIXED = ("gemma3nv",)  # types whose pictures are of one size
 FEWEST_ROWS = 256  # a plan for fewer would be of no use
 MAX_MEMORY = 3 << 29  # bytes of activations and inputs; on the CPU, and on a software GPU, a third of it
 
@@ -21,7 +22,8 @@ def make_plan(header: Header, device: Device) -> Plan:
     found = towers(header)
     rows = {modality: _rows(tower) for modality, tower in found.items()}
     plan = _planned(header, device, found, rows)
-    while "image" in found and rows["image"] > FEWEST_ROWS and not _fits(plan, device):
+    shrinks = "image" in found and found["image"].kind not in FIXED
+    while shrinks and rows["image"] > FEWEST_ROWS and not _fits(plan, device):
         unit = found["image"].merge ** 2
         rows["image"] = rows["image"] * 3 // 4 // unit * unit
         plan = _planned(header, device, found, rows)
@@ -51,6 +53,8 @@ def _rows(tower: Tower) -> int:
     """Rows of the largest input, or of several smaller ones together."""
     if tower.modality == "audio":
         return sound.most_rows(tower)
+    if tower.kind == "gemma3nv":
+        return mobilenet.sides(tower)[0] ** 2
     each = tower.max_patches + int(tower.has_class)
     unit = tower.merge**2
     return -(-max(1, MANY_ROWS // each) * each // unit) * unit

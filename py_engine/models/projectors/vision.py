@@ -8,12 +8,11 @@ glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/m
 
 from __future__ import annotations
 
-import struct
-
 from py_engine.errors import WispError
 from py_engine.media.projector import QWEN_VL
-from py_engine.models.projectors import squares
+from py_engine.models.projectors import mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
+from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
 from py_engine.models.projectors.position_table import most_taps
 from py_engine.models.projectors.stages import Stages
@@ -35,6 +34,8 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 def build(s: Stages) -> EncoderPlan:
     """Append the encoder's stages."""
     tower, w = s.tower, s.w
+    if tower.kind == "gemma3nv":
+        return mobilenet.build(s)
     if tower.kind not in HEADS:
         raise WispError(
             f"The projector type {tower.kind!r} is not supported yet. Supported: {', '.join(HEADS)}.",
@@ -63,7 +64,7 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
     normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
     dtype = "f32" if normalised else ops.input_dtype
-    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch, dtype)
+    patches = rows.patches(ops, bytes_, s.taps("patches", 1), byte_values(s), tower.patch, dtype)
     if normalised:
         patches = layer.apply("v.patch_norm.1", patches, "pixels_norm", for_product=True, cols=pixels)
     x = ops.rows("x", n)
@@ -84,23 +85,6 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     if normalised:
         x = layer.apply("v.patch_norm.3", x, "places_norm")
     return x
-
-
-def _values(s: Stages) -> Buffer:
-    """What each byte of each colour becomes, in float32: (3, 256)."""
-    found = []
-    for colour in zip(s.tower.mean, s.tower.deviation, strict=True):
-        mean, deviation = map(_f32, colour)
-        values = [_f32(_f32(_f32(byte / 255) - mean) / deviation) for byte in range(256)]
-        found += [2 * value - 1 for value in values] if s.tower.kind == "gemma4v" else values
-    buffer = s.ops.buffer("image.values", (3, 256), "f32", "state")
-    s.plan.constants[buffer.name] = struct.pack("<768f", *found)
-    return buffer
-
-
-def _f32(value: float) -> float:
-    """The nearest float32."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def _class_and_bias(s: Stages) -> Weight:
