@@ -9,7 +9,7 @@ import numpy as np
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import same_taps
 from py_engine.errors import WispError
-from py_engine.media.projector import MOBILE_SIDE
+from py_engine.media.kinds import MOBILE_SIDE
 from py_engine.models.projectors.mobilenet import ATTENDED, KERNELS, PHASES, STAGES, rows_of, sides
 from py_engine.models.projectors.stages import SEGMENT_TABLES
 from py_engine.models.projectors.tower import Tower

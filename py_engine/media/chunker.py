@@ -8,8 +8,9 @@ from typing import Protocol
 
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.kinds import MROPE, QWEN_VL
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
-from py_engine.media.projector import MROPE, QWEN_VL, Projector
+from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
 
 NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")  # types whose image tokens see each other

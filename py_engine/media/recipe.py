@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.projector import LANCZOS, MROPE, Vision
+from py_engine.media.kinds import LANCZOS, MROPE
+from py_engine.media.projector import Vision
 from py_engine.media.sizes import (
     Size,
     best_canvas,

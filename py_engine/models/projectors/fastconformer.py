@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MAX_SECONDS
+from py_engine.media.kinds import MAX_SECONDS
 from py_engine.models.projectors.block import Norms, qkv
 from py_engine.models.projectors.heads import finish, hidden
 from py_engine.models.projectors.stages import Stages

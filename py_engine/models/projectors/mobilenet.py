@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isqrt
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MOBILE_SIDE
+from py_engine.media.kinds import MOBILE_SIDE
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import output
 from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages

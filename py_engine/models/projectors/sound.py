@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MAX_SECONDS, POOLED, RATE, WHISPER
+from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
 from py_engine.models.projectors import conformer, fastconformer
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped

@@ -7,7 +7,8 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.projector import WHISPER, WITHOUT_BLOCKS, Audio, Projector, Vision
+from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
+from py_engine.media.projector import Audio, Projector, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says

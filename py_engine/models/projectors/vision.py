@@ -9,7 +9,7 @@ glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/m
 from __future__ import annotations
 
 from py_engine.errors import WispError
-from py_engine.media.projector import QWEN_VL
+from py_engine.media.kinds import QWEN_VL
 from py_engine.models.projectors import mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
