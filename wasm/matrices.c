@@ -18,8 +18,9 @@ void embed_work(const embed_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     if (r->kind == EMBED_TOKEN) row = AT(u32, r->tokens)[sequence(r->state, r->per_token, m) * r->tokens_stride + pos];
     if (r->kind == EMBED_POSITION) row = pos - segment(r->state, r->segments, m).first;
     if (r->media_row && row >= FIRST_MEDIA_ID) {
-      if (r->media_row == MEDIA_GIVEN) {
-        memcpy(x, ROW(r->media, r->media_stride, m), 4 * r->cols);
+      if (r->media_row != MEDIA_FIRST) {
+        const f32 scale = r->media_row == MEDIA_SCALED ? r->scale : 1, *given = ROW(r->media, r->media_stride, m);
+        for (u32 k = 0; k < r->cols; k++) x[k] = scale * given[k];
         continue;
       }
       row = 0, media = 1;

@@ -9,7 +9,10 @@ VISION_TYPES = (
     "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv",
 )  # fmt: skip
-AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a")
+AUDIO_TYPES = (
+    "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
+    "granite_speech",
+)  # fmt: skip
 # A patch or a frame is projected as it is; gemma3nv is made of convolutions.
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
@@ -41,7 +44,11 @@ MERGE_KEYS = {
 }
 RATE = 16000  # samples of sound a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
-MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
+MAX_SECONDS = {
+    "lfm2a": 60,
+    "granite_speech": 120,
+    "gemma4ua": 300,
+}  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
     "gemma3": BILINEAR,
     "gemma3nv": BILINEAR,
@@ -70,4 +77,5 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
     "lfm2a": ("mm.a.mlp.3.weight", 1),
+    "granite_speech": ("a.proj_linear.weight", 1),
 }

@@ -70,12 +70,26 @@ class Vision(Encoder):
 
 
 @dataclass(frozen=True)
+class Speech:
+    """What granite_speech's encoder and projector have of their own."""
+
+    block: int  # rows that see each other
+    kernel: int  # rows of a convolution
+    positions: int  # the largest distance that has a key
+    window: int  # rows that become `queries` tokens
+    queries: int
+    heads: int  # of the projector
+    features: tuple[int, ...]  # after how many blocks rows are joined to the last block's; 0: before the first
+
+
+@dataclass(frozen=True)
 class Audio(Encoder):
     """The encoder of sound."""
 
     n_mel: int
     stack: int  # frames of the encoder that one token takes
     max_seconds: int = 0  # of a clip; 0: the type has no such limit
+    speech: Speech | None = None
 
 
 @dataclass(frozen=True)
@@ -171,13 +185,14 @@ class _Reader:
     def get(self, key: str, default: Any = None) -> Any:
         return self.header.get(f"clip.{self.modality}.{key}", default)
 
-    def count(self, key: str, default: int | None = None) -> int:
-        """Read a positive whole number. Required if there is no default."""
+    def count(self, key: str, default: int | None = None, most: int = (1 << 31) - 1) -> int:
+        """Read a positive whole number, at most `most`. Required if there is no default."""
         value = self.get(key, default)
         if value is None:
             raise WispError(f"The projector lacks the metadata key clip.{self.modality}.{key}.", "missing_metadata")
-        if type(value) is not int or not 0 < value < 1 << 31:
-            raise self._bad(key, value, "a positive whole number")
+        if type(value) is not int or not 0 < value <= most:
+            limit = f", at most {most}" if most < (1 << 31) - 1 else ""
+            raise self._bad(key, value, "a positive whole number" + limit)
         return value
 
     def numbers(self, key: str, length: int, least: float) -> tuple[float, ...]:
@@ -341,4 +356,33 @@ def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral", "glma") else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
-    return Audio(**reader.encoder(type), n_mel=n_mel, stack=stack, max_seconds=seconds)
+    encoder, speech = reader.encoder(type), None
+    if type == "granite_speech":
+        if n_mel % 2:
+            raise reader.bad_value("num_mel_bins", "those of two frames")
+        speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech)
+
+
+def _speech(reader: _Reader, n_embd: int, n_layer: int) -> Speech:
+    found = {
+        name: reader.count(key, most=most)
+        for name, key, most in (
+            ("block", "chunk_size", 4096), ("kernel", "conv_kernel_size", 31), ("positions", "max_pos_emb", 1 << 16),
+            ("window", "projector.window_size", 256), ("heads", "projector.head_count", n_embd),
+        )
+    }  # fmt: skip
+    rate, features = reader.count("projector.downsample_rate", most=found["window"]), reader.get("feature_layer", [])
+    if found["positions"] < found["block"] - 1:
+        raise reader.bad_value("max_pos_emb", f"the {found['block'] - 1} distances of a block, or more")
+    if found["kernel"] % 2 == 0:
+        raise reader.bad_value("conv_kernel_size", "odd")
+    if n_embd % (4 * found["heads"]):
+        raise reader.bad_value("projector.head_count", f"a divisor of a quarter of the width {n_embd}")
+    if (
+        not isinstance(features, list)
+        or not all(type(i) is int and 0 <= i <= n_layer for i in features)
+        or features != sorted(set(features))
+    ):
+        raise reader.bad_value("feature_layer", "numbers of blocks, in order")
+    return Speech(**found, queries=found["window"] // rate, features=tuple(features))

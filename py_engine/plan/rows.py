@@ -170,6 +170,20 @@ def subsample(ops: OpList, x: Buffer, length: Buffer, kernels: Weight, biases: W
     return replace(y, shape=(ops.batch * parts, pad(channels)))
 
 
+def softmax(ops: OpList, x: Buffer, cols: int) -> Buffer:
+    """The softmax of each row of `cols` columns, for products."""
+    y = ops.rows("softmax", cols, ops.input_dtype)
+    ops.add(
+        "softmax",
+        {"COLS": cols, "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "y": y},
+        -(-cols // THREADS),
+        PerToken(),
+    )
+    return y
+
+
 def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:
     """x / rms(x), row by row, for products."""
     y = ops.rows("plain_norm", cols, ops.input_dtype)

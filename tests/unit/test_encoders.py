@@ -90,13 +90,31 @@ def test_layer_norms_of_queries_are_refused() -> None:
     ],
 )
 def test_bad_headers_of_gemma_3n_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
-    header = header_of(VISION / "gemma3nv.mmproj.gguf")
+    assert refusal("gemma3nv", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.audio.chunk_size": 22}, "none", "unsupported_architecture"),  # no whole groups of queries
+        ({"clip.audio.max_pos_emb": 25}, "none", "bad_tensor_shape"),
+        ({}, "a.blk.1.conv_norm.weight", "missing_tensor"),
+        ({}, "a.enc_ctc_out.weight", "missing_tensor"),
+        ({}, "a.proj_query", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("granite_speech", metadata, without) == code
+
+
+def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
+    """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
     tensors = {name: info for name, info in header.tensors.items() if name != without}
+    changed = replace(header, metadata=header.metadata | metadata, tensors=tensors)
     with pytest.raises(WispError) as error:
-        make_plan(
-            replace(header, metadata=header.metadata | metadata, tensors=tensors), Device(), PlanOptions(1, 1, "f16")
-        )
-    assert error.value.code == code
+        make_plan(changed, Device(), PlanOptions(1, 1, "f16"))
+    return error.value.code
 
 
 DAMAGE: tuple[Any, ...] = (0, 1, 3, 7, 255, 65536, 2**31 - 1, -1, True, 0.0, 1e30, "", "x", [], [1], [0.5] * 3)

@@ -45,6 +45,7 @@ PROJECTORS = (
     "gemma3",
     "gemma3nv",
     "gemma4",
+    "granite_speech",
     "internvl",
     "ldp",
     "minicpmv",

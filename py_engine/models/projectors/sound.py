@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
-from py_engine.models.projectors import conformer, fastconformer
+from py_engine.models.projectors import conformer, fastconformer, granite_speech
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
 from py_engine.models.projectors.heads import finish, hidden
@@ -42,6 +42,8 @@ def most_rows(tower: Tower) -> int:
         return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.speech is not None:
+        return granite_speech.most_rows(tower.speech)
     if tower.kind == "lfm2a":
         return fastconformer.most_frames(tower)
     return WHISPER_FRAMES
@@ -172,6 +174,7 @@ def _gemma4ua(s: Stages) -> EncoderPlan:
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
+    "granite_speech": granite_speech.build,
     "lfm2a": fastconformer.build,
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),

@@ -8,7 +8,7 @@ from math import prod
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
-from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.media.projector import Audio, Projector, Speech, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
@@ -41,6 +41,7 @@ class Tower:
     window_pattern: int = 0  # every so many blocks, one attends to the whole picture; 0: all do
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
     merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
+    speech: Speech | None = None  # of granite_speech
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -136,4 +137,5 @@ def _audio(header: Header, audio: Audio) -> Tower:
         activation="gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
+        speech=audio.speech,
     )
