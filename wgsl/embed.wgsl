@@ -4,7 +4,7 @@
 #param COLS // columns of the table
 #param ROW // "token", "position" or "first"
 #param TOKENS // capacity of a sequence in `tokens`
-#param MEDIA_ROW // what x is where the token is of media: "given", its embedding; "scaled", this * scale; "first", the table's first row, not scaled
+#param MEDIA_ROW // what x is where the token is of media: "given", its embedding; "scaled", this * scale; "first", scale * the table's first row
 #param FIRST_MEDIA_ID
 #param WG
 
@@ -50,7 +50,6 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     return;
 #else
     row -= token;
-    scale = 1.0;
 #endif
   }
 #endif

@@ -60,7 +60,7 @@ def embed(c: Call) -> None:
             scale = np.float32(c.consts["scale"] if c.params["MEDIA_ROW"] == "scaled" else 1)
             x[media, :cols] = c["media"][: c.n][media, :cols] * scale
         elif not c.consts["row0"]:
-            x[media, :cols] = c["w"][0]
+            x[media, :cols] = c["w"][0] * np.float32(c.consts["scale"])
     w = c["w"][rows[present]] * np.float32(c.consts["scale"])
     x[present, :cols] = w if kind == "token" else x[present, :cols] + w
 
