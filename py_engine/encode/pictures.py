@@ -13,6 +13,7 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
+from py_engine.media.kinds import LLAVA, MOBILE_VLM
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import WINDOW, Tower
 from py_engine.plan.encoder import EncoderPlan
@@ -202,7 +203,7 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         return
     count = tower.merge**2
     begins = np.cumsum([0, *sizes])
-    skip = int(tower.kind in ("mlp", "ldp"))  # llama.cpp drops the first patch in place of the class token
+    skip = int(tower.kind in LLAVA)  # llama.cpp drops the first patch in place of the class token
     members = [
         begin + skip + np.arange(len(grid.place)).reshape(-1, count) for begin, grid in zip(begins, grids, strict=False)
     ]
@@ -212,8 +213,8 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
     if batch.takes("pool"):
         scale = tower.embedding_length**0.5 if tower.kind == "gemma4v" else 1.0
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
-    if tower.kind == "ldp":
-        _mobile(batch, grids)
+    if tower.kind in MOBILE_VLM:
+        _mobile(batch, grids, ids.reshape(-1))
     if batch.takes("ends"):
         _with_ends(tower, batch, grids)
     elif batch.takes("breaks"):
@@ -224,9 +225,20 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("order", order[:, None])
 
 
-def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
-    """The convolutions of MobileVLM's blocks, over patches and over every other one, and the rows of each picture."""
+def _mobile(batch: EncoderBatch, grids: list[Grid], chosen: Array) -> None:
+    """The convolutions of MobileVLM's blocks, over patches and over every other one, and the rows of each picture.
+
+    Of its second version: the chosen patches of each square, and a convolution over the squares.
+    """
     pictures, height, width = len(grids), grids[0].height, grids[0].width
+    if batch.takes("squares"):
+        if height % 2 or width % 2:
+            raise WispError(f"Pictures of {width} x {height} patches have no squares of four.", "invalid_value")
+        squares = _squares(chosen.reshape(pictures, height, width), 2).reshape(-1, 4)
+        batch.write_taps("squares", squares, np.full(squares.shape, 0.25))
+        batch.write_taps("tokens_kernel", *plane_taps(pictures, height // 2, width // 2, 1, rows_first=True)[:2])
+        batch.rows["tokens"], batch.tokens = len(squares), [height * width // 4] * pictures
+        return
     for stage, stride in (("grid", 1), ("tokens", 2)):
         ids, inside, height, width = plane_taps(pictures, height, width, stride, rows_first=True)
         count = height * width

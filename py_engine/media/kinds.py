@@ -5,8 +5,8 @@ from __future__ import annotations
 BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pillow's resampler
 
 VISION_TYPES = (
-    "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
-    "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
+    "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
+    "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv",
 )  # fmt: skip
 AUDIO_TYPES = (
@@ -19,6 +19,8 @@ MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their s
 MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
 
+LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
+MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
 MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
 # Older files name both encoders of Qwen2.5-Omni alike.
@@ -71,6 +73,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "gemma3": ("mm.input_projection.weight", 0),
     **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
+    "ldpv2": ("mm.model.mlp.2.weight", 1),
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
     **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),

@@ -16,6 +16,7 @@ from py_engine.media.kinds import (
     DEFAULT_MERGE,
     FILTERS,
     LANCZOS,
+    LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
     MOBILE_SIDE,
@@ -318,7 +319,7 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
     pinpoints = reader.get("image_grid_pinpoints") or []
-    if kind not in ("mlp", "ldp") or not pinpoints:
+    if kind not in LLAVA or not pinpoints:
         return ()
     if (
         not isinstance(pinpoints, list)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.kinds import LANCZOS, MROPE
+from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE
 from py_engine.media.projector import Vision
 from py_engine.media.sizes import (
     Size,
@@ -24,7 +24,7 @@ from py_engine.media.sizes import (
 )
 
 BLACK = (0, 0, 0)
-COLOURS = {**dict.fromkeys(("mlp", "ldp"), (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
+COLOURS = {**dict.fromkeys(LLAVA, (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
 LFM2_TILE = 512  # pixels of a side
@@ -74,7 +74,7 @@ def n_tokens(vision: Vision, size: Size) -> int:
     columns, rows = grid_of(vision, size)
     if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
         return (columns + 1) * rows + 2
-    if vision.type == "ldp":
+    if vision.type in MOBILE_VLM:
         return columns * rows // 4
     return columns * rows + (rows - 1 if vision.breaks_rows else 0)
 
@@ -209,7 +209,7 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
+    **dict.fromkeys((*LLAVA, "internvl"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,

@@ -107,6 +107,11 @@ def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], wit
     assert refusal("granite_speech", metadata, without) == code
 
 
+def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
+    assert refusal("ldpv2", {}, "mm.model.peg.0.weight") == "missing_tensor"
+    assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")

@@ -48,6 +48,7 @@ PROJECTORS = (
     "granite_speech",
     "internvl",
     "ldp",
+    "ldpv2",
     "minicpmv",
     "pixtral.merge",
     "qwen2.5vl",

@@ -317,6 +317,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "mlp": _mlp,
     "internvl": _internvl,
     "ldp": mobile.build,
+    "ldpv2": mobile.build_second,
     "lfm2": _lfm2,
     "lightonocr": _pixtral,
     "pixtral": _pixtral,

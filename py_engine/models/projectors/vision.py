@@ -9,7 +9,7 @@ glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/m
 from __future__ import annotations
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import QWEN_VL
+from py_engine.media.kinds import LLAVA, QWEN_VL
 from py_engine.models.projectors import mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
@@ -23,7 +23,6 @@ from py_engine.plan.products import ADD, Product
 
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "dots_ocr"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
-WITHOUT_LAST_BLOCK = {"mlp", "ldp"}
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
     **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
@@ -103,7 +102,7 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
     deep = DeepStack(s) if tower.deepstack else None
     stage, table, most = "patches", "pictures", s.most
-    for i in range(tower.block_count - (tower.kind in WITHOUT_LAST_BLOCK)):
+    for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin(stage, most)
         first = len(s.ops.ops)
