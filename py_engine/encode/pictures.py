@@ -215,8 +215,10 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
     if tower.kind in MOBILE_VLM:
         _mobile(batch, grids, ids.reshape(-1))
-    if batch.takes("ends"):
-        _with_ends(tower, batch, grids)
+    if batch.takes("breaks") and batch.takes("ends"):
+        _with_breaks_and_ends(tower, batch, grids)
+    elif batch.takes("ends"):
+        _with_ends(batch)
     elif batch.takes("breaks"):
         _with_breaks(tower, batch, grids)
     elif batch.takes("order"):
@@ -250,7 +252,18 @@ def _mobile(batch: EncoderBatch, grids: list[Grid], chosen: Array) -> None:
     batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
 
 
-def _with_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+def _with_ends(batch: EncoderBatch) -> None:
+    """Put a row before all of a picture's tokens and one after them."""
+    firsts = np.cumsum([0, *batch.tokens])
+    between = [np.pad(first + np.arange(n), 1, "edge") for first, n in zip(firsts, batch.tokens, strict=False)]
+    is_end = np.concatenate([np.pad(np.zeros(n), 1, constant_values=1) for n in batch.tokens])[:, None]
+    batch.write_taps("between", np.concatenate(between)[:, None], 1 - is_end)
+    batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
+    batch.tokens = [n + 2 for n in batch.tokens]
+    batch.rows["ended"] = sum(batch.tokens)
+
+
+def _with_breaks_and_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
     """Put a row after every line of tokens, and then one before all of a picture's and one after them."""
     order, breaks, between, ends = [], list[Array](), [], []
     first = line = 0

@@ -7,7 +7,7 @@ BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pill
 VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv",
+    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -35,7 +35,7 @@ TOKEN_LIMITS = {
 SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4")
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
-    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),
+    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl", "adapter"), 2),
 }
 MERGE_KEYS = {
     **dict.fromkeys(
@@ -67,6 +67,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mm.2.weight", 1),
     ),
     "janus_pro": ("mm.1.weight", 1),
+    "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "hunyuanvl": ("mm.model.fc.weight", 1),
     **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),

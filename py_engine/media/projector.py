@@ -139,6 +139,8 @@ class Projector:
         if vision is None:
             return 0
         tokens = max(vision.image_size**2, vision.max_pixels) // vision.align**2
+        if vision.type == "adapter":
+            return tokens + 2
         return 2 * tokens + 2 if vision.type == "hunyuanvl" else tokens  # a token after each row, which may be of one
 
     def check_fits(self, n_embd_inp: int) -> None:

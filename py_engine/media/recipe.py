@@ -74,6 +74,8 @@ def n_tokens(vision: Vision, size: Size) -> int:
     columns, rows = grid_of(vision, size)
     if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
         return (columns + 1) * rows + 2
+    if vision.type == "adapter":  # a token before all and one after all
+        return columns * rows + 2
     if vision.type in MOBILE_VLM:
         return columns * rows // 4
     return columns * rows + (rows - 1 if vision.breaks_rows else 0)
@@ -210,7 +212,7 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
     **dict.fromkeys((*LLAVA, "internvl"), _grid),
-    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro"), _square),
+    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,

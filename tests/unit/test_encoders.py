@@ -112,6 +112,11 @@ def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
     assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"
 
 
+@pytest.mark.parametrize("without", ["adapter.conv.bias", "adapter.linear.norm1.weight", "adapter.boi"])
+def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
+    assert refusal("adapter", {}, without) == "missing_tensor"
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")

@@ -42,6 +42,7 @@ MODELS = [
     "llama/llama.IQ1_M",
 ]
 PROJECTORS = (
+    "adapter",
     "gemma3",
     "gemma3nv",
     "gemma4",

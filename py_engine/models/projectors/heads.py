@@ -278,6 +278,33 @@ def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, ops.gated(y, Projection(stack, bias), s.tower.activation), "mm.down", inner)
 
 
+def _adapter(s: Stages, x: Buffer) -> EncoderPlan:
+    """GLM-Edge: a convolution joins a token's patches; a gated network; rows of the file begin and end all."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    width, b = w.rows("adapter.conv.weight"), "adapter.linear."
+    ops = s.begin("tokens", s.most // count)
+    y = rows.unfold(ops, x, n, s.taps("merge", count))
+    y = ops.project(
+        "conv", y, w.matrix("adapter.conv.weight", width, count * n), w.vector(("adapter.conv.bias", width))
+    )
+    y = ops.project("linear", y, w.matrix(b + "linear.weight", width, width), None)
+    normed = Norms(s, rms=False, eps=s.tower.eps).apply(b + "norm1", y, "linear_norm", cols=width)
+    y = ops.activate(normed, ops.rows("linear_activated", width, ops.input_dtype), width, "gelu", gated=False)
+    inner = w.rows(b + "gate.weight")
+    stack = w.stack([(b + name + ".weight", inner) for name in ("gate", "dense_h_to_4h")], width)
+    found = finish(s, ops.gated(y, Projection(stack), "silu"), b + "dense_4h_to_h", inner)
+    return _between(s, found, ["adapter.boi", "adapter.eoi"])
+
+
+def _between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
+    """The results with two rows of the file, one before and one after those of each picture."""
+    ops = s.begin("ended", 3 * s.ops.batch)  # a picture may be one token
+    y = s.ops.buffer(f"{s.tower.modality}.with_ends", (ops.batch, pad(found.width)))
+    rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
+    rows.gather(ops, s.w.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
+    return s.finish(y, found.width)
+
+
 def _minicpmv4_6(s: Stages, x: Buffer) -> EncoderPlan:
     cols = squares.ROWS * s.tower.embedding_length
     normed = _layer_norm(s, squares.joined(s, "tokens", x), "mm.input_norm", cols, s.tower.eps)
@@ -314,6 +341,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "gemma3": _gemma3,
     "gemma4v": _gemma4v,
     "gemma4uv": _gemma4uv,
+    "adapter": _adapter,
     "mlp": _mlp,
     "internvl": _internvl,
     "ldp": mobile.build,
