@@ -83,3 +83,4 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "lfm2a": ("mm.a.mlp.3.weight", 1),
     "granite_speech": ("a.proj_linear.weight", 1),
 }
+YI_OUTPUT = "mm.3.weight"  # of "mlp" in the files of Yi-VL

@@ -27,6 +27,7 @@ from py_engine.media.kinds import (
     TOKEN_LIMITS,
     VISION_TYPES,
     WITHOUT_BLOCKS,
+    YI_OUTPUT,
 )
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
@@ -239,6 +240,8 @@ class _Reader:
     def width(self, type: str) -> int:
         """The width of the embeddings, deepstack included."""
         tensor, dimension = OUTPUTS[type]
+        if type == "mlp" and YI_OUTPUT in self.header.tensors:
+            tensor = YI_OUTPUT
         info = self.header.tensors.get(tensor)
         if info is None:
             raise WispError(f"The projector lacks the tensor {tensor}, which its type {type} needs.", "missing_tensor")

@@ -117,6 +117,11 @@ def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
     assert refusal("adapter", {}, without) == "missing_tensor"
 
 
+@pytest.mark.parametrize("without", ["mm.0.bias", "mm.1.weight", "mm.4.bias"])
+def test_bad_headers_of_yi_vl_are_refused(without: str) -> None:
+    assert refusal("mlp.norm", {}, without) == "missing_tensor"
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")

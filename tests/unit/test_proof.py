@@ -51,6 +51,7 @@ PROJECTORS = (
     "ldp",
     "ldpv2",
     "minicpmv",
+    "mlp.norm",
     "pixtral.merge",
     "qwen2.5vl",
     "qwen3a",

@@ -103,6 +103,23 @@ def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.2", width)
 
 
+def _llava(s: Stages, x: Buffer) -> EncoderPlan:
+    """LLaVA's two layers; of Yi-VL, each with a norm, which llama.cpp calls mlp_norm."""
+    if "mm.3.weight" not in s.w:
+        return _mlp(s, x)
+    w, norms, width = s.w, Norms(s, rms=False, eps=s.tower.eps), s.w.rows("mm.0.weight")
+    x = _merge(s, x)
+    ops, first = s.ops, w.matrix("mm.0.weight", width, s.tower.embedding_length)
+    y = ops.project("first", x, first, w.vector(("mm.0.bias", width)))
+    y = norms.apply("mm.1", y, "first_norm", cols=width)
+    y = ops.activate(y, ops.rows("first_activated", width, ops.input_dtype), width, "gelu", gated=False)
+    found = finish(s, y, "mm.3", width)
+    result = ops.buffer(f"{s.tower.modality}.normed_output", (ops.batch, pad(found.width)))
+    norm, bias = (w.vector((f"mm.4.{part}", found.width)) for part in ("weight", "bias"))
+    ops.layer_norm_into(result, s.plan.buffers[found.output], norm, bias, s.tower.eps)
+    return s.finish(result, found.width)
+
+
 def _janus_pro(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
     return finish(s, y, "mm.1", width)
@@ -342,7 +359,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "gemma4v": _gemma4v,
     "gemma4uv": _gemma4uv,
     "adapter": _adapter,
-    "mlp": _mlp,
+    "mlp": _llava,
     "internvl": _internvl,
     "ldp": mobile.build,
     "ldpv2": mobile.build_second,
