@@ -15,7 +15,7 @@ from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, MOBILE_VLM
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
-from py_engine.models.projectors.tower import WINDOW, Tower
+from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
 
@@ -54,7 +54,7 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
     _places_of_pixels(tower, batch, shapes, grids)
     batch.write_segments("pictures", sizes)
-    if tower.window_pattern:
+    if tower.window:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
     if tower.merged_after >= 0:
         _quarters(batch, sizes)
@@ -106,8 +106,8 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
     if tower.merged_after >= 0:  # the squares in a square, which become one first
         squares = _squares(squares.reshape(-1, s, s), 2).reshape(-1, s * s)
     order, windows = np.arange(len(squares)), [h * w]
-    if tower.window_pattern:
-        order, windows = _windows(h // s, w // s, WINDOW // side)
+    if tower.window:
+        order, windows = _windows(h // s, w // s, tower.window // side)
         squares, order = squares[order], np.argsort(order)
         windows = [size * s * s for size in windows]
     place = np.stack(np.divmod(squares.reshape(-1), w), axis=1)
@@ -138,6 +138,9 @@ def _places_of_pixels(
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
         places.append(np.zeros((int(tower.has_class), 2), np.int64))
         begin += -(-3 * height * width // 4) * 4
+    if batch.takes("colours"):
+        count = sum(map(len, places))
+        batch.write_taps("colours", np.arange(3 * count).reshape(count, 3))
     batch.write("patches", np.concatenate(places).astype(np.uint32)[:, None])
 
 

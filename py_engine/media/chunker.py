@@ -60,7 +60,7 @@ _MINICPM = _Around(
     after_overview=("</image>",),
 )
 _AROUND = {
-    **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
+    **dict.fromkeys((*QWEN_VL, "youtuvl"), _Around("<|vision_start|>", "<|vision_end|>")),
     "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
     "dots_ocr": _Around("<|img|>", "<|endofimg|>"),

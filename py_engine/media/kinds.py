@@ -8,6 +8,7 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
+    "youtuvl",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -30,19 +31,20 @@ OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
     **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
+    "youtuvl": (1, 62500),
 }  # fmt: skip
 # Types whose files state these limits, in pixels, or may.
 SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4")
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
-    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl", "adapter"), 2),
+    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
 }
 MERGE_KEYS = {
     **dict.fromkeys(
         ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
-    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
+    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *QWEN_VL), "spatial_merge_size"),
 }
 RATE = 16000  # samples of sound a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
@@ -56,6 +58,7 @@ FILTERS = {
     "gemma3nv": BILINEAR,
     "lfm2": BILINEAR,
     "phi4": BILINEAR,
+    "youtuvl": BILINEAR,
     "idefics3": LANCZOS,
     "hunyuanvl": LANCZOS,
 }  # others: bicubic
@@ -63,7 +66,7 @@ FILTERS = {
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
 OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(
-        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", *QWEN_VL),
+        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", "youtuvl", *QWEN_VL),
         ("mm.2.weight", 1),
     ),
     "janus_pro": ("mm.1.weight", 1),

@@ -274,6 +274,8 @@ def _vision(reader: _Reader) -> Vision:
         merge = reader.count(MERGE_KEYS[type], merge)
     if type == "minicpmv4_6" and merge not in (2, 4):
         raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
+    if type == "youtuvl" and (merge != 2 or patch % 8):
+        raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
     if type in SIZED_BY_FILE:
         low = reader.count("image_min_pixels", low or None)

@@ -18,6 +18,7 @@ from py_engine.media.sizes import (
     fitted_size,
     longest_edge_size,
     smart_size,
+    stepped_size,
     uhd_canvas,
     uhd_grid,
     uhd_size,
@@ -137,6 +138,11 @@ def _sized(vision: Vision, size: Size) -> Recipe:
     return _whole(_letterbox(size, canvas, vision.filter))
 
 
+def _stepped(vision: Vision, size: Size) -> Recipe:
+    """Youtu-VL: stretched to whole tokens."""
+    return _whole(_stretch(0, stepped_size(size, vision.align, vision.max_pixels), vision.filter))
+
+
 def _longest(vision: Vision, size: Size) -> Recipe:
     """LightOnOCR: a fixed longest side, in whole tokens."""
     return _whole(_letterbox(size, longest_edge_size(size, vision.align, vision.longest_edge), vision.filter))
@@ -216,5 +222,6 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,
+    "youtuvl": _stepped,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -122,6 +122,21 @@ def test_bad_headers_of_yi_vl_are_refused(without: str) -> None:
     assert refusal("mlp.norm", {}, without) == "missing_tensor"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.window_size": 15}, "none", "corrupt_header"),  # less than a token
+        ({"clip.vision.wa_layer_indexes": [3]}, "none", "corrupt_header"),
+        ({"clip.vision.wa_layer_indexes": None}, "none", "corrupt_header"),
+        ({"clip.vision.spatial_merge_size": 4}, "none", "corrupt_header"),
+        ({"clip.vision.patch_size": 10}, "none", "corrupt_header"),
+        ({}, "mm.input_norm.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_youtu_vl_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("youtuvl", metadata, without) == code
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")

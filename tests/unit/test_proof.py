@@ -57,6 +57,7 @@ PROJECTORS = (
     "qwen3a",
     "qwen3vl",
     "ultravox",
+    "youtuvl",
 )
 MODELS += [f"vision/{name}.mmproj" for name in PROJECTORS]
 

@@ -8,6 +8,7 @@ from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
+from py_engine.plan.tiles import MAX_WORKGROUPS
 from py_engine.plan.weights import Weights
 
 POSITIONS = 256  # no input is tokens at positions, but kernels are proven on so many
@@ -57,4 +58,4 @@ def _rows(tower: Tower) -> int:
         return mobilenet.sides(tower)[0] ** 2
     each = tower.max_patches + int(tower.has_class)
     unit = tower.merge**2
-    return -(-max(1, MANY_ROWS // each) * each // unit) * unit
+    return min(-(-max(1, MANY_ROWS // each) * each // unit), MAX_WORKGROUPS // unit) * unit

@@ -17,6 +17,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 
 EPS = 1e-5  # of the norms that have an eps of their own
+YOUTU_EPS = 1e-6  # of the norm of Youtu-VL's patches
 DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
@@ -130,17 +131,22 @@ def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", cols)
     if s.tower.deepstack:
         return DeepStack(s).finish(y, width)
-    if not s.tower.window_pattern:
-        return finish(s, y, "mm.2", width)
-    found = finish(s, y, "mm.2", width)  # in the order of windows
-    return _ordered(s, s.plan.buffers[found.output], found.width)
+    return _ordered(s, finish(s, y, "mm.2", width))
 
 
-def _ordered(s: Stages, x: Buffer, width: int) -> EncoderPlan:
-    """The results in another order."""
-    y = s.ops.buffer(f"{s.tower.modality}.ordered", (s.ops.batch, pad(width)))
-    rows.gather(s.ops, x, width, s.taps("order", 1), y)
-    return s.finish(y, width)
+def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
+    """The results in the order of the picture, if windows have another."""
+    if not s.tower.window:
+        return found
+    y = s.ops.buffer(f"{s.tower.modality}.ordered", (s.ops.batch, pad(found.width)))
+    rows.gather(s.ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
+    return s.finish(y, found.width)
+
+
+def _youtuvl(s: Stages, x: Buffer) -> EncoderPlan:
+    y = Norms(s, rms=True, eps=YOUTU_EPS).apply("mm.input_norm", x, "merger_norm")
+    y, width = hidden(s, _merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
+    return _ordered(s, finish(s, y, "mm.2", width))
 
 
 class DeepStack:
@@ -359,6 +365,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "gemma4v": _gemma4v,
     "gemma4uv": _gemma4uv,
     "adapter": _adapter,
+    "youtuvl": _youtuvl,
     "mlp": _llava,
     "internvl": _internvl,
     "ldp": mobile.build,

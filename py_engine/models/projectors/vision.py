@@ -3,10 +3,12 @@
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
 Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
-glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
@@ -24,7 +26,7 @@ from py_engine.plan.products import ADD, Product
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "dots_ocr"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
     "gemma4v": {"neox": True, "halves": True},
 }
@@ -62,8 +64,12 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     n, pixels = tower.embedding_length, 3 * tower.patch**2
     bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
     normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
-    dtype = "f32" if normalised else ops.input_dtype
+    interleaved = tower.kind == "youtuvl"
+    dtype = "f32" if normalised or interleaved else ops.input_dtype
     patches = rows.patches(ops, bytes_, s.taps("patches", 1), byte_values(s), tower.patch, dtype)
+    if interleaved:  # its kernel has the colours of a pixel beside each other
+        colours = replace(patches, shape=(3 * ops.batch, tower.patch**2))
+        patches = rows.unfold(ops, colours, tower.patch**2, s.taps("colours", 3))
     if normalised:
         patches = layer.apply("v.patch_norm.1", patches, "pixels_norm", for_product=True, cols=pixels)
     x = ops.rows("x", n)
@@ -107,7 +113,7 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
             s.begin(stage, most)
         first = len(s.ops.ops)
         Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
-        windows = tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0
+        windows = tower.window > 0 and i not in tower.whole
         s.segments(first, "windows" if windows else table)
         if i == tower.merged_after:
             x = squares.merge(s, Block(s, norms, squares.PREFIX, rope, cache, scale), x)
