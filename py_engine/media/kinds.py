@@ -12,16 +12,17 @@ VISION_TYPES = (
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
-    "granite_speech",
+    "granite_speech", "meralion",
 )  # fmt: skip
 # A patch or a frame is projected as it is; gemma3nv is made of convolutions.
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
 MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
-WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
+WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
+STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
 MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
 # Older files name both encoders of Qwen2.5-Omni alike.
@@ -81,9 +82,9 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "internvl": ("mm.model.mlp.3.weight", 1),
     "resampler": ("resampler.proj.weight", 0),
     **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    **dict.fromkeys(("lfm2a", "meralion"), ("mm.a.mlp.3.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
-    "lfm2a": ("mm.a.mlp.3.weight", 1),
     "granite_speech": ("a.proj_linear.weight", 1),
 }
 YI_OUTPUT = "mm.3.weight"  # of "mlp" in the files of Yi-VL

@@ -24,6 +24,7 @@ from py_engine.media.kinds import (
     OMNI,
     OUTPUTS,
     SIZED_BY_FILE,
+    STACKED,
     TOKEN_LIMITS,
     VISION_TYPES,
     WITHOUT_BLOCKS,
@@ -362,7 +363,7 @@ def _queries(reader: _Reader) -> int:
 
 def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
-    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral", "glma") else 1
+    stack = reader.count("projector.stack_factor") if type in STACKED else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
     encoder, speech = reader.encoder(type), None
     if type == "granite_speech":

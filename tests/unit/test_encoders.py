@@ -137,6 +137,13 @@ def test_bad_headers_of_youtu_vl_are_refused(metadata: dict[str, Any], without: 
     assert refusal("youtuvl", metadata, without) == code
 
 
+@pytest.mark.parametrize(
+    "without", ["mm.a.norm_pre.weight", "mm.a.mlp.0.weight", "mm.a.mlp.1.bias", "mm.a.mlp.2.weight"]
+)
+def test_bad_headers_of_meralion_are_refused(without: str) -> None:
+    assert refusal("meralion", {}, without) == "missing_tensor"
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")

@@ -81,6 +81,7 @@ def test_a_text_model_is_no_projector() -> None:
         ("internvl", {"clip.vision.preproc_max_tiles": 1 << 20}, "corrupt_header"),
         ("lfm2", {"clip.vision.image_resize_algo": "nearest"}, "corrupt_header"),
         ("ultravox", {"clip.audio.projector.stack_factor": None}, "missing_metadata"),
+        ("meralion", {"clip.audio.projector.stack_factor": None}, "missing_metadata"),
         ("gemma3nv", {"clip.vision.image_size": 640}, "corrupt_header"),
         ("granite_speech", {"clip.audio.chunk_size": None}, "missing_metadata"),
         ("granite_speech", {"clip.audio.chunk_size": 26}, "corrupt_header"),  # more distances than have keys

@@ -50,6 +50,7 @@ PROJECTORS = (
     "internvl",
     "ldp",
     "ldpv2",
+    "meralion",
     "minicpmv",
     "mlp.norm",
     "pixtral.merge",
