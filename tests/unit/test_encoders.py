@@ -70,6 +70,14 @@ def test_a_small_device_gets_smaller_pictures() -> None:
     assert large.encoders["image"].capacity["patches"] == 4 * 4096
 
 
+def test_a_device_that_cannot_hold_gemma_3ns_places_is_told() -> None:
+    """Its pictures are of one size."""
+    model = header_of(VISION / "gemma3nv.mmproj.gguf")
+    with pytest.raises(WispError, match="in one buffer") as error:
+        make_plan(model, Device(max_binding=1 << 20, max_buffer=1 << 20), PlanOptions(1, 1, "f16"))
+    assert error.value.code == "model_too_large"
+
+
 def test_layer_norms_of_queries_are_refused() -> None:
     """They are RMS norms in the one InternVL that has them."""
     header = header_of(VISION / "internvl.mmproj.gguf")

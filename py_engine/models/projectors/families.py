@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models.projectors import mobilenet, sound, vision
 from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages
@@ -28,7 +29,21 @@ def make_plan(header: Header, device: Device) -> Plan:
         unit = found["image"].merge ** 2
         rows["image"] = rows["image"] * 3 // 4 // unit * unit
         plan = _planned(header, device, found, rows)
+    if "image" in found and not shrinks:
+        _check_buffers(plan, device)
     return plan
+
+
+def _check_buffers(plan: Plan, device: Device) -> None:
+    """Raise WispError model_too_large if pictures that cannot be smaller need too large a buffer."""
+    largest = max(buffer.nbytes for buffer in plan.buffers.values())
+    limit = min(device.max_binding, device.max_buffer)
+    if largest > limit:
+        raise WispError(
+            f"Pictures of this projector need {-(-largest >> 20)} MiB in one buffer; this device allows {limit >> 20} "
+            'MiB. Load it with the backend "cpu".',
+            "model_too_large",
+        )
 
 
 def _planned(header: Header, device: Device, found: dict[str, Tower], rows: dict[str, int]) -> Plan:
