@@ -212,16 +212,31 @@ void relative_attention_all_work(const relative_attention_all_call *r, u32 chunk
   const u32 n = batch_size(r->state), size = r->head_dim, cols = r->heads * size, stride = r->x_stride;
   f32 *content = (f32 *)scratch, *distance = content + size, *scores = distance + size;
   EACH_ROW(item, n * r->heads) {
-    const u32 m = item % n, head = item / n;
+    const u32 m = item % n, head = item / n, span = r->block ? r->block : n;
+    const u32 begin = m / span * span, count = MIN(span, n - begin); // the rows that it sees
     const f32 *x = AT(f32, r->x) + head * size, *q = x + (size_t)stride * m;
     for (u32 k = 0; k < size; k++) {
       content[k] = (q[k] + AT(f32, r->biases)[head * size + k]) * r->scale;
       distance[k] = (q[k] + AT(f32, r->biases)[cols + head * size + k]) * r->scale;
     }
-    for (u32 j = 0; j < n; j++) {
-      const f32 *relative = ROW(r->relative, r->relative_stride, n - 1 + j - m) + head * size;
+    x += (size_t)stride * begin;
+    for (u32 j = 0; j < count; j++) {
+      const f32 *relative = ROW(r->relative, r->relative_stride, span - 1 + begin + j - m) + head * size;
       scores[j] = dot(content, x + cols + (size_t)stride * j, size) + dot(distance, relative, size);
     }
-    weigh(scores, n, x + 2 * cols, (i32)stride, size, ROW(r->y, r->y_stride, m) + head * size);
+    weigh(scores, count, x + 2 * cols, (i32)stride, size, ROW(r->y, r->y_stride, m) + head * size);
+  }
+}
+
+u32 softmax_chunks(const softmax_call *r) { return divided(batch_size(r->state), 8); }
+
+void softmax_work(const softmax_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m), top = x[0], total = 0;
+    for (u32 k = 1; k < r->cols; k++) top = MAX(top, x[k]);
+    for (u32 k = 0; k < r->cols; k++) total += y[k] = exp1(x[k] - top);
+    for (u32 k = 0; k < r->cols; k++) y[k] /= total;
+    memset(y + r->cols, 0, 4 * (r->y_stride - r->cols));
   }
 }

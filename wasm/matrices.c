@@ -14,15 +14,16 @@ void embed_work(const embed_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   for (u32 m = part_begin(n, chunk, chunks); m < part_begin(n, chunk + 1, chunks); m++) {
     const u32 pos = position(r->state, r->per_token, m);
     f32 *x = ROW(r->x, r->x_stride, m);
-    u32 row = 0, media = 0;
+    u32 row = 0;
     if (r->kind == EMBED_TOKEN) row = AT(u32, r->tokens)[sequence(r->state, r->per_token, m) * r->tokens_stride + pos];
     if (r->kind == EMBED_POSITION) row = pos - segment(r->state, r->segments, m).first;
     if (r->media_row && row >= FIRST_MEDIA_ID) {
-      if (r->media_row == MEDIA_GIVEN) {
-        memcpy(x, ROW(r->media, r->media_stride, m), 4 * r->cols);
+      if (r->media_row != MEDIA_FIRST) {
+        const f32 scale = r->media_row == MEDIA_SCALED ? r->scale : 1, *given = ROW(r->media, r->media_stride, m);
+        for (u32 k = 0; k < r->cols; k++) x[k] = scale * given[k];
         continue;
       }
-      row = 0, media = 1;
+      row = 0;
     }
     row -= r->row0;
     if (row >= r->rows) continue;
@@ -30,7 +31,7 @@ void embed_work(const embed_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     for (u32 column = 0; column < r->cols; column += f->values, unit += f->bytes) {
       unpack(f, unit, values);
       for (u32 k = 0; k < f->values; k++) {
-        const f32 value = (media ? 1 : r->scale) * values[4 * k + row % 4];
+        const f32 value = r->scale * values[4 * k + row % 4];
         x[column + k] = r->kind == EMBED_TOKEN ? value : x[column + k] + value;
       }
     }

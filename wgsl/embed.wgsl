@@ -4,7 +4,7 @@
 #param COLS // columns of the table
 #param ROW // "token", "position" or "first"
 #param TOKENS // capacity of a sequence in `tokens`
-#param MEDIA_ROW // what x is where the token is of media: "given", its embedding; "first", the table's first row, not scaled
+#param MEDIA_ROW // what x is where the token is of media: "given", its embedding; "scaled", this * scale; "first", scale * the table's first row
 #param FIRST_MEDIA_ID
 #param WG
 
@@ -19,7 +19,7 @@ struct Params {
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read_write> x: array<vec4f>; // (n, COLS padded to 32)
-#if MEDIA and MEDIA_ROW == "given"
+#if MEDIA and MEDIA_ROW != "first"
 #param MEDIA_WIDTH // floats of an embedding; x gets the first COLS
 @bind var<storage, read> media: array<vec4f>; // (n, MEDIA_WIDTH)
 #endif
@@ -35,19 +35,21 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   row += token;
 #if MEDIA
   if (token >= FIRST_MEDIA_ID) {
+#if MEDIA_ROW != "first"
 #if MEDIA_ROW == "given"
+    scale = 1.0;
+#endif
     if (m < count() && g < W_GROUPS) {
       for (var i = 0u; i < 8u; i++) {
         let at = g * 8u + i;
         if (at < COLS / 4u) {
-          x[m * W_GROUPS * 8u + at] = media[m * (MEDIA_WIDTH / 4u) + at];
+          x[m * W_GROUPS * 8u + at] = media[m * (MEDIA_WIDTH / 4u) + at] * scale;
         }
       }
     }
     return;
 #else
     row -= token;
-    scale = 1.0;
 #endif
   }
 #endif

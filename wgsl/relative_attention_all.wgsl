@@ -1,9 +1,10 @@
-// Attention of each row to all rows, with a key for each distance and two biases of the queries (Dai et al. 2019):
-// y[m] = softmax over j of (((q[m] + u) * k[j] + (q[m] + v) * relative[n - 1 + j - m]) * scale) value[j]. x has queries, keys and values
+// Attention of each row to all rows, or to those of its block, with a key for each distance and two biases of the queries (Dai et al. 2019):
+// y[m] = softmax over j of (((q[m] + u) * k[j] + (q[m] + v) * relative[span - 1 + j - m]) * scale) value[j], span the rows that see each other. x has queries, keys and values
 // beside each other. Grid (tiles of ROWS rows, heads). A thread has a key of a tile of WG keys; the softmax is a running one (Dao et
 // al. 2022).
 #param HEADS
 #param HEAD_DIM // a multiple of 4
+#param BLOCK // rows of a block, a multiple of ROWS; 0: all rows are one
 #param ROWS // queries of a workgroup, which share the loads of keys and values
 #param Y16 // 1: y is f16
 #param WG
@@ -18,7 +19,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, x_stride)
-@bind var<storage, read> relative: array<vec4f>; // (2 n - 1, relative_stride): of keys from n - 1 rows before the query to n - 1 after
+@bind var<storage, read> relative: array<vec4f>; // (2 span - 1, relative_stride): of keys from span - 1 rows before the query to span - 1 after
 @bind var<storage, read> biases: array<f32>; // u, then v, each (HEADS * HEAD_DIM)
 #include "lib/result.wgsl"
 
@@ -43,6 +44,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m0 >= n) {
     return;
   }
+#if BLOCK
+  let span = u32(BLOCK);
+  let begin = m0 / span * span;
+  let end = min(n, begin + span);
+#else
+  let span = n;
+  let begin = 0u;
+  let end = n;
+#endif
   let head = wid.y * VECS;
   let stride = p.x_stride / 4u;
   for (var i = t; i < ROWS * VECS; i += WG) {
@@ -57,19 +67,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier();
   var sums = array<vec4f, ITEMS>();
-  for (var j0 = 0u; j0 < n; j0 += WG) {
-    let j = min(j0 + t, n - 1u);
+  for (var j0 = begin; j0 < end; j0 += WG) {
+    let j = min(j0 + t, end - 1u);
     var dots = array<f32, ROWS>(); // explicit zeros: SwiftShader keeps the last iteration's values otherwise
     for (var d = 0u; d < VECS; d++) {
       let k = x[j * stride + COLS + head + d];
       for (var r = 0u; r < ROWS; r++) {
-        let distance = n - 1u + j - min(m0 + r, n - 1u);
+        let distance = span - 1u + j - min(m0 + r, end - 1u);
         dots[r] += dot(q_content[r * VECS + d], k)
           + dot(q_distance[r * VECS + d], relative[distance * (p.relative_stride / 4u) + head + d]);
       }
     }
     for (var r = 0u; r < ROWS; r++) {
-      scores[r * WG + t] = select(-1e30, dots[r], j0 + t < n);
+      scores[r * WG + t] = select(-1e30, dots[r], j0 + t < end);
     }
     workgroupBarrier();
     if (t < ROWS) {
@@ -91,7 +101,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var item = 0u; item < ITEMS; item++) {
       let i = min(t + item * WG, ROWS * VECS - 1u);
       var sum = sums[item] * row_rescale[i / VECS];
-      for (var key = 0u; key < min(WG, n - j0); key++) {
+      for (var key = 0u; key < min(WG, end - j0); key++) {
         sum = fma(vec4f(scores[i / VECS * WG + key]), x[(j0 + key) * stride + 2u * COLS + head + i % VECS], sum);
       }
       sums[item] = sum;

@@ -274,11 +274,14 @@ def relative_attention(c: Call) -> None:
 def relative_attention_all(c: Call) -> None:
     heads, dim, n = c.params["HEADS"], c.params["HEAD_DIM"], c.n
     q, k, v = c["x"][:n, : 3 * heads * dim].reshape(n, 3, heads, dim).transpose(1, 2, 0, 3)  # (heads, n, dim) each
-    content, distance = c["biases"][0].reshape(2, heads, 1, dim)
-    keys = c["relative"][: 2 * n - 1, : heads * dim].reshape(2 * n - 1, heads, dim).transpose(1, 2, 0)
-    at = n - 1 + np.arange(n) - np.arange(n)[:, None]  # (n, n): of the key for a query and a row
+    content, distance = c["biases"][0][: 2 * heads * dim].reshape(2, heads, 1, dim)
+    span = c.params["BLOCK"] or n
+    keys = c["relative"][: 2 * span - 1, : heads * dim].reshape(2 * span - 1, heads, dim).transpose(1, 2, 0)
+    rows = np.arange(n)
+    at = (span - 1 + rows - rows[:, None]).clip(0, 2 * span - 2)  # (n, n): of the key for a query and a row
     by_distance = np.take_along_axis((q + distance) @ keys, np.broadcast_to(at, (heads, n, n)), axis=2)
     scores = ((q + content) @ k.transpose(0, 2, 1) + by_distance) * np.float32(c.consts["scale"])
+    scores = np.where(rows // span == rows[:, None] // span, scores, np.float32(-np.inf))
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     y = e / e.sum(axis=-1, keepdims=True) @ v
     c["y"][:n, : heads * dim] = y.transpose(1, 0, 2).reshape(n, heads * dim)

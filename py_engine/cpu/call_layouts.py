@@ -110,7 +110,9 @@ FIELDS: dict[str, list[str]] = {
         "subsample": "state w type channels bins length biases x x_stride y y_stride part_stride",
         "relative_attention": "state heads head_dim window soft_cap:f q_scale:f k_scale:f factor x x_stride relative"
         " relative_stride y y_stride",
-        "relative_attention_all": "state heads head_dim scale:f biases x x_stride relative relative_stride y y_stride",
+        "relative_attention_all": "state heads head_dim block scale:f biases x x_stride relative relative_stride y"
+        " y_stride",
+        "softmax": "state cols x x_stride y y_stride",
         "read": "x bytes y",
         "multiply": "floats times x y",
     }.items()
@@ -125,7 +127,7 @@ STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}  # of draft_states
 HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
-MEDIA_ROWS = {"none": 0, "given": 1, "first": 2}
+MEDIA_ROWS = {"none": 0, "given": 1, "first": 2, "scaled": 3}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6,
                "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10,
                "clamped_silu": 11, "softplus": 12, "softplus2": 13}  # fmt: skip

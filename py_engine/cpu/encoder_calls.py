@@ -47,9 +47,9 @@ def unfold(m: Calls, op: Op) -> None:
 
 def shift_scale(m: Calls, op: Op) -> None:
     factor = op.bindings["factor"]
-    assert isinstance(factor, Weight)
+    cols = factor.cols if isinstance(factor, Weight) else factor.shape[1]
     m.add(
-        "shift_scale", state=m.address(op, "state"), cols=factor.cols, factor=m.address(op, "factor"),
+        "shift_scale", state=m.address(op, "state"), cols=cols, factor=m.address(op, "factor"),
         shift=m.address(op, "shift"), x=m.address(op, "x"), x_stride=stride_of(op, "x"),
     )  # fmt: skip
 
@@ -101,7 +101,17 @@ def relative_attention(m: Calls, op: Op) -> None:
 
 
 def relative_attention_all(m: Calls, op: Op) -> None:
-    m.add("relative_attention_all", **_relative(m, op), scale=op.consts["scale"], biases=m.address(op, "biases"))
+    m.add(
+        "relative_attention_all", **_relative(m, op), block=op.params["BLOCK"], scale=op.consts["scale"],
+        biases=m.address(op, "biases"),
+    )  # fmt: skip
+
+
+def softmax(m: Calls, op: Op) -> None:
+    m.add(
+        "softmax", state=m.address(op, "state"), cols=op.params["COLS"], x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
 
 
 def scratch_bytes(op: Op, unit: int) -> int:
@@ -125,5 +135,5 @@ def scratch_bytes(op: Op, unit: int) -> int:
 
 CALLS = (
     patches, gather, unfold, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
-    relative_attention_all,
+    relative_attention_all, softmax,
 )  # fmt: skip

@@ -56,10 +56,11 @@ def embed(c: Call) -> None:
     x, cols = c["x"][: c.n], c.params["COLS"]
     if kind == "token" and c.params.get("MEDIA"):
         media = at >= FIRST_MEDIA_ID
-        if c.params["MEDIA_ROW"] == "given":
-            x[media, :cols] = c["media"][: c.n][media, :cols]
+        if c.params["MEDIA_ROW"] != "first":
+            scale = np.float32(c.consts["scale"] if c.params["MEDIA_ROW"] == "scaled" else 1)
+            x[media, :cols] = c["media"][: c.n][media, :cols] * scale
         elif not c.consts["row0"]:
-            x[media, :cols] = c["w"][0]
+            x[media, :cols] = c["w"][0] * np.float32(c.consts["scale"])
     w = c["w"][rows[present]] * np.float32(c.consts["scale"])
     x[present, :cols] = w if kind == "token" else x[present, :cols] + w
 
@@ -311,6 +312,12 @@ def shift_scale(c: Call) -> None:
     x[:, cols:] = 0
 
 
+def softmax(c: Call) -> None:
+    x = c["x"][: c.n, : c.params["COLS"]]
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    c["y"][: c.n, : x.shape[1]] = e / e.sum(axis=1, keepdims=True)
+
+
 def matmul_transposed(c: Call) -> None:
     rows = c.consts["rows"]
     c["y"][: c.n, : c.params["COLS"]] = c["x"][: c.n, :rows] @ c["w"][np.arange(rows)]
@@ -361,7 +368,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
         sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
         clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
-        ssm_conv,
+        softmax, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
         scale_queries,

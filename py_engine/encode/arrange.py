@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from py_engine.encode import pictures, sound
+from py_engine.encode import mobilenet, pictures, sound
 from py_engine.encode.batch import Array, EncoderBatch
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
@@ -15,6 +15,10 @@ def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterato
     if tower.modality == "audio":
         for mel in inputs:
             yield sound.arrange(tower, plan, mel)
+        return
+    if tower.kind == "gemma3nv":
+        for picture in inputs:
+            yield mobilenet.arrange(tower, plan, picture)
         return
     for group in pictures.groups(tower, plan, list(inputs)):
         yield pictures.arrange(tower, plan, group)

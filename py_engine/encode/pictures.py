@@ -13,8 +13,9 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
+from py_engine.media.kinds import LLAVA, MOBILE_VLM
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
-from py_engine.models.projectors.tower import WINDOW, Tower
+from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
 
@@ -53,7 +54,7 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
     _places_of_pixels(tower, batch, shapes, grids)
     batch.write_segments("pictures", sizes)
-    if tower.window_pattern:
+    if tower.window:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
     if tower.merged_after >= 0:
         _quarters(batch, sizes)
@@ -105,8 +106,8 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
     if tower.merged_after >= 0:  # the squares in a square, which become one first
         squares = _squares(squares.reshape(-1, s, s), 2).reshape(-1, s * s)
     order, windows = np.arange(len(squares)), [h * w]
-    if tower.window_pattern:
-        order, windows = _windows(h // s, w // s, WINDOW // side)
+    if tower.window:
+        order, windows = _windows(h // s, w // s, tower.window // side)
         squares, order = squares[order], np.argsort(order)
         windows = [size * s * s for size in windows]
     place = np.stack(np.divmod(squares.reshape(-1), w), axis=1)
@@ -137,6 +138,9 @@ def _places_of_pixels(
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
         places.append(np.zeros((int(tower.has_class), 2), np.int64))
         begin += -(-3 * height * width // 4) * 4
+    if batch.takes("colours"):
+        count = sum(map(len, places))
+        batch.write_taps("colours", np.arange(3 * count).reshape(count, 3))
     batch.write("patches", np.concatenate(places).astype(np.uint32)[:, None])
 
 
@@ -202,7 +206,7 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         return
     count = tower.merge**2
     begins = np.cumsum([0, *sizes])
-    skip = int(tower.kind in ("mlp", "ldp"))  # llama.cpp drops the first patch in place of the class token
+    skip = int(tower.kind in LLAVA)  # llama.cpp drops the first patch in place of the class token
     members = [
         begin + skip + np.arange(len(grid.place)).reshape(-1, count) for begin, grid in zip(begins, grids, strict=False)
     ]
@@ -212,10 +216,12 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
     if batch.takes("pool"):
         scale = tower.embedding_length**0.5 if tower.kind == "gemma4v" else 1.0
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
-    if tower.kind == "ldp":
-        _mobile(batch, grids)
-    if batch.takes("ends"):
-        _with_ends(tower, batch, grids)
+    if tower.kind in MOBILE_VLM:
+        _mobile(batch, grids, ids.reshape(-1))
+    if batch.takes("breaks") and batch.takes("ends"):
+        _with_breaks_and_ends(tower, batch, grids)
+    elif batch.takes("ends"):
+        _with_ends(batch)
     elif batch.takes("breaks"):
         _with_breaks(tower, batch, grids)
     elif batch.takes("order"):
@@ -224,9 +230,20 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("order", order[:, None])
 
 
-def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
-    """The convolutions of MobileVLM's blocks, over patches and over every other one, and the rows of each picture."""
+def _mobile(batch: EncoderBatch, grids: list[Grid], chosen: Array) -> None:
+    """The convolutions of MobileVLM's blocks, over patches and over every other one, and the rows of each picture.
+
+    Of its second version: the chosen patches of each square, and a convolution over the squares.
+    """
     pictures, height, width = len(grids), grids[0].height, grids[0].width
+    if batch.takes("squares"):
+        if height % 2 or width % 2:
+            raise WispError(f"Pictures of {width} x {height} patches have no squares of four.", "invalid_value")
+        squares = _squares(chosen.reshape(pictures, height, width), 2).reshape(-1, 4)
+        batch.write_taps("squares", squares, np.full(squares.shape, 0.25))
+        batch.write_taps("tokens_kernel", *plane_taps(pictures, height // 2, width // 2, 1, rows_first=True)[:2])
+        batch.rows["tokens"], batch.tokens = len(squares), [height * width // 4] * pictures
+        return
     for stage, stride in (("grid", 1), ("tokens", 2)):
         ids, inside, height, width = plane_taps(pictures, height, width, stride, rows_first=True)
         count = height * width
@@ -238,7 +255,18 @@ def _mobile(batch: EncoderBatch, grids: list[Grid]) -> None:
     batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
 
 
-def _with_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
+def _with_ends(batch: EncoderBatch) -> None:
+    """Put a row before all of a picture's tokens and one after them."""
+    firsts = np.cumsum([0, *batch.tokens])
+    between = [np.pad(first + np.arange(n), 1, "edge") for first, n in zip(firsts, batch.tokens, strict=False)]
+    is_end = np.concatenate([np.pad(np.zeros(n), 1, constant_values=1) for n in batch.tokens])[:, None]
+    batch.write_taps("between", np.concatenate(between)[:, None], 1 - is_end)
+    batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
+    batch.tokens = [n + 2 for n in batch.tokens]
+    batch.rows["ended"] = sum(batch.tokens)
+
+
+def _with_breaks_and_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
     """Put a row after every line of tokens, and then one before all of a picture's and one after them."""
     order, breaks, between, ends = [], list[Array](), [], []
     first = line = 0

@@ -10,7 +10,7 @@ import numpy as np
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
-from py_engine.media.projector import POOLED
+from py_engine.media.kinds import POOLED
 from py_engine.models.projectors import fastconformer
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
 from py_engine.models.projectors.sound import FRAMES
@@ -112,6 +112,31 @@ def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     return first
 
 
+def _near(batch: EncoderBatch, rows: int, kernel: int) -> None:
+    """The rows that a convolution sees around each."""
+    near = np.arange(rows)[:, None] + np.arange(kernel) - kernel // 2
+    batch.write_taps("near", np.clip(near, 0, rows - 1), (near >= 0) & (near < rows))
+
+
+def _granite_speech(tower: Tower, batch: EncoderBatch, frames: int) -> None:
+    speech = tower.speech
+    assert speech is not None
+    distances = np.arange(2 * speech.block - 1)
+    batch.write_taps("distances", (speech.positions + speech.block - 1 - distances)[:, None])
+    _near(batch, frames, speech.kernel)
+    windows = -(-frames // speech.window)
+    padded = np.arange(windows * speech.window)[:, None]
+    batch.write_taps("padded", np.minimum(padded, frames - 1), padded < frames)
+    batch.write_taps("queries", np.tile(np.arange(speech.queries), windows)[:, None])
+    batch.write_segments("pictures", [speech.queries] * windows)
+    begins = np.arange(windows) * speech.window
+    seen = np.stack([begins, begins + speech.window, np.arange(windows)], axis=1)
+    batch.tables[batch.plan.segments["windows"]] = np.repeat(seen, speech.queries, axis=0).astype(np.uint32)
+    batch.rows = {"frames": frames, "distances": len(distances), "padded": len(padded)}
+    batch.rows["tokens"] = windows * speech.queries
+    batch.tokens = [batch.rows["tokens"]]
+
+
 def _fastconformer(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     quarters, bins = -(-frames // 4), -(-tower.mels // 4)
     batch.write("length", np.array([frames, 0, 0, 0], np.uint32))
@@ -119,8 +144,7 @@ def _fastconformer(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     ids, inside, tokens, bins = plane_taps(1, quarters, bins, rows_first=True)
     batch.write_taps("eighths", ids, inside)
     batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
-    near = np.arange(tokens)[:, None] + np.arange(fastconformer.KERNEL) - fastconformer.KERNEL // 2
-    batch.write_taps("near", np.clip(near, 0, tokens - 1), (near >= 0) & (near < tokens))
+    _near(batch, tokens, fastconformer.KERNEL)
     batch.write("distances", _sinusoids(np.arange(tokens - 1, -tokens, -1), fastconformer.POSITIONS))
     batch.rows |= {"eighths": len(ids), "distances": 2 * tokens - 1, "tokens": tokens}
     batch.tokens = [tokens]
@@ -135,6 +159,7 @@ def _sinusoids(distances: Array, width: int) -> Array:
 BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
     "gemma4a": _conformer,
     "gemma4ua": _frames,
+    "granite_speech": _granite_speech,
     "lfm2a": _fastconformer,
     "qwen3a": _hundreds,
 }  # others are Whisper's

@@ -13,7 +13,8 @@ PROJECTOR = "clip"  # the architecture of projectors
 def flattened(header: Header) -> Header:
     """The header with every tensor of at most two dimensions: records are then cut between rows of the matrices.
 
-    The bytes are the same. A kernel becomes (outputs, everything else), a table of positions (everything else, width).
+    The bytes are the same. A kernel becomes (outputs, everything else), a table of positions or queries
+    (everything else, width).
     """
     if header.metadata.get("general.architecture") != PROJECTOR:
         return header
@@ -24,6 +25,6 @@ def _flat(info: TensorInfo) -> TensorInfo:
     if len(info.shape) <= 2:
         return info
     *inner, rows = info.shape
-    if "position_embd" in info.name:
+    if "position_embd" in info.name or info.name.endswith(".proj_query"):
         return replace(info, shape=(info.shape[0], prod(info.shape[1:])))
     return replace(info, shape=(prod(inner), rows))

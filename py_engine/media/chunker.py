@@ -8,8 +8,9 @@ from typing import Protocol
 
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.kinds import MROPE, QWEN_VL
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
-from py_engine.media.projector import MROPE, QWEN_VL, Projector
+from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
 
 NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")  # types whose image tokens see each other
@@ -59,14 +60,14 @@ _MINICPM = _Around(
     after_overview=("</image>",),
 )
 _AROUND = {
-    **dict.fromkeys(QWEN_VL, _Around("<|vision_start|>", "<|vision_end|>")),
+    **dict.fromkeys((*QWEN_VL, "youtuvl"), _Around("<|vision_start|>", "<|vision_end|>")),
     "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
     "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
-    "gemma3": _Around("<start_of_image>", "<end_of_image>"),
+    **dict.fromkeys(("gemma3", "gemma3nv"), _Around("<start_of_image>", "<end_of_image>")),
     **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),
     "pixtral": _Around(end="[IMG_END]"),

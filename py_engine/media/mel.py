@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.media.projector import POOLED, RATE, WHISPER, Audio
+from py_engine.media.kinds import POOLED, RATE, WHISPER
+from py_engine.media.projector import Audio
 
 HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
+GRANITE_FLOOR = 1e-10
 WHISPER_FRAMES = 3000  # of a chunk: 30 s
 AT_ONCE = 1000  # frames transformed in one call: the view of all windows of 42 s would exceed wasm32's 2 GiB
 
@@ -34,6 +36,8 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
         return (n_frames + 3) // 4
     if audio.type == "lfm2a":
         return (n_frames + 7) // 8
+    if audio.speech is not None:
+        return -(-n_frames // audio.speech.window) * audio.speech.queries
     encoded = n_frames // 2
     if audio.type in POOLED:
         encoded //= 2
@@ -74,8 +78,8 @@ def _hann(count: int, n_fft: int, at: int = 0, *, symmetric: bool = False) -> Ar
     return window
 
 
-def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False) -> Array:
-    """Mel energies (n_mel, n_frames) under a window. HTK's filters take magnitudes, the others take squares."""
+def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False, power: int = 2) -> Array:
+    """Mel energies (n_mel, n_frames) under a window: magnitudes to the `power` 1 or 2. `htk`: by HTK's filters."""
     n_fft = len(window)
     n_frames = (len(samples) - n_fft) // HOP + 1
     found = np.empty((n_mel, n_frames))
@@ -83,15 +87,15 @@ def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False) -
         part = samples[first * HOP : (min(first + AT_ONCE, n_frames) - 1) * HOP + n_fft]
         frames = np.lib.stride_tricks.sliding_window_view(part, n_fft)[::HOP]
         magnitudes = np.abs(np.fft.rfft(frames * window, axis=1))
-        energies = np.ascontiguousarray((magnitudes if htk else magnitudes**2).T)
+        energies = np.ascontiguousarray((magnitudes**power).T)
         for mel, (where, weights) in zip(found, _triangles(n_mel, n_fft, htk), strict=True):
             mel[first : first + AT_ONCE] = weights @ energies[where]
     return found
 
 
-def _whisper_scale(energies: Array) -> Array:
+def _whisper_scale(energies: Array, floor: float = FLOOR) -> Array:
     """Whisper's logarithm: eight decades below the clip's maximum, between -1 and 1 or so."""
-    log = np.log10(np.maximum(energies, FLOOR))
+    log = np.log10(np.maximum(energies, floor))
     scaled: Array = (np.maximum(log, log.max() - 8) + 4) / 4
     return scaled
 
@@ -132,13 +136,29 @@ def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
         n_frames = max((len(piece) + HOP - 321) // HOP + 1, 1)
         padded = np.zeros(max((n_frames - 1) * HOP + 512, len(piece) + HOP))
         padded[HOP : HOP + len(piece)] = piece
-        found.append(np.log(np.maximum(_energies(padded, n_mel, _hann(320, 512), htk=True), 0.001))[:, :n_frames])
+        found.append(
+            np.log(np.maximum(_energies(padded, n_mel, _hann(320, 512), htk=True, power=1), 0.001))[:, :n_frames]
+        )
     return found
 
 
 def _gemma4ua(samples: Array, n_mel: int) -> list[Array]:
     """No spectrum: so many samples for each token, the last ones filled up with zeros."""
     return [np.pad(samples, (0, -len(samples) % n_mel)).reshape(-1, n_mel).T]
+
+
+def _granite_speech(samples: Array, n_mel: int) -> list[Array]:
+    """Whisper's scale with HTK's filters; two frames beside each other are one, an odd last one is dropped.
+
+    The clip is reflected at both ends; where it is too short for that, its other end goes on.
+    """
+    samples = np.pad(samples, (0, max(0, HOP - len(samples))))
+    last, around = len(samples) - 1, np.arange(256)
+    before, after = samples[np.minimum(256 - around, last)], samples[np.maximum(last - 1 - around, 0)]
+    energies = _energies(np.concatenate([before, samples, after]), n_mel // 2, _hann(400, 512, at=56), htk=True)
+    mel = _whisper_scale(energies, GRANITE_FLOOR)
+    pairs = mel.shape[1] // 2
+    return [mel[:, : 2 * pairs].reshape(n_mel // 2, pairs, 2).transpose(2, 0, 1).reshape(n_mel, pairs)]
 
 
 def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
@@ -162,4 +182,5 @@ _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     "gemma4a": _gemma4a,
     "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
+    "granite_speech": _granite_speech,
 }

@@ -9,74 +9,29 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.media.kinds import (
+    AUDIO_TYPES,
+    BICUBIC,
+    BILINEAR,
+    DEFAULT_MERGE,
+    FILTERS,
+    LANCZOS,
+    LLAVA,
+    MAX_SECONDS,
+    MERGE_KEYS,
+    MOBILE_SIDE,
+    MOBILE_SIZES,
+    OMNI,
+    OUTPUTS,
+    SIZED_BY_FILE,
+    STACKED,
+    TOKEN_LIMITS,
+    VISION_TYPES,
+    WITHOUT_BLOCKS,
+    YI_OUTPUT,
+)
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
-
-BILINEAR, BICUBIC, LANCZOS = "bilinear", "bicubic", "lanczos"  # filters of Pillow's resampler
-
-VISION_TYPES = (
-    "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "internvl", "lfm2", "pixtral", "lightonocr", "qwen2vl_merger",
-    "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
-    "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv",
-)  # fmt: skip
-AUDIO_TYPES = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a")
-WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua")  # a patch or a frame is projected as it is
-WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo")  # types that have Whisper's encoder
-
-QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
-MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
-# Older files name both encoders of Qwen2.5-Omni alike.
-OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
-
-# Tokens of a picture, at least and at most, where its size is free and the file does not state them. From llama.cpp.
-TOKEN_LIMITS = {
-    "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
-    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
-}  # fmt: skip
-# Types whose files state these limits, in pixels, or may.
-SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4")
-DEFAULT_MERGE = {
-    **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
-    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl"), 2),
-}
-MERGE_KEYS = {
-    **dict.fromkeys(
-        ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
-        "projector.scale_factor",
-    ),
-    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", *QWEN_VL), "spatial_merge_size"),
-}
-RATE = 16000  # samples of sound a second
-POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
-MAX_SECONDS = {"lfm2a": 60, "gemma4ua": 300}  # of a clip that is encoded as one; other types cut clips into pieces
-FILTERS = {
-    "gemma3": BILINEAR,
-    "lfm2": BILINEAR,
-    "phi4": BILINEAR,
-    "idefics3": LANCZOS,
-    "hunyuanvl": LANCZOS,
-}  # others: bicubic
-
-# The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
-OUTPUTS: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(
-        ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", *QWEN_VL),
-        ("mm.2.weight", 1),
-    ),
-    "janus_pro": ("mm.1.weight", 1),
-    "hunyuanvl": ("mm.model.fc.weight", 1),
-    **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
-    "idefics3": ("mm.model.fc.weight", 1),
-    "gemma3": ("mm.input_projection.weight", 0),
-    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", 1)),
-    "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
-    "internvl": ("mm.model.mlp.3.weight", 1),
-    "resampler": ("resampler.proj.weight", 0),
-    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
-    "qwen2a": ("mm.a.fc.weight", 1),
-    **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
-    "lfm2a": ("mm.a.mlp.3.weight", 1),
-}
 
 
 @dataclass(frozen=True)
@@ -118,12 +73,26 @@ class Vision(Encoder):
 
 
 @dataclass(frozen=True)
+class Speech:
+    """What granite_speech's encoder and projector have of their own."""
+
+    block: int  # rows that see each other
+    kernel: int  # rows of a convolution
+    positions: int  # the largest distance that has a key
+    window: int  # rows that become `queries` tokens
+    queries: int
+    heads: int  # of the projector
+    features: tuple[int, ...]  # after how many blocks rows are joined to the last block's; 0: before the first
+
+
+@dataclass(frozen=True)
 class Audio(Encoder):
     """The encoder of sound."""
 
     n_mel: int
     stack: int  # frames of the encoder that one token takes
     max_seconds: int = 0  # of a clip; 0: the type has no such limit
+    speech: Speech | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +114,9 @@ class Projector:
             )
         reader = _Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
-        audio = _audio(reader.of("audio")) if reader.has("audio") else None
+        # Gemma 3n's files have its encoder of sound, too, which llama.cpp does not read either
+        images_only = vision is not None and vision.type == "gemma3nv"
+        audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(
                 "This projector has neither an encoder of images nor one of sound. Choose another.",
@@ -170,6 +141,8 @@ class Projector:
         if vision is None:
             return 0
         tokens = max(vision.image_size**2, vision.max_pixels) // vision.align**2
+        if vision.type == "adapter":
+            return tokens + 2
         return 2 * tokens + 2 if vision.type == "hunyuanvl" else tokens  # a token after each row, which may be of one
 
     def check_fits(self, n_embd_inp: int) -> None:
@@ -217,13 +190,14 @@ class _Reader:
     def get(self, key: str, default: Any = None) -> Any:
         return self.header.get(f"clip.{self.modality}.{key}", default)
 
-    def count(self, key: str, default: int | None = None) -> int:
-        """Read a positive whole number. Required if there is no default."""
+    def count(self, key: str, default: int | None = None, most: int = (1 << 31) - 1) -> int:
+        """Read a positive whole number, at most `most`. Required if there is no default."""
         value = self.get(key, default)
         if value is None:
             raise WispError(f"The projector lacks the metadata key clip.{self.modality}.{key}.", "missing_metadata")
-        if type(value) is not int or not 0 < value < 1 << 31:
-            raise self._bad(key, value, "a positive whole number")
+        if type(value) is not int or not 0 < value <= most:
+            limit = f", at most {most}" if most < (1 << 31) - 1 else ""
+            raise self._bad(key, value, "a positive whole number" + limit)
         return value
 
     def numbers(self, key: str, length: int, least: float) -> tuple[float, ...]:
@@ -267,6 +241,8 @@ class _Reader:
     def width(self, type: str) -> int:
         """The width of the embeddings, deepstack included."""
         tensor, dimension = OUTPUTS[type]
+        if type == "mlp" and YI_OUTPUT in self.header.tensors:
+            tensor = YI_OUTPUT
         info = self.header.tensors.get(tensor)
         if info is None:
             raise WispError(f"The projector lacks the tensor {tensor}, which its type {type} needs.", "missing_tensor")
@@ -299,6 +275,8 @@ def _vision(reader: _Reader) -> Vision:
         merge = reader.count(MERGE_KEYS[type], merge)
     if type == "minicpmv4_6" and merge not in (2, 4):
         raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
+    if type == "youtuvl" and (merge != 2 or patch % 8):
+        raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
     if type in SIZED_BY_FILE:
         low = reader.count("image_min_pixels", low or None)
@@ -307,6 +285,10 @@ def _vision(reader: _Reader) -> Vision:
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
     if type == "gemma4uv":  # its patches are as large as tokens
         patch, merge = patch * merge, 1
+    if type == "gemma3nv":
+        if size not in MOBILE_SIZES:
+            raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
+        patch = size // MOBILE_SIDE
     encoder = reader.encoder(type)
     return Vision(
         **encoder,
@@ -345,7 +327,7 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
     pinpoints = reader.get("image_grid_pinpoints") or []
-    if kind not in ("mlp", "ldp") or not pinpoints:
+    if kind not in LLAVA or not pinpoints:
         return ()
     if (
         not isinstance(pinpoints, list)
@@ -381,6 +363,35 @@ def _queries(reader: _Reader) -> int:
 
 def _audio(reader: _Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
-    stack = reader.count("projector.stack_factor") if type in ("ultravox", "voxtral", "glma") else 1
+    stack = reader.count("projector.stack_factor") if type in STACKED else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
-    return Audio(**reader.encoder(type), n_mel=n_mel, stack=stack, max_seconds=seconds)
+    encoder, speech = reader.encoder(type), None
+    if type == "granite_speech":
+        if n_mel % 2:
+            raise reader.bad_value("num_mel_bins", "those of two frames")
+        speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech)
+
+
+def _speech(reader: _Reader, n_embd: int, n_layer: int) -> Speech:
+    found = {
+        name: reader.count(key, most=most)
+        for name, key, most in (
+            ("block", "chunk_size", 4096), ("kernel", "conv_kernel_size", 31), ("positions", "max_pos_emb", 1 << 16),
+            ("window", "projector.window_size", 256), ("heads", "projector.head_count", n_embd),
+        )
+    }  # fmt: skip
+    rate, features = reader.count("projector.downsample_rate", most=found["window"]), reader.get("feature_layer", [])
+    if found["positions"] < found["block"] - 1:
+        raise reader.bad_value("max_pos_emb", f"the {found['block'] - 1} distances of a block, or more")
+    if found["kernel"] % 2 == 0:
+        raise reader.bad_value("conv_kernel_size", "odd")
+    if n_embd % (4 * found["heads"]):
+        raise reader.bad_value("projector.head_count", f"a divisor of a quarter of the width {n_embd}")
+    if (
+        not isinstance(features, list)
+        or not all(type(i) is int and 0 <= i <= n_layer for i in features)
+        or features != sorted(set(features))
+    ):
+        raise reader.bad_value("feature_layer", "numbers of blocks, in order")
+    return Speech(**found, queries=found["window"] // rate, features=tuple(features))

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.projector import LANCZOS, MROPE, Vision
+from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE
+from py_engine.media.projector import Vision
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -17,13 +18,14 @@ from py_engine.media.sizes import (
     fitted_size,
     longest_edge_size,
     smart_size,
+    stepped_size,
     uhd_canvas,
     uhd_grid,
     uhd_size,
 )
 
 BLACK = (0, 0, 0)
-COLOURS = {**dict.fromkeys(("mlp", "ldp"), (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
+COLOURS = {**dict.fromkeys(LLAVA, (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
 LFM2_TILE = 512  # pixels of a side
@@ -73,7 +75,9 @@ def n_tokens(vision: Vision, size: Size) -> int:
     columns, rows = grid_of(vision, size)
     if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
         return (columns + 1) * rows + 2
-    if vision.type == "ldp":
+    if vision.type == "adapter":  # a token before all and one after all
+        return columns * rows + 2
+    if vision.type in MOBILE_VLM:
         return columns * rows // 4
     return columns * rows + (rows - 1 if vision.breaks_rows else 0)
 
@@ -132,6 +136,11 @@ def _sized(vision: Vision, size: Size) -> Recipe:
     if vision.type == "hunyuanvl":
         return _whole(_stretch(0, canvas, vision.filter))
     return _whole(_letterbox(size, canvas, vision.filter))
+
+
+def _stepped(vision: Vision, size: Size) -> Recipe:
+    """Youtu-VL: stretched to whole tokens."""
+    return _whole(_stretch(0, stepped_size(size, vision.align, vision.max_pixels), vision.filter))
 
 
 def _longest(vision: Vision, size: Size) -> Recipe:
@@ -208,10 +217,11 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys(("mlp", "ldp", "internvl"), _grid),
-    **dict.fromkeys(("gemma3", "janus_pro"), _square),
+    **dict.fromkeys((*LLAVA, "internvl"), _grid),
+    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,
+    "youtuvl": _stepped,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

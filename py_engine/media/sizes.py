@@ -34,6 +34,16 @@ def smart_size(size: Size, align: int, min_pixels: int, max_pixels: int) -> Size
     return width, height
 
 
+def stepped_size(size: Size, align: int, max_pixels: int) -> Size:
+    """The size rounded up to multiples of `align`, scaled down in steps of 2 % until the area is within the limit."""
+    scale = 1.0
+    while True:
+        width, height = (max(align, ceil(f32(f32(side * scale) / align)) * align) for side in size)
+        if width * height <= max_pixels or scale <= 0:
+            return width, height
+        scale = f32(scale - f32(0.02))
+
+
 def longest_edge_size(size: Size, align: int, longest: int) -> Size:
     """The size whose longer side is `longest`, rounded up to multiples of `align`."""
     scale = min(f32(longest / side) for side in size)

@@ -209,6 +209,7 @@ class Config:
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0
+    scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0
     logit_scale: float = 1.0  # factor of the logits
     whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none

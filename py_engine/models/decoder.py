@@ -31,7 +31,8 @@ SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norm
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
     """Append the layers; return the last hidden state (n, n_embd)."""
-    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
+    table = w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length)
+    x = ops.embed(table, cfg.embedding_scale, media_row="scaled" if cfg.scaled_media else "given")
     if "position_embd.weight" in w:
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     if cfg.unit_embeddings:

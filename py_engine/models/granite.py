@@ -44,6 +44,7 @@ class Config(config.Config):
         return replace(
             base,
             embedding_scale=number(header, "embedding_scale", embedding),
+            scaled_media=True,
             residual_scale=number(header, "residual_scale", residual),
             attention_scale=scores,
             logit_scale=1 / number(header, "logit_scale", logits),

@@ -260,18 +260,21 @@ RELATIVE_ROWS = 4  # queries of a workgroup of relative_attention_all.wgsl
 
 
 def relative_to_all(
-    ops: OpList, x: Buffer, keys: Buffer, biases: Weight, heads: tuple[int, int], scale: float
+    ops: OpList, x: Buffer, keys: Buffer, biases: Weight | Buffer, heads: tuple[int, int], scale: float, block: int = 0
 ) -> Buffer:
     """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim). `heads`: (count, head_dim).
 
-    `keys` (2 n - 1, heads * head_dim): of the distances n - 1 to -(n - 1). `biases` (2 * heads * head_dim): added to
-    queries, the first half for products with the rows' keys, the second for those with the distances' keys.
+    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all n do.
+
+    `keys` (2 block - 1, heads * head_dim): of the distances block - 1 to -(block - 1). `biases` (2 * heads * head_dim):
+    added to queries, the first half for products with the rows' keys, the second for those with the distances' keys.
     """
     count, head_dim = heads
     y = ops.rows("attn", count * head_dim, ops.input_dtype)
     ops.add(
         "relative_attention_all",
-        {"HEADS": count, "HEAD_DIM": head_dim, "ROWS": RELATIVE_ROWS, "WG": THREADS, "Y16": int(y.dtype == "f16")},
+        {"HEADS": count, "HEAD_DIM": head_dim, "BLOCK": block, "ROWS": RELATIVE_ROWS, "WG": THREADS}
+        | {"Y16": int(y.dtype == "f16")},
         {"scale": scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "relative": keys, "biases": biases, "y": y},
         PerToken(RELATIVE_ROWS),

@@ -88,7 +88,7 @@ def _with_media(plan: Plan, op: Op, params: dict[str, int], media: Buffer) -> Op
     if not has_param(op.kernel, "MEDIA"):
         return op
     bindings = dict(op.bindings)
-    if op.params.get("MEDIA_ROW") == "given":
+    if op.params.get("MEDIA_ROW", "first") != "first":
         params = params | {"MEDIA_WIDTH": media.shape[1]}
         bindings["media"] = media
     freqs = bindings.get("rope_freqs")

@@ -68,7 +68,8 @@ class Ops(LinearOps):
         """Embed the batch: x (n, cols) = scale * the table's rows of the batch's tokens, into the buffer `name`.
 
         `row` "position" adds the rows of the tokens' positions to x, "first" adds the table's first row. `media_row`:
-        what x is for tokens of media: "given", their embeddings; "first", the table's first row, not scaled.
+        what x is for tokens of media: "given", their embeddings; "scaled", scale * these; "first", scale * the
+        table's first row.
         """
         x = self.rows(name, table.cols)
         for row0, part in table.split(self.device.max_binding):

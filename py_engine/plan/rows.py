@@ -106,7 +106,7 @@ def clamp(ops: OpList, x: Buffer, limits: Weight | Buffer, y: Buffer, cols: int,
     )
 
 
-def shift_scale(ops: OpList, x: Buffer, factor: Weight, shift: Weight | None = None) -> None:
+def shift_scale(ops: OpList, x: Buffer, factor: Weight | Buffer, shift: Weight | None = None) -> None:
     """x = (x - shift) * factor, column by column."""
     ops.add(
         "shift_scale",
@@ -168,6 +168,20 @@ def subsample(ops: OpList, x: Buffer, length: Buffer, kernels: Weight, biases: W
         parts,
     )
     return replace(y, shape=(ops.batch * parts, pad(channels)))
+
+
+def softmax(ops: OpList, x: Buffer, cols: int) -> Buffer:
+    """The softmax of each row of `cols` columns, for products."""
+    y = ops.rows("softmax", cols, ops.input_dtype)
+    ops.add(
+        "softmax",
+        {"COLS": cols, "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"state": ops.state, "x": x, "y": y},
+        -(-cols // THREADS),
+        PerToken(),
+    )
+    return y
 
 
 def plain_rms_norm(ops: OpList, x: Buffer, cols: int, eps: float) -> Buffer:

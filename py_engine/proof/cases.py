@@ -261,6 +261,7 @@ class _Maker:
         found[..., 0] = self.random.numbers.integers(0, rows, shape[:-1])
         weights = self.random.normal(shape[:-1])
         found[..., 1] = np.where(weights > 1, np.float32(0), weights).view(np.uint32)
+        found[-2, 0] = max(0, rows - 3), np.float32(1).view(np.uint32)  # one that counts, also in a batch of one token
         return found
 
     def _written(self, op: Op, name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from py_engine.media.projector import WHISPER
+from py_engine.media.kinds import WHISPER
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats

@@ -38,16 +38,17 @@ def with_media(bench: Bench, ops: Ops, width: int, n_embd: int) -> None:
 
 @in_pairs(("n", [1, 3, 31, 33]), ("cols", [32, 260]))
 def test_embeddings_in_place_of_tokens(bench: Bench, n: int, cols: int) -> None:
-    """Every second token belongs to media. Its embedding is given, or the table's first row, and is not scaled."""
+    """Every second token belongs to media. Its embedding is given, also scaled, or the table's first row."""
     ops = bench.begin(Setup(batch=34, n=n, pos=3, vocab=9, records=records(n, 3)))
     bench.data["tokens"][0, 4::2] |= FIRST_MEDIA_ID
     x = ops.embed(bench.weight("table", Q.F32, 9, cols), scale=3.0)
     first = ops.embed(bench.weight("layers", Q.F32, 9, cols), scale=5.0, name="per_layer", media_row="first")
+    scaled = ops.embed(bench.weight("scaled", Q.F32, 9, cols), scale=7.0, name="scaled", media_row="scaled")
     ops.end_layer(x)
     ops.end_layer(x)
     with_media(bench, ops, 3 * cols, cols)
     gpu, host = bench.run(ops)
-    for name in (x.name, first.name):
+    for name in (x.name, first.name, scaled.name):
         check(bench, gpu[name][:n, :cols], host[name][:n, :cols], 1e-10)
         assert np.isnan(gpu[name][n:]).all()
 

@@ -233,6 +233,35 @@ def test_relative_attention_to_all(bench: Bench, n: int, head_dim: int) -> None:
     assert np.isnan(gpu[y.name][n:]).all()
 
 
+@in_pairs(("n, block", [(3, 8), (8, 8), (29, 12), (150, 72)]))
+def test_relative_attention_within_blocks(bench: Bench, n: int, block: int) -> None:
+    """The last block is not full, or the only one; a block of 72 is more than a tile of keys."""
+    head_dim, cols = 12, 36
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, keys = ops.rows("x", 3 * cols), ops.buffer("keys", (2 * block - 1, pad(cols)))
+    bench.fill(x)[n:] = np.nan
+    bench.fill(keys)
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), 0.3, block)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("cols", [1, 37, 300]))
+def test_softmax_of_rows(bench: Bench, cols: int) -> None:
+    """Also of numbers whose exponentials overflow."""
+    ops = bench.begin(Setup(batch=5, n=4))
+    x = ops.rows("x", cols)
+    bench.fill(x)[:, cols:] = np.nan
+    bench.data[x.name][1] += 1000
+    bench.data[x.name][4:] = np.nan
+    y = rows.softmax(ops, x, cols)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:4, :cols], host[y.name][:4, :cols], 1e-6)
+    np.testing.assert_allclose(host[y.name][:4, :cols].sum(axis=1), 1, rtol=2e-3)
+    assert np.isnan(gpu[y.name][4:]).all()
+
+
 @in_every_variant
 def test_products_of_rows_seen_as_one(bench: Bench) -> None:
     """Two rows of a buffer are one row of the product's input, without a copy."""

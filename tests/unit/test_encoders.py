@@ -70,6 +70,14 @@ def test_a_small_device_gets_smaller_pictures() -> None:
     assert large.encoders["image"].capacity["patches"] == 4 * 4096
 
 
+def test_a_device_that_cannot_hold_gemma_3ns_places_is_told() -> None:
+    """Its pictures are of one size."""
+    model = header_of(VISION / "gemma3nv.mmproj.gguf")
+    with pytest.raises(WispError, match="in one buffer") as error:
+        make_plan(model, Device(max_binding=1 << 20, max_buffer=1 << 20), PlanOptions(1, 1, "f16"))
+    assert error.value.code == "model_too_large"
+
+
 def test_layer_norms_of_queries_are_refused() -> None:
     """They are RMS norms in the one InternVL that has them."""
     header = header_of(VISION / "internvl.mmproj.gguf")
@@ -77,6 +85,81 @@ def test_layer_norms_of_queries_are_refused() -> None:
     norms = {name.format(part): replace(header.tensors["v.blk.0.ln1.weight"], name=name.format(part)) for part in "qk"}
     with pytest.raises(WispError, match="Layer norms"):
         make_plan(replace(header, tensors=header.tensors | norms), Device(), PlanOptions(1, 1, "f16"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.image_mean": [0.5] * 3}, "none", "unsupported_architecture"),  # of the places beside a picture
+        ({}, "v.blk.0.0.conv_exp.weight", "unsupported_architecture"),  # a stage without a stride
+        ({}, "v.blk.1.0.dw_mid.conv.weight", "unsupported_architecture"),
+        ({}, "v.blk.3.1.norm.weight", "missing_tensor"),
+        ({}, "v.msfa.norm.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_gemma_3n_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("gemma3nv", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.audio.chunk_size": 22}, "none", "unsupported_architecture"),  # no whole groups of queries
+        ({"clip.audio.max_pos_emb": 25}, "none", "bad_tensor_shape"),
+        ({}, "a.blk.1.conv_norm.weight", "missing_tensor"),
+        ({}, "a.enc_ctc_out.weight", "missing_tensor"),
+        ({}, "a.proj_query", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("granite_speech", metadata, without) == code
+
+
+def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
+    assert refusal("ldpv2", {}, "mm.model.peg.0.weight") == "missing_tensor"
+    assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"
+
+
+@pytest.mark.parametrize("without", ["adapter.conv.bias", "adapter.linear.norm1.weight", "adapter.boi"])
+def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
+    assert refusal("adapter", {}, without) == "missing_tensor"
+
+
+@pytest.mark.parametrize("without", ["mm.0.bias", "mm.1.weight", "mm.4.bias"])
+def test_bad_headers_of_yi_vl_are_refused(without: str) -> None:
+    assert refusal("mlp.norm", {}, without) == "missing_tensor"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.window_size": 15}, "none", "corrupt_header"),  # less than a token
+        ({"clip.vision.wa_layer_indexes": [3]}, "none", "corrupt_header"),
+        ({"clip.vision.wa_layer_indexes": None}, "none", "corrupt_header"),
+        ({"clip.vision.spatial_merge_size": 4}, "none", "corrupt_header"),
+        ({"clip.vision.patch_size": 10}, "none", "corrupt_header"),
+        ({}, "mm.input_norm.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_youtu_vl_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("youtuvl", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    "without", ["mm.a.norm_pre.weight", "mm.a.mlp.0.weight", "mm.a.mlp.1.bias", "mm.a.mlp.2.weight"]
+)
+def test_bad_headers_of_meralion_are_refused(without: str) -> None:
+    assert refusal("meralion", {}, without) == "missing_tensor"
+
+
+def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
+    """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
+    tensors = {name: info for name, info in header.tensors.items() if name != without}
+    changed = replace(header, metadata=header.metadata | metadata, tensors=tensors)
+    with pytest.raises(WispError) as error:
+        make_plan(changed, Device(), PlanOptions(1, 1, "f16"))
+    return error.value.code
 
 
 DAMAGE: tuple[Any, ...] = (0, 1, 3, 7, 255, 65536, 2**31 - 1, -1, True, 0.0, 1e30, "", "x", [], [1], [0.5] * 3)

@@ -36,6 +36,12 @@ def test_a_file_may_hold_both_encoders() -> None:
     assert (projector.vision.n_head, projector.audio.n_mel) == (3, 128)
 
 
+def test_gemma_3ns_encoder_of_sound_is_not_read() -> None:
+    projector = Projector.from_gguf(changed("gemma3nv", {"clip.has_audio_encoder": True}))
+    assert projector.vision is not None
+    assert projector.audio is None
+
+
 def test_omni_files_name_both_encoders_alike() -> None:
     header = changed("qwen2.5vl", {"clip.projector_type": "qwen2.5o"})
     vision = Projector.from_gguf(header).vision
@@ -75,6 +81,17 @@ def test_a_text_model_is_no_projector() -> None:
         ("internvl", {"clip.vision.preproc_max_tiles": 1 << 20}, "corrupt_header"),
         ("lfm2", {"clip.vision.image_resize_algo": "nearest"}, "corrupt_header"),
         ("ultravox", {"clip.audio.projector.stack_factor": None}, "missing_metadata"),
+        ("meralion", {"clip.audio.projector.stack_factor": None}, "missing_metadata"),
+        ("gemma3nv", {"clip.vision.image_size": 640}, "corrupt_header"),
+        ("granite_speech", {"clip.audio.chunk_size": None}, "missing_metadata"),
+        ("granite_speech", {"clip.audio.chunk_size": 26}, "corrupt_header"),  # more distances than have keys
+        ("granite_speech", {"clip.audio.conv_kernel_size": 8}, "corrupt_header"),
+        ("granite_speech", {"clip.audio.conv_kernel_size": 33}, "corrupt_header"),
+        ("granite_speech", {"clip.audio.num_mel_bins": 161}, "corrupt_header"),
+        ("granite_speech", {"clip.audio.projector.head_count": 4}, "corrupt_header"),
+        ("granite_speech", {"clip.audio.projector.downsample_rate": 7}, "corrupt_header"),  # of a window of 6
+        ("granite_speech.plus", {"clip.audio.feature_layer": [2, 0]}, "corrupt_header"),
+        ("granite_speech.plus", {"clip.audio.feature_layer": [0, 4]}, "corrupt_header"),
     ],
 )
 def test_bad_metadata_is_refused(name: str, metadata: dict[str, Any], code: str) -> None:

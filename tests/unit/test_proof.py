@@ -42,16 +42,23 @@ MODELS = [
     "llama/llama.IQ1_M",
 ]
 PROJECTORS = (
+    "adapter",
     "gemma3",
+    "gemma3nv",
     "gemma4",
+    "granite_speech",
     "internvl",
     "ldp",
+    "ldpv2",
+    "meralion",
     "minicpmv",
+    "mlp.norm",
     "pixtral.merge",
     "qwen2.5vl",
     "qwen3a",
     "qwen3vl",
     "ultravox",
+    "youtuvl",
 )
 MODELS += [f"vision/{name}.mmproj" for name in PROJECTORS]
 

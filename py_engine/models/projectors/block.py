@@ -20,7 +20,18 @@ from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
 
 # Conversions of these types may have the names of the two matrices swapped.
-OLD = {"mlp", "ldp", "qwen2vl_merger", "qwen2.5vl_merger", "gemma3", "idefics3", "resampler", "minicpmv4_6"}
+OLD = {
+    "mlp",
+    "ldp",
+    "ldpv2",
+    "adapter",
+    "qwen2vl_merger",
+    "qwen2.5vl_merger",
+    "gemma3",
+    "idefics3",
+    "resampler",
+    "minicpmv4_6",
+}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MAX_SECONDS
+from py_engine.media.kinds import MAX_SECONDS
 from py_engine.models.projectors.block import Norms, qkv
 from py_engine.models.projectors.heads import finish, hidden
 from py_engine.models.projectors.stages import Stages
@@ -47,7 +47,7 @@ def build(s: Stages) -> EncoderPlan:
     for i in range(tower.block_count):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("tokens", most)
-        x = _Block(s, norms, f"a.blk.{i}.", relative[i], near).run(x, ("x", "other")[(i + 1) % 2])
+        x = ConformerBlock(s, norms, f"a.blk.{i}.", relative[i], near).run(x, ("x", "other")[(i + 1) % 2])
     y, width = hidden(s, norms.apply("mm.a.mlp.0", x, "normed", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
     return finish(s, y, "mm.a.mlp.3", width)
 
@@ -95,14 +95,15 @@ def _relative_keys(s: Stages, most: int) -> list[Buffer]:
 
 
 @dataclass(frozen=True)
-class _Block:
-    """One block. `b`: the prefix of its tensors' names."""
+class ConformerBlock:
+    """One block. `b`: the prefix of its tensors' names. `block`: the rows that see each other; 0: all do."""
 
     s: Stages
     norms: Norms
     b: str
     relative: Buffer
     near: Buffer  # taps of the rows that the convolution sees
+    block: int = 0
 
     def run(self, x: Buffer, to: str) -> Buffer:
         """Append the block; x is changed, the result is in the buffer `to`."""
@@ -130,9 +131,12 @@ class _Block:
     def _attention(self, x: Buffer) -> None:
         s, tower, n = self.s, self.s.tower, self.s.tower.embedding_length
         y = qkv(s, self._normed("ln1", x), self.b)
-        biases = s.w.vector(*((f"{self.b}pos_bias_{name}", n) for name in "uv"))
-        heads = tower.head_count, tower.head_dim
-        attended = attention.relative_to_all(s.ops, y, self.relative, biases, heads, tower.head_dim**-0.5)
+        names = [f"{self.b}pos_bias_{name}" for name in "uv"]
+        biases: Weight | Buffer = s.ops.constant(f"zeros.{2 * n}", [0.0] * (2 * n))
+        if s.w.has_all(names):
+            biases = s.w.vector(*((name, n) for name in names))
+        heads, scale = (tower.head_count, tower.head_dim), tower.head_dim**-0.5
+        attended = attention.relative_to_all(s.ops, y, self.relative, biases, heads, scale, self.block)
         s.ops.linear(attended, *self._matrix("attn_out", n, n), x)
 
     def _convolution(self, x: Buffer) -> None:
@@ -140,8 +144,10 @@ class _Block:
         s, ops, n = self.s, self.s.ops, self.s.tower.embedding_length
         both = ops.project("both", self._normed("norm_conv", x), *self._matrix("conv_pw1", 2 * n, n))
         gated = per_layer.gate(ops, per_layer.Gates(both, "sigmoid", first=n), both, 0, n)
-        names = ("conv_dw.bias", "conv_norm.weight", "conv_norm.bias")
-        terms = s.w.vector(*((self.b + name, n) for name in names))
-        convolved = rows.depthwise(ops, gated, s.w.matrix(self.b + "conv_dw.weight", n, KERNEL), n, self.near, terms)
+        names = [self.b + name for name in ("conv_dw.bias", "conv_norm.weight", "conv_norm.bias")]
+        if missing := [name for name in names[1:] if name not in s.w]:
+            raise WispError(f"The projector lacks the tensor {missing[0]}.", "missing_tensor")
+        terms, size = s.w.optional_vector(*((name, n) for name in names)), self.near.shape[1]
+        convolved = rows.depthwise(ops, gated, s.w.matrix(self.b + "conv_dw.weight", n, size), n, self.near, terms)
         y = ops.activate(convolved, ops.rows("hidden", n, ops.input_dtype), n, "silu", gated=False)
         ops.linear(y, *self._matrix("conv_pw2", n, n), x)

@@ -17,6 +17,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 
 EPS = 1e-5  # of the norms that have an eps of their own
+YOUTU_EPS = 1e-6  # of the norm of Youtu-VL's patches
 DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
@@ -103,6 +104,23 @@ def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.2", width)
 
 
+def _llava(s: Stages, x: Buffer) -> EncoderPlan:
+    """LLaVA's two layers; of Yi-VL, each with a norm, which llama.cpp calls mlp_norm."""
+    if "mm.3.weight" not in s.w:
+        return _mlp(s, x)
+    w, norms, width = s.w, Norms(s, rms=False, eps=s.tower.eps), s.w.rows("mm.0.weight")
+    x = _merge(s, x)
+    ops, first = s.ops, w.matrix("mm.0.weight", width, s.tower.embedding_length)
+    y = ops.project("first", x, first, w.vector(("mm.0.bias", width)))
+    y = norms.apply("mm.1", y, "first_norm", cols=width)
+    y = ops.activate(y, ops.rows("first_activated", width, ops.input_dtype), width, "gelu", gated=False)
+    found = finish(s, y, "mm.3", width)
+    result = ops.buffer(f"{s.tower.modality}.normed_output", (ops.batch, pad(found.width)))
+    norm, bias = (w.vector((f"mm.4.{part}", found.width)) for part in ("weight", "bias"))
+    ops.layer_norm_into(result, s.plan.buffers[found.output], norm, bias, s.tower.eps)
+    return s.finish(result, found.width)
+
+
 def _janus_pro(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
     return finish(s, y, "mm.1", width)
@@ -113,17 +131,22 @@ def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, _merge(s, x), "mm.0", cols)
     if s.tower.deepstack:
         return DeepStack(s).finish(y, width)
-    if not s.tower.window_pattern:
-        return finish(s, y, "mm.2", width)
-    found = finish(s, y, "mm.2", width)  # in the order of windows
-    return _ordered(s, s.plan.buffers[found.output], found.width)
+    return _ordered(s, finish(s, y, "mm.2", width))
 
 
-def _ordered(s: Stages, x: Buffer, width: int) -> EncoderPlan:
-    """The results in another order."""
-    y = s.ops.buffer(f"{s.tower.modality}.ordered", (s.ops.batch, pad(width)))
-    rows.gather(s.ops, x, width, s.taps("order", 1), y)
-    return s.finish(y, width)
+def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
+    """The results in the order of the picture, if windows have another."""
+    if not s.tower.window:
+        return found
+    y = s.ops.buffer(f"{s.tower.modality}.ordered", (s.ops.batch, pad(found.width)))
+    rows.gather(s.ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
+    return s.finish(y, found.width)
+
+
+def _youtuvl(s: Stages, x: Buffer) -> EncoderPlan:
+    y = Norms(s, rms=True, eps=YOUTU_EPS).apply("mm.input_norm", x, "merger_norm")
+    y, width = hidden(s, _merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
+    return _ordered(s, finish(s, y, "mm.2", width))
 
 
 class DeepStack:
@@ -278,6 +301,33 @@ def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, ops.gated(y, Projection(stack, bias), s.tower.activation), "mm.down", inner)
 
 
+def _adapter(s: Stages, x: Buffer) -> EncoderPlan:
+    """GLM-Edge: a convolution joins a token's patches; a gated network; rows of the file begin and end all."""
+    w, n, count = s.w, s.tower.embedding_length, s.tower.merge**2
+    width, b = w.rows("adapter.conv.weight"), "adapter.linear."
+    ops = s.begin("tokens", s.most // count)
+    y = rows.unfold(ops, x, n, s.taps("merge", count))
+    y = ops.project(
+        "conv", y, w.matrix("adapter.conv.weight", width, count * n), w.vector(("adapter.conv.bias", width))
+    )
+    y = ops.project("linear", y, w.matrix(b + "linear.weight", width, width), None)
+    normed = Norms(s, rms=False, eps=s.tower.eps).apply(b + "norm1", y, "linear_norm", cols=width)
+    y = ops.activate(normed, ops.rows("linear_activated", width, ops.input_dtype), width, "gelu", gated=False)
+    inner = w.rows(b + "gate.weight")
+    stack = w.stack([(b + name + ".weight", inner) for name in ("gate", "dense_h_to_4h")], width)
+    found = finish(s, ops.gated(y, Projection(stack), "silu"), b + "dense_4h_to_h", inner)
+    return _between(s, found, ["adapter.boi", "adapter.eoi"])
+
+
+def _between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
+    """The results with two rows of the file, one before and one after those of each picture."""
+    ops = s.begin("ended", 3 * s.ops.batch)  # a picture may be one token
+    y = s.ops.buffer(f"{s.tower.modality}.with_ends", (ops.batch, pad(found.width)))
+    rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
+    rows.gather(ops, s.w.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
+    return s.finish(y, found.width)
+
+
 def _minicpmv4_6(s: Stages, x: Buffer) -> EncoderPlan:
     cols = squares.ROWS * s.tower.embedding_length
     normed = _layer_norm(s, squares.joined(s, "tokens", x), "mm.input_norm", cols, s.tower.eps)
@@ -314,9 +364,12 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "gemma3": _gemma3,
     "gemma4v": _gemma4v,
     "gemma4uv": _gemma4uv,
-    "mlp": _mlp,
+    "adapter": _adapter,
+    "youtuvl": _youtuvl,
+    "mlp": _llava,
     "internvl": _internvl,
     "ldp": mobile.build,
+    "ldpv2": mobile.build_second,
     "lfm2": _lfm2,
     "lightonocr": _pixtral,
     "pixtral": _pixtral,

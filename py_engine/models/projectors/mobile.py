@@ -1,4 +1,7 @@
-"""MobileVLM's projector ("ldp"): two blocks of a depthwise convolution, gates from the picture's mean, and a product.
+"""MobileVLM's projectors.
+
+The first ("ldp"): two blocks of a depthwise convolution, gates from the picture's mean, and a product. The second
+("ldpv2"): the averages of squares of four patches, and a depthwise convolution that is added to them.
 
 Source: llava.cpp in llama.cpp's tools/mtmd/models.
 """
@@ -30,6 +33,24 @@ def build(s: Stages, x: Buffer) -> EncoderPlan:
     y = _block(s, x, width, 1, "grid", s.most)
     s.ops.add_scaled(x, 1.0, y)
     y = _block(s, y, width, 2, "tokens", s.most // 4)
+    return s.finish(y, width)
+
+
+def build_second(s: Stages, x: Buffer) -> EncoderPlan:
+    """Append the second version's projector to encoded patches, class tokens among them."""
+    w, n = s.w, s.tower.embedding_length
+    first, second = ("mm.model.mlp.0", "mm.model.mlp.2")
+    width = w.rows(first + ".weight")
+    bias = w.vector((first + ".bias", width))
+    hidden = s.ops.activated(x, Projection([w.matrix(first + ".weight", width, n)], bias), "gelu")
+    weight, bias = w.matrix(second + ".weight", width, width), w.vector((second + ".bias", width))
+    y = s.ops.project("projected", hidden, weight, bias)
+    ops = s.begin("tokens", s.most // 4)
+    squares = ops.rows("squares", width)
+    rows.gather(ops, y, width, s.taps("squares", 4), squares)
+    kernel, bias = w.matrix("mm.model.peg.0.weight", width, KERNEL), w.vector(("mm.model.peg.0.bias", width))
+    y = rows.depthwise(ops, squares, kernel, width, s.taps("tokens_kernel", KERNEL), bias)
+    ops.add_scaled(squares, 1.0, y)
     return s.finish(y, width)
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.projector import MAX_SECONDS, POOLED, RATE, WHISPER
-from py_engine.models.projectors import conformer, fastconformer
+from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
+from py_engine.models.projectors import conformer, fastconformer, granite_speech
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
 from py_engine.models.projectors.heads import finish, hidden
@@ -42,6 +42,8 @@ def most_rows(tower: Tower) -> int:
         return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.speech is not None:
+        return granite_speech.most_rows(tower.speech)
     if tower.kind == "lfm2a":
         return fastconformer.most_frames(tower)
     return WHISPER_FRAMES
@@ -127,6 +129,23 @@ def _voxtral(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.a.mlp.2", width)
 
 
+def _meralion(s: Stages, x: Buffer) -> EncoderPlan:
+    """A norm of all frames of a token, whose factors are those of one frame for each, as in llama.cpp; then layers."""
+    w, one = s.w, s.tower.embedding_length
+    y, cols = _stacked(s, x)
+    ops, frames = s.ops, s.tower.stack
+    factors, shifts = (w.vector(*[(f"mm.a.norm_pre.{part}", one)] * frames) for part in ("weight", "bias"))
+    normed = ops.rows("stacked_norm", cols, ops.input_dtype)
+    ops.layer_norm_into(normed, y, factors, shifts, s.tower.eps)
+    mid, inner = (w.rows(f"mm.a.mlp.{i}.weight") for i in range(2))
+    y = ops.project("mid", normed, w.matrix("mm.a.mlp.0.weight", mid, cols), w.vector(("mm.a.mlp.0.bias", mid)))
+    y = ops.activate(y, ops.rows("mid_activated", mid, ops.input_dtype), mid, "silu", gated=False)
+    names = ("mm.a.mlp.1", "mm.a.mlp.2")
+    stack = w.stack([(name + ".weight", inner) for name in names], mid)
+    bias = w.vector(*((name + ".bias", inner) for name in names))
+    return finish(s, ops.gated(y, Projection(stack, bias), "silu"), "mm.a.mlp.3", inner)
+
+
 def _musicflamingo(s: Stages, x: Buffer) -> EncoderPlan:
     s.begin("tokens", s.ops.batch)
     y, width = hidden(s, x, "mm.a.mlp.1", s.tower.embedding_length, "gelu_erf")
@@ -172,12 +191,14 @@ def _gemma4ua(s: Stages) -> EncoderPlan:
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
+    "granite_speech": granite_speech.build,
     "lfm2a": fastconformer.build,
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),
 }
 PROJECTORS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "glma": _glma,
+    "meralion": _meralion,
     "musicflamingo": _musicflamingo,
     "qwen2a": _qwen2a,
     "ultravox": _ultravox,

@@ -7,12 +7,14 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.projector import WHISPER, WITHOUT_BLOCKS, Audio, Projector, Vision
+from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
+from py_engine.media.projector import Audio, Projector, Speech, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
 LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
+MAX_WINDOW = 4096  # pixels
 LFM2_TILE = 512  # pixels of a side
 
 
@@ -37,9 +39,11 @@ class Tower:
     deviation: tuple[float, ...] = ()
     mels: int = 0  # bins of a frame of sound
     stack: int = 1  # frames that become one token
-    window_pattern: int = 0  # every so many blocks, one attends to the whole picture; 0: all do
+    window: int = 0  # pixels of the side of a window that most blocks attend to; 0: to the whole picture
+    whole: frozenset[int] = frozenset()  # the blocks that attend to the whole picture nevertheless
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
     merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
+    speech: Speech | None = None  # of granite_speech
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -117,11 +121,36 @@ def _image(header: Header, vision: Vision) -> Tower:
         has_class="v.class_embd" in header.tensors,
         mean=vision.mean,
         deviation=vision.std,
-        window_pattern=natural(header, "vision.n_wa_pattern") if vision.type == "qwen2.5vl_merger" else 0,
+        window=_window(header, vision),
+        whole=_whole(header, vision),
         queries=vision.queries,
         merged_after=vision.merged_after,
         deepstack=_deepstack(header),
     )
+
+
+def _window(header: Header, vision: Vision) -> int:
+    if vision.type == "qwen2.5vl_merger":
+        return WINDOW if natural(header, "vision.n_wa_pattern") else 0
+    if vision.type != "youtuvl" or not _whole(header, vision):
+        return 0
+    window = natural(header, "vision.window_size")
+    if not vision.align <= window <= MAX_WINDOW:
+        raise WispError(f"The projector's windows are {window} pixels wide.", "corrupt_header")
+    return window
+
+
+def _whole(header: Header, vision: Vision) -> frozenset[int]:
+    """The blocks that attend to the whole picture, of types with windows."""
+    if vision.type == "qwen2.5vl_merger":
+        period = natural(header, "vision.n_wa_pattern")
+        return frozenset(range(period - 1, vision.n_layer, period)) if period else frozenset()
+    if vision.type != "youtuvl":
+        return frozenset()
+    blocks = header.arch("vision.wa_layer_indexes", None)
+    if not isinstance(blocks, list) or not all(type(i) is int and 0 <= i < vision.n_layer for i in blocks):
+        raise WispError(f"vision.wa_layer_indexes is {blocks!r:.100}; it must list blocks.", "corrupt_header")
+    return frozenset(blocks)
 
 
 def _audio(header: Header, audio: Audio) -> Tower:
@@ -135,4 +164,5 @@ def _audio(header: Header, audio: Audio) -> Tower:
         activation="gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
+        speech=audio.speech,
     )

@@ -3,17 +3,18 @@
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
 Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
-glm4v.cpp, paddleocr.cpp, dotsocr.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
 
-import struct
+from dataclasses import replace
 
 from py_engine.errors import WispError
-from py_engine.media.projector import QWEN_VL
-from py_engine.models.projectors import squares
+from py_engine.media.kinds import LLAVA, QWEN_VL
+from py_engine.models.projectors import mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
+from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
 from py_engine.models.projectors.position_table import most_taps
 from py_engine.models.projectors.stages import Stages
@@ -24,9 +25,8 @@ from py_engine.plan.products import ADD, Product
 
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "dots_ocr"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
-WITHOUT_LAST_BLOCK = {"mlp", "ldp"}
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
     "gemma4v": {"neox": True, "halves": True},
 }
@@ -35,6 +35,8 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 def build(s: Stages) -> EncoderPlan:
     """Append the encoder's stages."""
     tower, w = s.tower, s.w
+    if tower.kind == "gemma3nv":
+        return mobilenet.build(s)
     if tower.kind not in HEADS:
         raise WispError(
             f"The projector type {tower.kind!r} is not supported yet. Supported: {', '.join(HEADS)}.",
@@ -62,8 +64,12 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     n, pixels = tower.embedding_length, 3 * tower.patch**2
     bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
     normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
-    dtype = "f32" if normalised else ops.input_dtype
-    patches = rows.patches(ops, bytes_, s.taps("patches", 1), _values(s), tower.patch, dtype)
+    interleaved = tower.kind == "youtuvl"
+    dtype = "f32" if normalised or interleaved else ops.input_dtype
+    patches = rows.patches(ops, bytes_, s.taps("patches", 1), byte_values(s), tower.patch, dtype)
+    if interleaved:  # its kernel has the colours of a pixel beside each other
+        colours = replace(patches, shape=(3 * ops.batch, tower.patch**2))
+        patches = rows.unfold(ops, colours, tower.patch**2, s.taps("colours", 3))
     if normalised:
         patches = layer.apply("v.patch_norm.1", patches, "pixels_norm", for_product=True, cols=pixels)
     x = ops.rows("x", n)
@@ -86,23 +92,6 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     return x
 
 
-def _values(s: Stages) -> Buffer:
-    """What each byte of each colour becomes, in float32: (3, 256)."""
-    found = []
-    for colour in zip(s.tower.mean, s.tower.deviation, strict=True):
-        mean, deviation = map(_f32, colour)
-        values = [_f32(_f32(_f32(byte / 255) - mean) / deviation) for byte in range(256)]
-        found += [2 * value - 1 for value in values] if s.tower.kind == "gemma4v" else values
-    buffer = s.ops.buffer("image.values", (3, 256), "f32", "state")
-    s.plan.constants[buffer.name] = struct.pack("<768f", *found)
-    return buffer
-
-
-def _f32(value: float) -> float:
-    """The nearest float32."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
-
-
 def _class_and_bias(s: Stages) -> Weight:
     """Row 0: what is added to the class token; row 1: what is added to a patch."""
     names = [name for name in ("v.class_embd", "v.patch_embd.bias") if name in s.w]
@@ -119,12 +108,12 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
     deep = DeepStack(s) if tower.deepstack else None
     stage, table, most = "patches", "pictures", s.most
-    for i in range(tower.block_count - (tower.kind in WITHOUT_LAST_BLOCK)):
+    for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin(stage, most)
         first = len(s.ops.ops)
         Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
-        windows = tower.window_pattern > 0 and (i + 1) % tower.window_pattern != 0
+        windows = tower.window > 0 and i not in tower.whole
         s.segments(first, "windows" if windows else table)
         if i == tower.merged_after:
             x = squares.merge(s, Block(s, norms, squares.PREFIX, rope, cache, scale), x)
