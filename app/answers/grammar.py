@@ -208,6 +208,7 @@ class Matcher:
 
     def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
         self._matcher, self._tokenizer = matcher, tokenizer
+        self.source = matcher
 
     async def mask(self) -> Any:
         """An Int32Array with a bit set for each token that may come next."""

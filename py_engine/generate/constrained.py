@@ -1,6 +1,7 @@
 """Decoding under a constraint, such as a grammar.
 
-Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits.
+Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits. Several
+tokens are sampled so before Python sees the first, where the constraint is JavaScript (Runner.sample_masked).
 Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the
 first rejected token, the later ones are dropped and that one is sampled again with the mask.
 Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
@@ -17,6 +18,8 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 
+MASKED = 16  # most tokens that are sampled with masks before the first of them is handed on
+
 
 class ConstrainedDecoder:
     """Decodes an answer that has the device to itself. `fed`: the device has the logits after the prompt."""
@@ -25,6 +28,8 @@ class ConstrainedDecoder:
         self._runner, self._answer, self._sequence = runner, answer, sequence
         self.lacks_pages, self.needs = False, 0  # positions that need pages
         self._fed = fed  # the logits are of a prompt's end: computed again, they would round as in decoding
+        in_turn = answer.source is not None and runner.sample_masked is not None
+        self._most_masked = min(MASKED, runner.plan.batch) if in_turn else 1
         self._pauses: Callable[[], bool] = lambda: False
 
     async def batches(self, pauses: Callable[[], bool]) -> AsyncGenerator[Batch, None]:
@@ -42,7 +47,7 @@ class ConstrainedDecoder:
                 if answer.stop_ids:
                     yield Batch([min(answer.stop_ids)])
                 return
-            if not self._reserve(self._runner.max_lookahead()):
+            if not self._reserve(max(self._most_masked, runner.max_lookahead())):
                 return
             if answer.forced and not answer.scored:
                 forced = Batch(await answer.take_forced(runner.plan.batch))
@@ -78,10 +83,18 @@ class ConstrainedDecoder:
         self._fed = False
 
     async def _sample_masked(self, rejected_before: bool = False) -> Batch:
-        """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""
-        answer = self._answer
-        mask = await answer.mask()
+        """Sample the next tokens, each with its mask. `rejected_before`: without it, the first one was rejected."""
+        answer, sample = self._answer, self._runner.sample_masked
         self._fed = False
+        if answer.source is not None and sample is not None:
+            most = min(self._most_masked, answer.left)
+            unchanged = answer.unchanged_until_ahead(self._runner.max_lookahead())
+            found = await sample(answer.source, most, unchanged)
+            answer.advance(found.batch.ids)
+            for i, changed in enumerate(found.changed):
+                answer.count_run(1, changed and not (rejected_before and i == 0))
+            return found.batch
+        mask = await answer.mask()
         if answer.process is not None:
             self._runner.write_logits(await answer.process(await self._runner.read_logits()))
         self._runner.mask(mask, self._sequence.number)
