@@ -12,7 +12,7 @@ generate/ schedules the calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
@@ -92,7 +92,7 @@ class MaskedTokens:
 
 
 # (constraint's `source`, most tokens, how many that no mask changes end it): see Runner.sample_masked
-SampleMasked = Callable[[Any, int, int], Awaitable[MaskedTokens]]
+SampleMasked = Callable[[Any, int, int], Coroutine[Any, Any, MaskedTokens]]
 
 
 @dataclass
