@@ -283,8 +283,11 @@ class Generation:
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, options=part.options)
-            await runner.result()
+            # Without a result to wait for, the first mask is made while the device computes; the time is known mostly.
+            read = not part.last or not runner.prompt_ms(len(part.ids))
+            runner.feed(part.at, part.ids, part.lists, sequence.number, read=read, options=part.options)
+            if read:
+                await runner.result()
             part.record(sequence)
             self.totals.count(1, 1)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
