@@ -15,6 +15,7 @@ from py_engine.runners import FeedOptions, Rounding, Runner
 
 ALONE_MS = 160.0  # the time of a part of a prompt that is alone
 ALONE_TOKENS = 512  # of such a part, at least, where the device takes that many
+UNREAD_MS = 24.0  # of parts that are submitted before the result of one is awaited, where an answer is alone
 WIDE = 1024  # values of a token from which the products of a prompt's tiles occupy a GPU, however few its tokens
 
 
