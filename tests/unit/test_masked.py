@@ -164,3 +164,20 @@ async def test_log_probabilities_are_read_token_by_token() -> None:
     want = await collect(make(), PROMPT, scored, 20, constraint=RandomConstraint(0.3))
     assert await collect(used, PROMPT, scored, 20, constraint=Source(0.3)) == want
     assert not runner.turns
+
+
+@pytest.mark.parametrize(("ms", "reads"), [(0.0, 3), (1.0, 0), (20.0, 1)])
+async def test_the_parts_of_a_constrained_prompt_are_submitted_ahead(ms: float, reads: int) -> None:
+    """A result is awaited where their time is not known, or too much of it is on the device already."""
+    prompt = [7 * i % 250 for i in range(40)]
+    want = await collect(make(), prompt, WARM, 5, constraint=RandomConstraint(0.3))
+    used, awaited = make(batch=16), list[None]()
+    runner, result = used.runner, used.runner.result
+
+    async def counted() -> list[Batch]:
+        awaited.append(None)
+        return await result()
+
+    runner.result, runner.prompt_ms = counted, lambda n: ms  # type: ignore[method-assign]
+    assert await collect(used, prompt, WARM, 5, constraint=RandomConstraint(0.3)) == want
+    assert len(awaited) == reads
