@@ -5,6 +5,7 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import js
@@ -26,8 +27,11 @@ _keys, _is_array, _to_json = js.Object.keys, js.Array.isArray, js.JSON.stringify
 _FILES = ("model", "projector", "adapters", "draft")  # fields of a load that may be File objects
 
 
-def connect(port: Any, post_json: Callable[[str], None]) -> Client:
-    """Connect the client at the other end of a MessagePort. `post_json(text)` sends it a message that is JSON."""
+def connect(port: Any, post_json: Callable[..., None]) -> Client:
+    """Connect the client at the other end of a MessagePort.
+
+    `post_json(text)` sends it a message that is JSON; `post_json(text, vectors)` one with embeddings.
+    """
 
     def post(message: dict[str, Any]) -> None:
         """Post a message as JSON: one crossing, None becomes null, no proxies to free."""
@@ -43,15 +47,13 @@ def connect(port: Any, post_json: Callable[[str], None]) -> Client:
             message = {**message, "loads": [{**load, **dict.fromkeys(_FILES)} for load in loads]}
         # embeddings: as JSON, their numbers would take longer than the model
         text, vectors = json_output.written(message)
-        if not (arrays or vectors or any(files) or any(in_chunks)):
-            post_json(text)
+        if not (arrays or any(files) or any(in_chunks)):
+            post_json(text, *([to_js(vectors)] if vectors else []))
             return
         out = js.JSON.parse(text)
         for i, names in enumerate(files):
             for name, parts in names.items():
                 setattr(out.loads[i], name, to_js(parts))
-        for item, vector in zip(out.result.data if vectors else (), vectors, strict=True):
-            item.embedding = getattr(js.Array, "from")(to_js(vector))
         if arrays:
             _set_arrays(out.result, arrays)
         for i, of_chunk in enumerate(in_chunks):
@@ -86,11 +88,19 @@ def handle(client: Client, message: Any) -> "asyncio.Task[None]":
 
 async def _answer(client: Client, message: Any) -> None:
     try:
-        fields = {key: _value(getattr(message, key)) for key in _keys(message)}
+        fields = _fields(message)
     except WispError as error:
         Call(client, message.id).fail(error)
         return
     await _worker.handle(fields, client)
+
+
+def _fields(message: Any) -> dict[str, Any]:
+    if hasattr(message, "request") and not hasattr(message, "file"):  # only JSON: one crossing
+        with suppress(ValueError, TypeError, JsException):  # else its fields say what is wrong
+            found: dict[str, Any] = json_input.parse(_to_json(message))
+            return found
+    return {key: _value(getattr(message, key)) for key in _keys(message)}
 
 
 def _value(value: Any) -> Any:

@@ -45,8 +45,12 @@ const waiting = new Set();
 function serve(port) {
   /** @type {Promise<any> | undefined} an app.client.Client */
   let client;
-  /** @param {string} text */
-  const postJson = (text) => port.postMessage(JSON.parse(text));
+  /** @param {string} text @param {Float32Array[]} [vectors] that stand in it as null */
+  const postJson = (text, vectors = []) => {
+    const message = JSON.parse(text);
+    vectors.forEach((vector, i) => (message.result.data[i].embedding = Array.from(vector)));
+    port.postMessage(message);
+  };
   /** @param {number} id @param {Assets} assets */
   async function booted(id, assets) {
     /** @type {(stage: string, loaded: number, total: number) => void} */

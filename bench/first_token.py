@@ -1,6 +1,7 @@
-"""Where the time until the first token of a short prompt goes, on the host.
+"""Where the time until the first token of a short prompt goes, or that until an embedding, on the host.
 
-.venv/bin/python -m bench.first_token [--model FILE] [--prompt 16] [--chat] [--instant] [--runs 100] [--json FILE]
+.venv/bin/python -m bench.first_token [--model FILE] [--prompt 16] [--chat | --embedding] [--instant] [--runs 100]
+    [--json FILE]
 
 The worker's calls of the browser divide each request into parts: bench/first_token.js notes them. `--instant` measures
 the host where there is no GPU: dispatches have no workgroups, so the GPU does nothing, and kernels are those of a GPU.
@@ -17,7 +18,7 @@ from bench.headless import AS_ON_GPU, add_common, evaluated, write_figures
 
 PROBE = Path(__file__).with_suffix(".js")
 QUICK = 6  # one of so many runs is quicker than the second figure
-MEASURE = """async ({ model, prompt, chat, runs, options }) => {
+MEASURE = """async ({ model, prompt, chat, embedding, runs, options }) => {
   const { Wisp } = await import("/wisp.js");
   const channel = new BroadcastChannel("wisp.first_token");
   const notes = () => new Promise((done) => {
@@ -36,6 +37,10 @@ MEASURE = """async ({ model, prompt, chat, runs, options }) => {
   const request = async () => {
     const begun = now();
     let first = 0;
+    if (embedding) {
+      await engine.embeddings.create({ input: [ids()] });
+      return { begun, first: now() };
+    }
     for await (const { choices: [choice] } of await ask())
       if (choice?.text || choice?.delta?.content || choice?.finish_reason) first ||= now();
     return { begun, first };
@@ -53,7 +58,7 @@ MEASURE = """async ({ model, prompt, chat, runs, options }) => {
     await pause(5);
     found.push({ ...times, notes: await notes() });
   }
-  return { backend, dispatches_per_token, submits: (await engine.stats()).last.submits, runs: found };
+  return { backend, dispatches_per_token, submits: (await engine.stats()).last?.submits, runs: found };
 }"""
 
 
@@ -83,14 +88,16 @@ def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.first_token", description="Measure the first token.")
     parser.add_argument("--prompt", type=int, default=16, help="tokens, of a chat characters (default: 16)")
-    parser.add_argument("--chat", action="store_true", help="a chat, in place of a completion of token ids")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--chat", action="store_true", help="a chat, in place of a completion of token ids")
+    kind.add_argument("--embedding", action="store_true", help="the embedding of the prompt")
     parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
     add_common(parser, runs=100, context_length=2048)
     options = parser.parse_args(arguments)
     load = {"backend": options.backend, "contextLength": options.context_length}
     if options.instant:
         load |= {"backend": "webgpu"} | AS_ON_GPU
-    asked = {"prompt": options.prompt, "chat": options.chat, "runs": options.runs, "options": load}
+    asked = {name: getattr(options, name) for name in ("prompt", "chat", "embedding", "runs")} | {"options": load}
     probe = PROBE.read_text(encoding="utf-8").replace("INSTANT = false", f"INSTANT = {str(options.instant).lower()}")
     found = evaluated(MEASURE, options.model, asked, options.adapter, in_worker=probe)
     print(table(found))
@@ -101,8 +108,9 @@ def main(arguments: list[str]) -> int:
 def table(found: dict[str, Any]) -> str:
     """The figures as text."""
     runs = [parts(run) for run in found["runs"]]
+    submits = f", {found['submits']} submits" if found.get("submits") else ""
     lines = [
-        f"{found['backend']}, {found['dispatches_per_token']} dispatches per token, {found['submits']} submits; ms",
+        f"{found['backend']}, {found['dispatches_per_token']} dispatches per token{submits}; ms",
         f"{'':28}{'median':>10}{'quick':>10}",
     ]
     for name in runs[0]:

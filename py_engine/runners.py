@@ -12,7 +12,7 @@ generate/ schedules the calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
@@ -85,6 +85,18 @@ def tokens_per_draft(sequences: int) -> int:
     return SHORT_BATCH - sequences + 1
 
 
+@dataclass(frozen=True)
+class MaskedTokens:
+    """Tokens that were sampled with masks, and whether the mask changed each of them."""
+
+    batch: Batch
+    changed: Sequence[bool]
+
+
+# (constraint's `source`, most tokens, how many that no mask changes end it): see Runner.sample_masked
+SampleMasked = Callable[[Any, int, int], Coroutine[Any, Any, MaskedTokens]]
+
+
 @dataclass
 class HeldSequence:
     """A sequence under the host's control: its newest token, and the tokens that may still follow."""
@@ -92,6 +104,10 @@ class HeldSequence:
     row: Row
     left: int
     sampled: bool = False  # the newest token has not gone through the layers
+
+    def advance(self, tokens: int) -> None:
+        """Go on after so many tokens."""
+        self.row, self.left = Row(self.row.seq, self.row.position + tokens), self.left - tokens
 
 
 class Runner(Protocol):
@@ -223,6 +239,14 @@ class Runner(Protocol):
 
     async def take(self) -> tuple[Batch, bool]:
         """The tokens of the oldest step(), and whether the mask rejected the first choice of any of them."""
+
+    @property
+    def sample_masked(self) -> SampleMasked | None:
+        """Samples tokens in turn, each with the mask after the one before, as mask(), step() and take() would.
+
+        It ends after the most tokens, some milliseconds, a number of tokens in a row that no mask changed, or where the
+        next token is not only to be sampled. None: the host must make each mask.
+        """
 
     def rewind(self, position: int, count: int) -> None:
         """Drop the tokens from `position` on and recompute its logits; up to `count` tokens may follow."""

@@ -18,6 +18,7 @@ from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules
 from app.constrain.rules import form_rule, schema_rule
+from app.constrain.written import once
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
 from app.openai.formats import Format
@@ -203,14 +204,30 @@ class Dialect:
         """
         if form is None and not self._tools.tools:
             return None
+        given = self._tools
+        tools = [[tool.name, tool.parameters, tool.param] for tool in given.tools]
+        written_for = [self.syntax, self._tags, tools, given.required, given.parallel]
+        written_for += vars(form).values() if form is not None else []
+        return once(written_for, lambda: self._limited_rules(form))
+
+    def _limited_rules(self, form: Format | None) -> Rules:
         param = "tools" if form is None or self._tools.tools else form.param
         complete = _limited(lambda: self._rules(form), param)
+        texts: dict[tuple[bool, ...], GrammarText] = {}
 
         def limited(prompt: str) -> GrammarText:
             effort.begin()  # other requests have come in between
-            return _limited(lambda: complete(prompt), param)
+            ends = self._ends(prompt)
+            if ends not in texts:
+                texts[ends] = _limited(lambda: complete(prompt), param)
+            return texts[ends]
 
         return limited
+
+    def _ends(self, prompt: str) -> tuple[bool, ...]:
+        """What the grammar of an answer depends on of its prompt."""
+        thought = self._tags is not None and prompt.rstrip().endswith(self._tags[1])
+        return self._inside(prompt), thought, prompt.endswith(">>>")
 
     def _parts(self, grammar: Grammar, form: Format | None) -> list[str]:
         """The rules of the form and of calls, or "". A text may be both: then limits are not counted."""

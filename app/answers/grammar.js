@@ -221,6 +221,11 @@ class Matcher {
     return this.#matcher.isTerminated() ? "" : this.#timed(() => this.#matcher.findJumpForwardString());
   }
 
+  /** Whether the next token is only to be sampled: see py_engine/gpu/masked.js. */
+  goesOn() {
+    return !this.slow && !this.#matcher.isTerminated() && this.forced().length < 2;
+  }
+
   /** Whether the answer may end here. */
   async mayEnd() {
     if (this.#matcher.isTerminated()) return true;

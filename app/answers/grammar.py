@@ -15,6 +15,7 @@ from typing import Any
 
 from app.constrain.ebnf import Grammar, GrammarText, quick_rules
 from app.constrain.rules import form_rule
+from app.constrain.written import once
 from app.models.loaded import Loaded
 from app.openai.formats import Format
 from py_engine.errors import SERVER_ERROR, WispError
@@ -38,8 +39,11 @@ def rules_of(form: Format) -> GrammarText:
         grammar.counts_limits = form.kind == "json_schema"
         return [form_rule(grammar, form)]
 
-    grammar, (root,) = quick_rules(make)
-    return grammar.text(root)
+    def write() -> GrammarText:
+        grammar, (root,) = quick_rules(make)
+        return grammar.text(root)
+
+    return once([*vars(form).values()], write)
 
 
 async def compiled(model: Loaded, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
@@ -208,6 +212,7 @@ class Matcher:
 
     def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
         self._matcher, self._tokenizer = matcher, tokenizer
+        self.source = matcher
 
     async def mask(self) -> Any:
         """An Int32Array with a bit set for each token that may come next."""

@@ -4,6 +4,7 @@ Chunks and the tokens that they were made of reach the client in one message, so
 ends. A worker that gets the journal back makes the chunks of those tokens again, drops them, and goes on.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -57,7 +58,9 @@ class Journal:
         """Record that a choice has begun; where an earlier worker began it, that its chunks were made again."""
         recorded = self.choices.get(choice)
         if recorded is None:
-            self._add({"choice": choice})
+            self._entries.append({"choice": choice})
+            if self._streamed:  # the device gets the prompt before the message is made
+                asyncio.get_running_loop().call_soon(self._send)
         elif self._replay:
             written = [_written(batch) for batch in recorded.batches]
             self._add({"choice": choice, "seed": recorded.seed, "batches": written, "closed": recorded.closed})
@@ -81,10 +84,13 @@ class Journal:
 
     def _add(self, entry: dict[str, Json]) -> None:
         self._entries.append(entry)
-        now = time.monotonic()
-        if self._streamed or now - self._posted > WHOLE_S:
+        if self._streamed or time.monotonic() - self._posted > WHOLE_S:
+            self._send()
+
+    def _send(self) -> None:
+        if self._entries:
             self._post("chunks", chunks=self._chunks, journal=self._entries)
-            self._chunks, self._entries, self._posted = [], [], now
+            self._chunks, self._entries, self._posted = [], [], time.monotonic()
 
     def _read(self, resume: Json) -> None:
         try:

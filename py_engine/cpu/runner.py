@@ -23,7 +23,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Row, tokens_per_draft
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Row, SampleMasked, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -44,6 +44,8 @@ class Work:
 
 class CpuRunner:
     """The runner of one plan on the CPU."""
+
+    sample_masked: SampleMasked | None = None
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

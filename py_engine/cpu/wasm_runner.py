@@ -31,7 +31,17 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import grid
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, Kind, Rounding, Row, tokens_per_draft
+from py_engine.runners import (
+    DEFAULT_FEED,
+    Counts,
+    FeedOptions,
+    HeldSequence,
+    Kind,
+    Rounding,
+    Row,
+    SampleMasked,
+    tokens_per_draft,
+)
 from py_engine.tasks import quietly
 
 MIN_PROMPT = 8  # tokens of a part of a prompt, at least: two tiles of products
@@ -53,6 +63,7 @@ class WasmRunner:
     """Runs one plan on the CPU."""
 
     on_gpu, queues, wait_ms = False, True, 0.0
+    sample_masked: SampleMasked | None = None
 
     def __init__(self, plan: Plan, device: Device, threads: int | None = None) -> None:
         self.plan, self._device, self.numpy = plan, device, device.numpy
@@ -286,7 +297,8 @@ class WasmRunner:
         regions, parse = self._tokens.of([held.row], count)
         state = Region(self._memory.buffer("state"), 4 * STATE_WORDS)
         self._submit((1, False, 0), count, [state, *regions], parse)
-        held.row, held.left, held.sampled = Row(held.row.seq, held.row.position + count), held.left - count, True
+        held.advance(count)
+        held.sampled = True
         if eager and held.left:  # the context may end here
             self._run(forward)
             held.sampled = False

@@ -1,6 +1,7 @@
 """Decoding under a constraint, such as a grammar.
 
-Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits.
+Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits. Several
+tokens are sampled so before Python sees the first, where the constraint is JavaScript (Runner.sample_masked).
 Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the
 first rejected token, the later ones are dropped and that one is sampled again with the mask.
 Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
@@ -8,7 +9,9 @@ Both give the same tokens: sample.wgsl samples without the mask first, and its n
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from py_engine.errors import WispError
 from py_engine.generate.constrained_answer import ConstrainedAnswer
@@ -16,6 +19,9 @@ from py_engine.generate.forced_tokens import feed_forced
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
+from py_engine.tasks import begin, quietly
+
+MASKED = 32  # most tokens that are sampled with masks before the first of them is handed on
 
 
 class ConstrainedDecoder:
@@ -25,39 +31,59 @@ class ConstrainedDecoder:
         self._runner, self._answer, self._sequence = runner, answer, sequence
         self.lacks_pages, self.needs = False, 0  # positions that need pages
         self._fed = fed  # the logits are of a prompt's end: computed again, they would round as in decoding
+        in_turn = answer.source is not None and runner.sample_masked is not None
+        self._most_masked = min(MASKED, runner.plan.batch) if in_turn else 1
+        self._ready = list[Batch]()  # tokens that the constraint has advanced past, and that were not yielded
         self._pauses: Callable[[], bool] = lambda: False
 
     async def batches(self, pauses: Callable[[], bool]) -> AsyncGenerator[Batch, None]:
         """Yield tokens until the answer has ended, or until `pauses()` holds: then another decoder may go on."""
-        runner, answer, self._pauses = self._runner, self._answer, pauses
+        self._pauses = pauses
+        try:
+            async with aclosing(self._decoded()) as batches:
+                async for batch in batches:
+                    yield batch
+        except WispError:
+            for batch in self._take_ready():
+                yield batch
+            raise
+        for batch in self._take_ready():
+            yield batch
+
+    def _take_ready(self) -> list[Batch]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    async def _decoded(self) -> AsyncGenerator[Batch, None]:
+        """Yield tokens once the device has work after them; the last ones are left in `_ready`."""
+        runner, answer = self._runner, self._answer
         runner.begin(answer.at, answer.left, self._sequence.number)
         if not self._fed:  # compute the newest token's logits again
             if not self._reserve(1):
                 return
             runner.rewind(answer.at, answer.left)
-        while answer.left > 0:
+        while answer.left > 0 and not answer.ended:
             await answer.fetch_forced()
             if answer.at_end():
                 answer.ended = True
                 if answer.stop_ids:
-                    yield Batch([min(answer.stop_ids)])
+                    self._ready.append(Batch([min(answer.stop_ids)]))
                 return
-            if not self._reserve(self._runner.max_lookahead()):
+            if not self._reserve(max(self._most_masked, runner.max_lookahead())):
                 return
             if answer.forced and not answer.scored:
                 forced = Batch(await answer.take_forced(runner.plan.batch))
-                try:
-                    self._feed(forced)
-                except WispError:  # the constraint has advanced past them
-                    yield forced
-                    raise
-                yield forced
+                self._ready.append(forced)
+                self._feed(forced)
+                for batch in self._take_ready():
+                    yield batch
             elif self._fed or not answer.samples_ahead(runner.max_lookahead()):
-                yield await self._sample_masked()
+                async for batch in self._sample_masked():
+                    yield batch
             else:
                 async for batch in self._sample_ahead():
                     yield batch
-            if answer.left > 0 and pauses():
+            if answer.left > 0 and self._pauses():
                 return
         answer.ended = True
 
@@ -77,19 +103,37 @@ class ConstrainedDecoder:
         self._runner.begin(answer.at, answer.left, number)
         self._fed = False
 
-    async def _sample_masked(self, rejected_before: bool = False) -> Batch:
-        """Sample the next token with the mask. `rejected_before`: without it, this token was rejected."""
-        answer = self._answer
-        mask = await answer.mask()
+    async def _sample_masked(self, rejected_before: bool = False) -> AsyncGenerator[Batch, None]:
+        """Sample the next tokens, each with its mask. `rejected_before`: without it, the first one was rejected."""
+        runner, answer = self._runner, self._answer
         self._fed = False
-        if answer.process is not None:
-            self._runner.write_logits(await answer.process(await self._runner.read_logits()))
-        self._runner.mask(mask, self._sequence.number)
-        self._runner.step(1, eager=True)
-        batch, resampled = await self._runner.take()
-        await answer.accept(batch.ids[0])
-        answer.count_run(1, resampled and not rejected_before)
-        return batch
+        if answer.source is not None and runner.sample_masked is not None:
+            unchanged = answer.unchanged_until_ahead(runner.max_lookahead())
+            most = min(self._most_masked, answer.left)
+            work = quietly(begin(runner.sample_masked(answer.source, most, unchanged)))
+            if self._ready:
+                await asyncio.sleep(0)  # the mask is made and the step submitted
+            for ready in self._take_ready():
+                yield ready
+            found = await work
+            batch, changed = found.batch, found.changed
+            answer.advance(batch.ids)
+        else:
+            if answer.process is not None:
+                for ready in self._take_ready():
+                    yield ready
+                runner.write_logits(await answer.process(await runner.read_logits()))
+            runner.mask(await answer.mask(), self._sequence.number)
+            runner.step(1, eager=True)
+            for ready in self._take_ready():
+                yield ready
+            batch, resampled = await runner.take()
+            changed = [resampled]
+            await answer.accept(batch.ids[0])
+        self._ready.append(batch)
+        answer.ended = not answer.stop_ids.isdisjoint(batch.ids)
+        for i, by_mask in enumerate(changed):
+            answer.count_run(1, by_mask and not (rejected_before and i == 0))
 
     async def _sample_ahead(self) -> AsyncGenerator[Batch, None]:
         """Sample tokens without a mask until one is rejected, then sample that one with the mask."""
@@ -102,15 +146,18 @@ class ConstrainedDecoder:
                 return
             while in_flight < window:  # which has pages
                 in_flight += runner.step(max(1, min(window // 3, window - in_flight)))
+            for ready in self._take_ready():
+                yield ready
             batch, _ = await runner.take()
             in_flight -= len(batch.ids)
             accepted = await answer.check(batch.ids)
             rejected = accepted < len(batch.ids) and not answer.ended
             if accepted:
-                yield batch[:accepted]
+                self._ready.append(batch[:accepted])
             if rejected:
                 runner.rewind(answer.at, answer.left)
                 if not answer.at_end() and (not answer.forced or answer.scored):
-                    yield await self._sample_masked(rejected_before=True)
+                    async for ready in self._sample_masked(rejected_before=True):
+                        yield ready
             if rejected or answer.ended or self._pauses():
                 return

@@ -28,6 +28,8 @@ class ConstrainedAnswer:
         self.constraint, self.at, self.left, self.usual_run = answer.constraint, len(answer.ids), left, usual_run
         self._others = others
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
+        # makes masks without Python; none where each token's log-probabilities are read
+        self.source = getattr(answer.constraint, "source", None) if answer.sampling.logprobs < 0 else None
         self.stop_ids, self.exact = answer.stop_ids, answer.exact
         # every token needs a log-probability, so none may be fed unsampled
         self.scored = answer.sampling.logprobs >= 0
@@ -59,6 +61,10 @@ class ConstrainedAnswer:
     def samples_ahead(self, most: int) -> bool:
         """Whether to sample without the mask, where up to `most` tokens could be sampled ahead."""
         return self.process is None and self.lookahead(most) >= MIN_LOOKAHEAD
+
+    def unchanged_until_ahead(self, most: int) -> int:
+        """Tokens in a row that no mask changes, after which samples_ahead(most) holds."""
+        return max(1, MIN_LOOKAHEAD - self._run) if most >= MIN_LOOKAHEAD else self.left
 
     def shares(self) -> bool:
         """Whether to share steps with other answers: not if the host processes each token's logits.

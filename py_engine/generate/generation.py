@@ -24,7 +24,7 @@ from py_engine.generate.encoded import answer_logits, prompt_lists
 from py_engine.generate.kv_cache import START, KvCache, key_after
 from py_engine.generate.media import PromptMedia
 from py_engine.generate.prefix_store import PrefixStore
-from py_engine.generate.prompt_parts import prompt_part, tokens_of_part
+from py_engine.generate.prompt_parts import UNREAD_MS, prompt_part, tokens_of_part
 from py_engine.generate.scheduler import Reuse, Scheduler
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
@@ -282,13 +282,20 @@ class Generation:
         runner = self.runner
         await answer.media.encode(answer.ids, len(sequence.tokens))
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
+        unread = 0.0
         while len(sequence.tokens) < len(answer.ids):
             part = prompt_part(answer, sequence, runner, tokens_of_part(runner))
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            runner.feed(part.at, part.ids, part.lists, sequence.number, read=True, options=part.options)
-            await runner.result()
+            # A result says only that the time has passed. Without it, the first mask is made while the device computes.
+            ms = runner.prompt_ms(len(part.ids))
+            unread += ms
+            read = not ms or (unread > UNREAD_MS and not part.last)
+            runner.feed(part.at, part.ids, part.lists, sequence.number, read=read, options=part.options)
+            if read:
+                await runner.result()
+                unread = 0.0
             part.record(sequence)
             self.totals.count(1, 1)
             if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():

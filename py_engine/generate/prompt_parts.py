@@ -15,6 +15,7 @@ from py_engine.runners import FeedOptions, Rounding, Runner
 
 PART_MS = 260.0  # the time of a part of a prompt: late in a prompt of an 8B model, an H100 reads 2,048 tokens in 250
 PART_TOKENS = 512  # of a part, at least, where the device takes that many
+UNREAD_MS = 24.0  # of parts that are submitted before the result of one is awaited, where an answer is alone
 WIDE = 1024  # values of a token from which the products of a prompt's tiles occupy a GPU, however few its tokens
 
 

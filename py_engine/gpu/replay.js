@@ -7,6 +7,7 @@
  */
 
 import { EXPECTED_SHARE, Lists } from "./lists.js";
+import { Masking } from "./masked.js";
 
 const FIRST_COMMANDS = [12, 40]; // of a prompt, in submits of their own: an idle GPU runs them while the browser encodes the others
 
@@ -71,6 +72,7 @@ export class Replay extends Lists {
     this.placed = false; // since the last read-back
     /** @type {Drafted} */
     this.drafted = { next: [], steps: 0, ends: [] };
+    this.masking = new Masking(this);
     this.resampled = 0;
     this.last = 0; // time of the last result
   }

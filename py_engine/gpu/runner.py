@@ -32,17 +32,17 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, Rounding, Row
+from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, MaskedTokens, Rounding, Row
 from py_engine.tasks import quietly
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
 
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
-TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
 WAIT_MS = 2.5  # in which the browser reports a token
 # How far to sample ahead under a constraint, which may reject tokens. The browser reports submits one after the other.
 LOOKAHEAD_MS = 16.0
+MASKED_MS = 32.0  # of tokens that are sampled with masks before the first of them is handed on
 
 
 class GpuRunner:
@@ -61,7 +61,6 @@ class GpuRunner:
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
-        self._tokens, self._ms = 0, 0.0  # tokens of take() since the last update of the step time, and their time
         self._slices_ms = 0.0  # of those of a part of a prompt whose results were read
         self._held: HeldSequence | None = None
         self._encoding = Encoding(gpu, self._times)
@@ -290,9 +289,12 @@ class GpuRunner:
         if allowed is not None:
             bits = allowed if isinstance(allowed, bytes) else allowed.subarray(0, self._rules.bit_words)
             self.gpu.write("rules", bits, self._rules.mask(seq))
-        if (allowed is None) == (seq in self._masked):
+        self._set_masked(seq, allowed is not None)
+
+    def _set_masked(self, seq: int, masked: bool) -> None:
+        if masked != (seq in self._masked):
             self._masked ^= {seq}
-            self.gpu.write("sampling", struct.pack("<I", allowed is not None), seq * SAMPLING_BYTES + MASKED_AT)
+            self.gpu.write("sampling", struct.pack("<I", masked), seq * SAMPLING_BYTES + MASKED_AT)
 
     async def read_logits(self) -> Any:
         self._check()
@@ -307,15 +309,14 @@ class GpuRunner:
         held = self._held
         assert held is not None
         seq = held.row.seq
-        sampling = self._samplings[seq]
-        lists = samplers([sampling], seq in self._masked)
+        forward, lists = self._held_lists(seq)
         count = min(count, held.left, MAX_STEPS)
-        submit = GpuSubmit(1, count, logprobs=(sampling.logprobs,))
+        submit = GpuSubmit(1, count, logprobs=(self._samplings[seq].logprobs,))
         self._in_flight.append(submit)
-        forward = self._adapted.lists([DECODE], [seq])
         first = [*forward, *lists] if held.sampled else lists
         self.gpu.decode([held.row], count, [*forward, *lists], with_rows=submit.scored, first=first)
-        held.row, held.left, held.sampled = Row(seq, held.row.position + count), held.left - count, True
+        held.advance(count)
+        held.sampled = True
         if eager and held.left:  # the context may end here
             self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js(forward))
             held.sampled = False
@@ -325,13 +326,42 @@ class GpuRunner:
         self._skip_unread()
         result = await self._awaited(self.gpu.replay.result())
         (batch,) = self._in_flight.popleft().batches(result, self.plan.n_vocab)
-        self._tokens, self._ms = self._tokens + len(batch.ids), self._ms + float(result.ms)
-        if self._tokens >= TIMED_TOKENS:
-            per_token, before = self._ms / self._tokens, self.step_ms(1)
-            if not before or per_token < before:  # a longer time may include waits for the host
-                self._times.add((1, False, 0), per_token, queued=True)
-            self._tokens, self._ms = 0, 0.0
+        self._times.add_waiting(len(batch.ids), float(result.ms))
         return batch, bool(result.resampled)
+
+    async def sample_masked(self, source: Any, most: int, unchanged: int) -> MaskedTokens:
+        self._check()
+        held = self._held
+        assert held is not None
+        seq = held.row.seq
+        self._set_masked(seq, True)
+        forward, lists = self._held_lists(seq)
+        buffer, offset, _ = self.gpu.places["rules"]
+        options = obj(
+            newest={"seq": seq, "position": held.row.position},
+            left=held.left,
+            most=most,
+            unchanged=unchanged,
+            ms=MASKED_MS,
+            first=[*forward, *lists] if held.sampled else lists,
+            sample=lists,
+            forward=forward,
+            place={"buffer": buffer, "offset": offset + self._rules.mask(seq), "words": self._rules.bit_words},
+        )
+        try:
+            found = await self.gpu.replay.masking.sample(source, options)
+        except Exception as error:
+            raise await self.gpu.cause(error) from None
+        # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
+        ids = found.ids.to_py()
+        held.advance(len(ids))
+        held.sampled = not held.left
+        self._times.add_waiting(len(ids), float(found.ms))
+        return MaskedTokens(Batch(ids), found.changed.to_py())
+
+    def _held_lists(self, seq: int) -> tuple[list[str], list[str]]:
+        """The lists that compute the logits of the held sequence, and those that sample from them."""
+        return self._adapted.lists([DECODE], [seq]), samplers([self._samplings[seq]], seq in self._masked)
 
     def rewind(self, position: int, count: int) -> None:
         self._check()
@@ -351,6 +381,7 @@ class GpuRunner:
     async def stop(self) -> None:
         self._in_flight.clear()
         if not self.gpu.lost:
+            await self.gpu.replay.masking.end()
             while await self.gpu.replay.result():
                 pass
 

@@ -18,6 +18,8 @@ GROWTH = 1.02  # of the shortest time per submit: what is short for one context 
 MORE = 1.4  # how many times longer than the smallest batch of a prompt a larger one may take
 RETRIED = 0.1  # weight of a prompt's time per token in that of batches twice as large, where theirs is longer
 PROMPT = "prompt"
+ONE, ONE_DRAFTING = (1, False, 0), (1, True, 0)  # the kinds of one sequence's steps
+TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
 
 
 def prompt_kind(n: int) -> tuple[str, int]:
@@ -38,6 +40,7 @@ class StepTimes:
         self._newest: dict[Hashable, float] = {}  # of prompts
         self._undelayed: dict[Hashable, float] = {}  # of prompts: the shortest time that two results in turn confirm
         self._queued: set[Hashable] = set()  # kinds that were measured without waiting
+        self._tokens, self._ms = 0, 0.0  # of add_waiting() since it last added a time
         self._delayed: set[Hashable] = set()  # kinds whose newest step took more than MOST times the estimate
 
     def add(self, kind: Hashable, ms: float, queued: bool, *, falls: bool = False) -> None:
@@ -71,6 +74,15 @@ class StepTimes:
             self._times[kind] = ms
         elif ms < before if before is not None else _of_prompt(kind):
             self._times[kind] = ms
+
+    def add_waiting(self, tokens: int, ms: float) -> None:
+        """Add the time of tokens of one sequence, which may include waits for the host."""
+        self._tokens, self._ms = self._tokens + tokens, self._ms + ms
+        if self._tokens >= TIMED_TOKENS:
+            per_token, before = self._ms / self._tokens, self.plain_ms(ONE, ONE_DRAFTING)
+            if not before or per_token < before:
+                self.add(ONE, per_token, queued=True)
+            self._tokens, self._ms = 0, 0.0
 
     def _without_delay(self, kind: Hashable, ms: float, known: float) -> float:
         """A newest time, or the most that it counts if it is the first one after the estimate `known` to be so long.

@@ -242,6 +242,8 @@ class Constraint(Protocol):
         A constraint may also define `async def try_accept(self, token: int) -> bool`, which advances past an allowed
         token and otherwise changes nothing. Without it the engine checks the mask.
 
+        It may also have `source`, a MaskSource of gpu/masked.js, with which a GPU's tokens need no Python.
+
         It may also define `async def process(self, logits) -> bytes`: the engine then calls it before every token
         with the token's raw logits, float32 (vocab,), and samples from what it returns. Nothing is sampled ahead.
         """

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.answers.journal import Journal
 from py_engine.engine import Engine
 from py_engine.generate.answer import Begun, GenerationStats
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Batch, Sampling
 from tests.support.cpu_engines import PROMPT, SHAPED, VOCAB, WARM, RandomConstraint, collect, make
 from tests.support.journals import record
 from tests.support.tiny_page import REQUEST, Tiny
@@ -187,3 +188,24 @@ async def test_a_branch_computes_one_token(sampling: Sampling) -> None:
         assert len(rest) == 4
         assert stats.cached_tokens == len(PROMPT) + cut
         assert runner.forwards - before == len(rest) - 1  # the first one comes with the chosen one
+
+
+async def test_the_begin_of_an_answer_is_sent_after_what_runs_now() -> None:
+    """So a prompt reaches the device first. Tokens that come earlier take it with them."""
+    posted: list[dict[str, Any]] = []
+    journal = Journal(lambda _, **fields: posted.append(fields), streamed=True)
+    journal.chunk({"opening": 0})
+    journal.begin(0)
+    assert not posted
+    await asyncio.sleep(0)
+    (begun,) = posted
+    assert begun["chunks"] == [{"opening": 0}]
+    assert begun["journal"][1:] == [{"choice": 0}]
+    journal.begin(1)
+    journal.batch(1, Batch([5]), 7)
+    await asyncio.sleep(0)
+    assert [entry for fields in posted[1:] for entry in fields["journal"]] == [
+        {"choice": 1},
+        {"choice": 1, "seed": 7, "batches": [[5]]},
+    ]
+    assert len(posted) == 2
