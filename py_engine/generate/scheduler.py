@@ -316,12 +316,9 @@ class Scheduler:
 
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""
-        streams = [len(unit) for unit in units if not unit[0].prompting]
-        steps_ms = sum(
-            self._runner.steps_in(rows, BESIDE_PROMPT_MS) * (self._runner.step_ms(rows) or UNKNOWN_MS)
-            for rows in streams
-        )
-        submit = submit_slice(sequence, self._runner, alone=len(units) == 1, steps_ms=steps_ms)
+        runner, streams = self._runner, [len(unit) for unit in units if not unit[0].prompting]
+        step_ms = [runner.steps_in(rows, BESIDE_PROMPT_MS) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
+        submit = submit_slice(sequence, runner, alone=len(units) == 1, steps_ms=sum(step_ms))
         if sequence.begun is None and submit is not None:
             self._totals.count(1, 1)
             self._part_ended.set()

@@ -8,15 +8,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyodide.ffi import to_js
 
 from py_engine.errors import WispError
+from py_engine.gpu.contents import GpuContents
 from py_engine.gpu.encoding import Encoding
-from py_engine.gpu.gpu import Gpu, device_lost
+from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
-from py_engine.gpu.preparation import Preparation
 from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
 from py_engine.gpu.submit import GpuSubmit
@@ -27,16 +27,12 @@ from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.packing import PackedBatch
-from py_engine.plan.placement import Placement
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, HeldSequence, MaskedTokens, Rounding, Row
+from py_engine.runners import DEFAULT_FEED, FeedOptions, HeldSequence, MaskedTokens, Rounding, Row
 from py_engine.tasks import quietly
-
-if TYPE_CHECKING:
-    from py_engine.files.source import CachedRecords
 
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
 WAIT_MS = 2.5  # in which the browser reports a token
@@ -45,11 +41,11 @@ LOOKAHEAD_MS = 16.0
 MASKED_MS = 32.0  # of tokens that are sampled with masks before the first of them is handed on
 
 
-class GpuRunner:
+class GpuRunner(GpuContents):
     """Runs one plan on a GPU."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.plan = gpu, gpu.plan
+        super().__init__(gpu)
         self.on_gpu, self.queues = not gpu.variant.software, True
         self.numpy, self.threads, self.wait_ms = False, 0, WAIT_MS
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
@@ -57,72 +53,12 @@ class GpuRunner:
         self._adapted = AdaptedSequences(self.plan)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._steps: dict[tuple[int, ...], list[str]] = {}  # lists of a step by its sequences; cleared when one changes
-        self._preparation = Preparation(lambda lists: gpu.compile(names=lists), self._unproven)
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
         self._slices_ms = 0.0  # of those of a part of a prompt whose results were read
         self._held: HeldSequence | None = None
         self._encoding = Encoding(gpu, self._times)
-
-    def _unproven(self, lists: set[str]) -> bool:
-        return self.gpu.prover is not None and self.gpu.prover.unproven(lists)
-
-    @property
-    def lost(self) -> str | None:
-        return self.gpu.lost
-
-    async def load(self, data: Any, placements: Sequence[Placement]) -> None:
-        self._check()
-        assert self.gpu.uploading is not None
-        await self.gpu.uploading.write(data, placements)
-
-    async def stream(
-        self,
-        cached: CachedRecords,
-        placements: Callable[[int], Sequence[Placement]],
-        on_progress: Callable[[int], None],
-    ) -> tuple[set[int], float]:
-        """Upload records from a disk: see Upload.stream()."""
-        self._check()
-        assert self.gpu.uploading is not None
-        uploading = self.gpu.uploading.stream(cached, placements, on_progress)
-        found: tuple[set[int], float] = await self._awaited(uploading)
-        return found
-
-    @property
-    def written_ms(self) -> float:
-        """Milliseconds that streams have spent on handing records to the GPU, until ready()."""
-        return self.gpu.uploading.written_ms if self.gpu.uploading is not None else 0.0
-
-    async def ready(self) -> None:
-        if self.gpu.uploading is not None:
-            await self.gpu.uploading.end()
-            self.gpu.uploading = None
-
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
-        self._check()
-        await self._awaited(self.gpu.reserve_pages(pages))
-
-    def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
-        if not self.gpu.lost:
-            self.gpu.set_pages(group, seq, first, pages)
-
-    def copy_page(self, group: int, source: int, to: int) -> None:
-        self._check()
-        self.gpu.copy_page(group, source, to)
-
-    async def read_pages(self, pages: Sequence[tuple[int, int]]) -> Any:
-        self._check()
-        return await self._awaited(self.gpu.pages().read(to_js(pages)))
-
-    def write_pages(self, pages: Sequence[tuple[int, int, int]], data: Any) -> None:
-        self._check()
-        self.gpu.pages().write(to_js(pages), data)
-
-    def set_tokens(self, seq: int, position: int, ids: list[int]) -> None:
-        if not self.gpu.lost:
-            self.gpu.set_tokens(seq, position, ids)
 
     def set_scales(self, seq: int, scales: bytes) -> None:
         self._check()
@@ -269,16 +205,6 @@ class GpuRunner:
     def prompt_tokens_in(self, ms: float) -> int:
         return self._times.prompt_tokens_in(ms, min(MIN_PROMPT, self.plan.batch), self.plan.batch)
 
-    async def _awaited(self, work: Awaitable[Any]) -> Any:
-        """The result of work on the device. WispError device_lost if the device was lost, or replaced meanwhile."""
-        try:
-            found = await work
-        except Exception as error:
-            raise await self.gpu.cause(error) from None
-        if self.gpu.closed:  # its buffers are freed: later steps would not find them
-            self._check()
-        return found
-
     # -- one sequence under the host's control
 
     def begin(self, position: int, count: int, seq: int = 0) -> None:
@@ -385,17 +311,6 @@ class GpuRunner:
             while await self.gpu.replay.result():
                 pass
 
-    async def finish(self) -> None:
-        self._check()
-        await self._awaited(self.gpu.device.queue.onSubmittedWorkDone())
-
-    async def logits(self, n: int) -> Any:
-        return await self.rows("all_logits.logits", n, self.plan.n_vocab)
-
-    async def rows(self, name: str, n: int, width: int) -> Any:
-        self._check()
-        return await self._awaited(self.gpu.rows(name, n, width))
-
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
         self.gpu.feed_packed(batch, self._for_batch(self._adapted.lists(lists, [seq]), len(batch.ids)), seq)
@@ -407,10 +322,6 @@ class GpuRunner:
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
         await self.prepare([stage.list for stage in encoder.stages])
         return await self._awaited(self._encoding.run(encoder, inputs))
-
-    def counts(self) -> Counts:
-        counts = self.gpu.replay.counts
-        return Counts(int(counts.submits), int(counts.dispatches), float(counts.encode_ms), float(counts.wait_ms))
 
     async def compile(self, on_progress: Callable[[int, int], None]) -> None:
         """Compile the kernels of all lists that are not lazy. Must end before anything runs."""
@@ -437,8 +348,3 @@ class GpuRunner:
     def close(self) -> None:
         self._preparation.close()
         self.gpu.close()
-
-    def _check(self) -> None:
-        self._preparation.used()
-        if self.gpu.lost:
-            raise device_lost(self.gpu.lost)
