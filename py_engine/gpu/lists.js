@@ -15,6 +15,7 @@
 
 const PROBE_EVERY_MS = 0.1; // while a result is due
 const SELDOM_MS = 4; // otherwise
+const SHORT_MS = 2; // waits that a timer would make too long
 
 export const EXPECTED_SHARE = 0.8; // of the time that a submit should take, before its result is looked for
 const READERS = 2; // buffers for rows that are read back, at most: to make one takes as long as to read it
@@ -88,7 +89,7 @@ export class Lists {
 
   /**
    * Awaits the mapping of a buffer. Chromium looks for finished work only every few milliseconds while nothing reaches its
-   * GPU process, so empty submits are sent. They slow down what runs, by a twentieth where they are frequent: so they are
+   * GPU process, so empty submits are sent. They slow down what runs, and the encoding of what was submitted: so they are
    * frequent only for a while after the result is due.
    * @param {Promise<void>} mapping @param {number} idleMs until it is due
    */
@@ -106,7 +107,9 @@ export class Lists {
         this.device.queue.submit([]);
         last = now;
       }
-      await (due ? nextTask() : Promise.race([mapping, after(late < 0 ? Math.min(-late, SELDOM_MS) : SELDOM_MS)]));
+      await (due || (late < 0 && idleMs < SHORT_MS)
+        ? nextTask()
+        : Promise.race([mapping, after(late < 0 ? Math.min(-late, SELDOM_MS) : SELDOM_MS)]));
     }
     await mapping;
   }

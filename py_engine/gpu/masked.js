@@ -20,10 +20,13 @@
  * @typedef {{ ids: number[], changed: boolean[], ms: number }} Sampled  `changed`: by the mask
  */
 
+const GROWTH = 1.02; // of the shortest time per token, as contexts grow
+
 export class Masking {
   /** @param {import("./replay.js").Replay} replay */
   constructor(replay) {
     this.replay = replay;
+    this.shortestMs = 0; // that a token takes until its result; 0: not known
     this.ends = false;
     /** @type {Promise<unknown>} */
     this.ended = Promise.resolve();
@@ -50,10 +53,12 @@ export class Masking {
       const [at, lists] = [position + ids.length, ids.length ? sample : first];
       replay.decode({ sequences: [seq], positions: [at], steps: 1, lists, rows: false });
       if (ids.length + 1 < left) replay.forward({ seq, position: at + 1 }, forward);
-      const result = await replay.result().catch((error) => {
+      // To look for the result earlier would delay it: the browser still encodes the commands.
+      const result = await replay.result(this.shortestMs).catch((error) => {
         if (!ids.length) throw error;
       });
       if (!result) return found; // the device is lost, but not the tokens before
+      this.shortestMs = Math.min(result.ms, GROWTH * (this.shortestMs || result.ms));
       const [id] = result.ids;
       if (!source.accept(id)) throw new Error(`The constraint rejects token ${id}.`);
       ids.push(id);
