@@ -58,7 +58,7 @@ class FeedOptions:
 
     `media`: what the list MEDIA needs. `shift`: rotary position - position, of later tokens without media (M-RoPE);
     None: as it is. `rounding`: lists that run with ALL_LOGITS always have FLOATS. `slices`: how many submits divide the
-    first list, on a device that `queues`.
+    first list, of a runner that `divides_prompts`.
     """
 
     media: MediaBatch | None = None
@@ -104,6 +104,7 @@ class HeldSequence:
     row: Row
     left: int
     sampled: bool = False  # the newest token has not gone through the layers
+    error: str = ""  # of its constraint, after its newest token
 
     def advance(self, tokens: int) -> None:
         """Go on after so many tokens."""
@@ -116,6 +117,7 @@ class Runner(Protocol):
     plan: Plan
     on_gpu: bool  # a real GPU, where small batches have kernels of their own
     queues: bool  # whether submits run while the host goes on
+    divides_prompts: bool  # whether it submits FeedOptions.slices one by one
     numpy: bool  # whether rows of results are numpy arrays; else JavaScript Float32Arrays
     threads: int  # of the CPU that compute; 0: a GPU does
     wait_ms: float  # that the device has no work when a submit follows from the result of the one before, about

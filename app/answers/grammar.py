@@ -231,6 +231,7 @@ class Matcher:
 
     async def forced(self) -> list[int]:
         """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
+        self._check_time()
         text = str(self._matcher.forced()).partition("\ufffd")[0]  # which stands for a part of a character
         ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
         written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space

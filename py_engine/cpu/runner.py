@@ -49,7 +49,7 @@ class CpuRunner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.on_gpu = self.queues = False
+        self.on_gpu = self.queues = self.divides_prompts = False
         self.numpy, self.threads, self.wait_ms = True, 1, 0.0
         self.lost: str | None = None
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured

@@ -62,7 +62,7 @@ class CpuSubmit:
 class WasmRunner:
     """Runs one plan on the CPU."""
 
-    on_gpu, queues, wait_ms = False, True, 0.0
+    on_gpu, queues, divides_prompts, wait_ms = False, True, False, 0.0
     sample_masked: SampleMasked | None = None
 
     def __init__(self, plan: Plan, device: Device, threads: int | None = None) -> None:

@@ -19,6 +19,7 @@ from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import Runner
 
 AHEAD_PARTS = 3  # submits that are ahead of a check
+FORCED_BESIDE_PART = 32  # most forced tokens that are fed at once, in small batches, between slices of a prompt
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ async def check(
     if constrained is None or constrained.ended:
         return
     try:
-        following = await _next_tokens(sequence, constrained, batch, masked, runner.plan.batch - 1)
+        most_forced = FORCED_BESIDE_PART if beside_part else runner.plan.batch - 1
+        following = await _next_tokens(sequence, constrained, batch, masked, most_forced)
     except Exception as error:
         sequence.batches.put_nowait(error)
         sequence.cancelled = True

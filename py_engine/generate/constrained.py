@@ -1,7 +1,7 @@
 """Decoding under a constraint, such as a grammar.
 
-Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits. Several
-tokens are sampled so before Python sees the first, where the constraint is JavaScript (Runner.sample_masked).
+Masked: the mask is ready before a token is sampled; while the host computes it, the GPU computes the logits. Where
+the constraint is JavaScript, Runner.sample_masked samples several tokens before Python sees the first.
 Ahead: where the GPU would wait for the host, tokens are sampled without a mask and checked afterwards. At the
 first rejected token, the later ones are dropped and that one is sampled again with the mask.
 Both give the same tokens: sample.wgsl samples without the mask first, and its noise depends on the position alone.
@@ -109,7 +109,8 @@ class ConstrainedDecoder:
         self._fed = False
         if answer.source is not None and runner.sample_masked is not None:
             unchanged = answer.unchanged_until_ahead(runner.max_lookahead())
-            most = min(self._most_masked, answer.left)
+            end = answer.at + min(self._most_masked, answer.left - 1)
+            most = max(1, min(self._most_masked, answer.left, self._sequence.reserve(end) - answer.at))
             work = quietly(begin(runner.sample_masked(answer.source, most, unchanged)))
             if self._ready:
                 await asyncio.sleep(0)  # the mask is made and the step submitted

@@ -28,7 +28,7 @@ from py_engine.generate.prompt_parts import UNREAD_MS, prompt_part, tokens_of_pa
 from py_engine.generate.scheduler import Reuse, Scheduler
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
-from py_engine.generate.time_slices import TimeSlices
+from py_engine.generate.time_slices import SLICE, TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import ALL_LOGITS, MEDIA
@@ -64,7 +64,7 @@ class Generation:
         self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation, drafter)
 
     async def wait_for_part(self) -> None:
-        """Wait until other lists for prompts than those of a running answer may be submitted at once."""
+        """Wait until no prompt is between two slices: the lists for prompts share its buffers."""
         await self._scheduler.wait_for_part()
 
     def restart(self, runner: Runner) -> None:
@@ -284,7 +284,9 @@ class Generation:
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         unread = 0.0
         while len(sequence.tokens) < len(answer.ids):
-            part = prompt_part(answer, sequence, runner, tokens_of_part(runner))
+            shares = self.time_slices.wanted  # then a part should not take much longer than a time slice
+            most = runner.prompt_tokens_in(1000 * SLICE) if shares else tokens_of_part(runner)
+            part = prompt_part(answer, sequence, runner, most)
             if not part.ids:
                 answer.lacks_pages = True
                 return False

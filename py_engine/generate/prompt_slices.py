@@ -1,4 +1,4 @@
-"""Slices of prompts: submits between which other sequences decode, or an abort takes effect.
+"""Slices of prompts: chunked prefill whose chunks are also divided by layers.
 
 The more tokens a part of a prompt has, the fewer milliseconds each takes: an H100 reads the first 512 of an 8B model in
 52 ms, 2,048 in 172. So that no stream waits for all of that, a part's list is divided among several submits, with steps
@@ -18,7 +18,7 @@ from py_engine.runners import Runner
 
 SLICE_MS = 36.0  # the time of a slice beside streams: they get no token meanwhile
 ALONE_MS = 80.0  # of a slice without streams: so soon an abort takes effect
-STEPS_SHARE = 0.3  # of a slice's time, which the steps after it may take: if they take longer, so does a slice
+STEPS_SHARE = 0.3  # of a slice's time, which the steps after it may take; after slower steps, slices are longer
 UNKNOWN_TOKEN_MS = 0.2  # the time that a prompt's token is assumed to take before one was timed
 
 
@@ -47,13 +47,13 @@ def submit_slice(sequence: RunningSequence, runner: Runner, *, alone: bool, step
 def _begin(sequence: RunningSequence, runner: Runner, alone: bool, steps_ms: float) -> bool:
     """Submit the first slice of a part. False: pages are lacking."""
     answer, cache, slices = sequence.answer, sequence.cache, 1
-    whole = alone or runner.queues  # else streams wait for all of a part
+    whole = alone or runner.divides_prompts  # else streams wait for all of a part
     part = prompt_part(answer, cache, runner, tokens_of_part(runner) if whole else runner.prompt_tokens_in(SLICE_MS))
     if not part.ids:
         answer.lacks_pages = True
         return False
     ms = part_ms(runner, len(part.ids))
-    if runner.queues and part.lists[0] in (PREFILL, MEDIA):
+    if runner.divides_prompts and part.lists[0] in (PREFILL, MEDIA):
         slices = max(1, round(ms / (max(SLICE_MS, steps_ms / STEPS_SHARE) if steps_ms else ALONE_MS)))
     lists = (*part.lists, *answer.sampling.lists(sequence.masked)) if part.last else part.lists
     options = replace(part.options, slices=slices)

@@ -24,7 +24,7 @@ class BegunPart:
     part: PromptPart
     ms: float  # of a slice
     rest: deque[Callable[[], None]]  # what submits the other slices, in order
-    droppable: bool  # the caches hold what they record, also if the other slices are never submitted
+    droppable: bool  # at an abort: it has changed nothing that the caches record
 
 
 @dataclass(eq=False)

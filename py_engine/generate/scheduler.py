@@ -94,9 +94,14 @@ class Scheduler:
 
     async def wait_for_part(self) -> None:
         """Wait until no part of a prompt is between two slices."""
-        while any(sequence.begun is not None for sequence in self._sequences):
+        while self._begun:
             self._part_ended.clear()
             await self._part_ended.wait()
+
+    @property
+    def _begun(self) -> bool:
+        """Whether a part of a prompt is between two slices."""
+        return any(sequence.begun is not None for sequence in self._sequences)
 
     def _serve(self) -> None:
         """Begin to serve the sequences, unless that goes on already."""
@@ -111,6 +116,8 @@ class Scheduler:
                     await self._run_slice()
         except BaseException as error:
             for sequence in self._sequences:
+                if sequence.begun is not None:  # the states of some layers have seen the part
+                    sequence.cache.advance(None, exact=False)
                 sequence.batches.put_nowait(error)
                 sequence.released.set()
             self._sequences.clear()
@@ -154,8 +161,7 @@ class Scheduler:
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    begun = any(other.begun is not None for other in self._sequences)
-                    await check(self._runner, sequence, batch, masked=masked, beside_part=begun)
+                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._begun)
                 continue
             yielded = len(batch.ids)
             if submit.steps:

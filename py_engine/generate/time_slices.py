@@ -32,6 +32,11 @@ class TimeSlices:
         finally:
             self._lock.release()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether another task waits."""
+        return self._waiting > 0
+
     def expired(self) -> bool:
         """Whether the holder should release the device: its slice is over and another task waits."""
         return self._waiting > 0 and time.perf_counter() - self._since >= SLICE

@@ -17,7 +17,8 @@
  * @property {string[]} forward lists that compute the logits
  * @property {{ buffer: GPUBuffer, offset: number, words: number }} place of the mask
  *
- * @typedef {{ ids: number[], changed: boolean[], ms: number }} Sampled  `changed`: by the mask
+ * @typedef {{ ids: number[], changed: boolean[], ms: number, error?: string }} Sampled  `changed`: by the mask; `error`: of
+ *   the constraint, after these tokens
  */
 
 const GROWTH = 1.02; // of the shortest time per token, as contexts grow
@@ -48,7 +49,8 @@ export class Masking {
     const found = /** @type {Sampled} */ ({ ids: [], changed: [], ms: 0 });
     const { ids, changed } = found;
     do {
-      const mask = await source.mask();
+      const mask = await source.mask().catch((error) => void (found.error = String(error)));
+      if (!mask) return found;
       replay.device.queue.writeBuffer(place.buffer, place.offset, mask.subarray(0, place.words));
       const [at, lists] = [position + ids.length, ids.length ? sample : first];
       replay.decode({ sequences: [seq], positions: [at], steps: 1, lists, rows: false });
@@ -60,7 +62,7 @@ export class Masking {
       if (!result) return found; // the device is lost, but not the tokens before
       this.shortestMs = Math.min(result.ms, GROWTH * (this.shortestMs || result.ms));
       const [id] = result.ids;
-      if (!source.accept(id)) throw new Error(`The constraint rejects token ${id}.`);
+      if (!source.accept(id)) return { ...found, error: `it rejects token ${id}` };
       ids.push(id);
       changed.push(result.resampled);
       found.ms += result.ms;

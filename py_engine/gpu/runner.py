@@ -12,7 +12,7 @@ from typing import Any
 
 from pyodide.ffi import to_js
 
-from py_engine.errors import WispError
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu.contents import GpuContents
 from py_engine.gpu.encoding import Encoding
 from py_engine.gpu.gpu import Gpu
@@ -46,7 +46,7 @@ class GpuRunner(GpuContents):
 
     def __init__(self, gpu: Gpu) -> None:
         super().__init__(gpu)
-        self.on_gpu, self.queues = not gpu.variant.software, True
+        self.on_gpu, self.queues, self.divides_prompts = not gpu.variant.software, True, True
         self.numpy, self.threads, self.wait_ms = False, 0, WAIT_MS
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules, self.processors = Rules(self.plan.n_vocab), GpuProcessors(gpu)
@@ -98,15 +98,12 @@ class GpuRunner(GpuContents):
             self.gpu.set_media(options.media)
         logprobs = self._samplings[seq].logprobs if read and seq in self._samplings else -1
         submit = GpuSubmit(0, len(ids), logprobs=(logprobs,), read=read, slices=options.slices)
-        first = replace(submit, last_slice=options.slices == 1)
-        self._in_flight.append(first)
-        self._slices_ms = 0.0
+        self._in_flight.append(submit)
         found = self._for_batch(self._adapted.lists(lists, [seq]), len(ids), options.rounding)
         rest = self.gpu.feed(position, ids, found, seq, read, logprobs >= 0, options.slices)
         if options.slices == 1:
             return []
-        submits = [*[first] * (options.slices - 2), submit]
-        return [partial(self._submit_slice, *slice_) for slice_ in zip(submits, rest, strict=True)]
+        return [partial(self._submit_slice, replace(submit, slice_=i), slice_) for i, slice_ in enumerate(rest, 1)]
 
     def _submit_slice(self, submit: GpuSubmit, slice_: Callable[[], None]) -> None:
         self._check()
@@ -172,11 +169,10 @@ class GpuRunner(GpuContents):
         )
         self._in_flight.popleft()
         queued, ms = bool(result.queued), float(result.ms)
-        if not submit.last_slice:  # one that is late says little about the whole part
-            self._slices_ms += ms
+        # Of a part of a prompt, all slices count together: a single one that is late says little.
+        ms = self._slices_ms = ms + (self._slices_ms if submit.slice_ else 0.0)
+        if not submit.ends_part:
             return submit.batches(result, self.plan.n_vocab)
-        if submit.slices > 1:
-            ms, self._slices_ms = ms + self._slices_ms, 0.0
         # Nothing was queued before it, so its time includes the browser's report. Drafts on trial are never queued:
         # without this they would never be timed.
         if submit.n_model_draft and not queued:
@@ -259,6 +255,8 @@ class GpuRunner(GpuContents):
         self._check()
         held = self._held
         assert held is not None
+        if held.error:
+            raise _constraint_failed(held.error)
         seq = held.row.seq
         self._set_masked(seq, True)
         forward, lists = self._held_lists(seq)
@@ -280,6 +278,9 @@ class GpuRunner(GpuContents):
             raise await self.gpu.cause(error) from None
         # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
         ids = found.ids.to_py()
+        held.error = str(found.error or "")
+        if held.error and not ids:
+            raise _constraint_failed(held.error)
         held.advance(len(ids))
         held.sampled = not held.left
         self._times.add_waiting(len(ids), float(found.ms))
@@ -348,3 +349,7 @@ class GpuRunner(GpuContents):
     def close(self) -> None:
         self._preparation.close()
         self.gpu.close()
+
+
+def _constraint_failed(error: str) -> WispError:
+    return WispError(f"The answer's form cannot be followed: {error}.", "internal_error", SERVER_ERROR)

@@ -23,7 +23,12 @@ class GpuSubmit:
     logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
     read: bool = True
     slices: int = 1  # of the part of a prompt that it belongs to
-    last_slice: bool = True
+    slice_: int = 0  # its number among them
+
+    @property
+    def ends_part(self) -> bool:
+        """Whether it is the only slice, or the last one: what others read back has no meaning."""
+        return self.slice_ == self.slices - 1
 
     @property
     def scored(self) -> bool:
@@ -37,6 +42,8 @@ class GpuSubmit:
 
     def batches(self, result: Any, n_vocab: int) -> list[Batch]:
         """The tokens of each sequence, with their log-probabilities where it asked for them. `result`: of replay.js."""
+        if not self.ends_part:
+            return [Batch([])]
         ids = [int(i) for i in result.ids.to_py()]
         if self.drafting:
             ends = list(accumulate(int(count) for count in result.counts.to_py()))

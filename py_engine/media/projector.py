@@ -114,7 +114,7 @@ class Projector:
             )
         reader = _Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
-        # Gemma 3n's files have its encoder of sound, too, which llama.cpp does not read either
+        # Gemma 3n's encoder of sound is ignored; llama.cpp ignores it, too
         images_only = vision is not None and vision.type == "gemma3nv"
         audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:

@@ -91,7 +91,7 @@ def pool(pooling: str) -> str:
 
 
 def of_prompts(name: str) -> bool:
-    """Whether a list reads prompts, or follows one that does. Others may run between slices of a prompt's list."""
+    """Whether a list reads prompts, or follows one that does. The other lists may run between slices."""
     return plain(unsized(name)) in OF_PROMPTS or name.startswith("pool.")
 
 

@@ -338,5 +338,5 @@ class Plan:
 def _overlap(a: Span, b: Span) -> bool:
     if a[0] == b[0]:
         return not a[0] or (a[1] <= b[2] and b[1] <= a[2])
-    others = {plain(a[0]), plain(b[0])} - {PREFILL}
-    return "" in others or (len(others) == 1 and not of_prompts(*others))
+    lists = {plain(a[0]), plain(b[0])}
+    return "" in lists or (PREFILL in lists and not all(of_prompts(name) for name in lists))

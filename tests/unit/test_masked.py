@@ -3,18 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from py_engine.engine import Engine
 from py_engine.plan.sampling import Batch, Sampling
 from py_engine.runners import MaskedTokens, SampleMasked
-from tests.support.cpu_engines import GREEDY, PROMPT, SHAPED, WARM, RandomConstraint, Runner, collect, make
+from tests.support.cpu_engines import GREEDY, PROMPT, SHAPED, VOCAB, WARM, RandomConstraint, Runner, collect, make
 from tests.support.js_modules import Evaluate, evaluator
 
 # `calls` has what reaches the device and the constraint; `changed` says which tokens the mask changes, `lost` which
 # result fails. Sampled are 100, 101, ...
 RUN = """(async () => {
-  const { changed = [], lost = -1, refused = -1, stays = 100, options = {}, stopAt = -1 } = a[0];
+  const { changed = [], lost = -1, refused = -1, stays = 100, options = {}, stopAt = -1, unmasked = -1 } = a[0];
   const calls = [];
   let read = 0;
   const writeBuffer = (buffer, offset, mask) => calls.push(["mask", buffer, offset, [...mask]]);
@@ -30,7 +31,7 @@ RUN = """(async () => {
   };
   const masking = new m.Masking(replay);
   const source = {
-    mask: async () => Int32Array.of(read, 7, 9),
+    mask: async () => (read === unmasked ? Promise.reject(new Error("no mask")) : Int32Array.of(read, 7, 9)),
     accept: (token) => (calls.push(["accept", token]), token !== refused),
     goesOn: () => read < stays,
   };
@@ -84,8 +85,14 @@ def test_a_lost_device_loses_no_token_that_the_constraint_has_accepted(evaluate:
     assert evaluate(RUN, {"lost": 0})["found"] == "Error: lost"
 
 
+def test_a_mask_that_fails_loses_no_token_before_it(evaluate: Evaluate) -> None:
+    found = evaluate(RUN, {"unmasked": 2})["found"]
+    assert (found["ids"], found["error"]) == ([100, 101], "Error: no mask")
+
+
 def test_a_token_that_the_constraint_rejects_is_an_error(evaluate: Evaluate) -> None:
-    assert evaluate(RUN, {"refused": 101})["found"] == "Error: The constraint rejects token 101."
+    found = evaluate(RUN, {"refused": 101})["found"]
+    assert (found["ids"], found["error"]) == ([100], "it rejects token 101")
 
 
 def test_the_end_is_awaited(evaluate: Evaluate) -> None:
@@ -181,3 +188,20 @@ async def test_the_parts_of_a_constrained_prompt_are_submitted_ahead(ms: float, 
     runner.result, runner.prompt_ms = counted, lambda n: ms  # type: ignore[method-assign]
     assert await collect(used, prompt, WARM, 5, constraint=RandomConstraint(0.3)) == want
     assert len(awaited) == reads
+
+
+class StrictLater(Source):
+    """A constraint that rejects most tokens after the first thirty."""
+
+    def _allowed(self) -> np.ndarray:
+        return super()._allowed() if len(self.accepted) >= 30 else np.ones(VOCAB, bool)
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, [*PROMPT, 3, 5, 7], [7, 3]])
+async def test_tokens_in_turn_after_a_rejected_one_have_pages(prompt: list[int]) -> None:
+    """The runner asserts that it decodes no position whose page the sequence has not been given."""
+    used, runner = in_turn(7, page=16)
+    constraint = StrictLater(0.3, jumps=False)
+    assert await collect(used, prompt, WARM, 100, constraint=constraint) == constraint.accepted
+    assert len(constraint.accepted) == 100
+    assert runner.turns

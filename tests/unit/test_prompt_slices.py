@@ -38,7 +38,7 @@ class Sliced(Runner):
 
     def __init__(self, plan: Any) -> None:
         super().__init__(plan)
-        self.queues = True
+        self.queues = self.divides_prompts = True
         self.submitted: list[str] = []
 
     def feed(

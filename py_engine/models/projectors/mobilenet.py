@@ -129,7 +129,7 @@ class MobileNet:
         """A product to more channels between convolutions of each channel, which are optional; then a product."""
         w, wide, out = self.w, self.w.rows(b + "pw_exp.conv.weight"), self.w.rows(b + "pw_proj.conv.weight")
         middle = b + "dw_mid.conv.weight" in w
-        if halve and not middle:
+        if halve and (not middle or not stage):
             raise WispError(f"Stage {stage} of the encoder has no stride.", "unsupported_architecture")
         self.begin(stage - halve)
         y = x

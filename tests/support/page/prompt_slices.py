@@ -12,8 +12,8 @@ async def texts(engine: Engine) -> dict[str, Any]:
     """Texts of two streams and two long prompts, and an embedding, alone and side by side; the slices of both ways."""
     runner: Any = engine.runner
     prompts = [[5, 9, 13], [40, 7, 3, 11], [7 * i % 250 for i in range(120)], [11 * i % 250 for i in range(90)]]
-    counts = [90, 90, 4, 4]
-    sampling = Sampling(temperature=1.2, seed=3)
+    counts = [220, 220, 4, 4]
+    sampling = Sampling(temperature=1.2, seed=3, logprobs=1)
     submit_slice, slices = runner._submit_slice, 0
 
     def counting(*args: Any) -> None:
@@ -36,7 +36,7 @@ async def texts(engine: Engine) -> dict[str, Any]:
     engine.forget()
     alone_slices, slices = slices, 0
     *beside, (again, _) = await asyncio.gather(
-        one(0, 0.0), one(1, 0.0), one(2, 0.05), one(3, 0.05), engine.embeddings.one(prompts[3])
+        one(0, 0.0), one(1, 0.0), one(2, 0.02), one(3, 0.02), engine.embeddings.one(prompts[3])
     )
     return {"alone": alone, "beside": beside, "slices": [alone_slices, slices]} | {
         "embeddings": [list(embedding), list(again)]
