@@ -17,8 +17,8 @@ from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules
+from app.constrain.grammar_cache import cached
 from app.constrain.rules import form_rule, schema_rule
-from app.constrain.written import once
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
 from app.openai.formats import Format
@@ -208,7 +208,7 @@ class Dialect:
         tools = [[tool.name, tool.parameters, tool.param] for tool in given.tools]
         written_for = [self.syntax, self._tags, tools, given.required, given.parallel]
         written_for += vars(form).values() if form is not None else []
-        return once(written_for, lambda: self._limited_rules(form))
+        return cached(written_for, lambda: self._limited_rules(form))
 
     def _limited_rules(self, form: Format | None) -> Rules:
         param = "tools" if form is None or self._tools.tools else form.param

@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from app.constrain.ebnf import Grammar, GrammarText, quick_rules
+from app.constrain.grammar_cache import cached
 from app.constrain.rules import form_rule
-from app.constrain.written import once
 from app.models.loaded import Loaded
 from app.openai.formats import Format
 from py_engine.errors import SERVER_ERROR, WispError
@@ -43,7 +43,7 @@ def rules_of(form: Format) -> GrammarText:
         grammar, (root,) = quick_rules(make)
         return grammar.text(root)
 
-    return once([*vars(form).values()], write)
+    return cached([*vars(form).values()], write)
 
 
 async def compiled(model: Loaded, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:

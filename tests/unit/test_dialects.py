@@ -12,7 +12,7 @@ import pytest
 
 from app.answers.dialects import Dialect, dialect_of
 from app.answers.parsing import Parser
-from app.constrain import effort, written
+from app.constrain import effort, grammar_cache
 from app.openai.answers import Message
 from app.openai.formats import Format
 from app.openai.requests import chat_request
@@ -192,7 +192,7 @@ def test_rules_that_take_too_many_steps_are_an_error_of_the_request(
     kind: str, form: Format | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever the steps end: in a schema, between two, or when the prompt is known."""
-    monkeypatch.setattr(written, "_lately", OrderedDict())  # other tests may have written these rules
+    monkeypatch.setattr(grammar_cache, "_recent", OrderedDict())  # other tests may have written these rules
     found = dialect(kind)
     codes = set()
     for most in range(0, 100_000, 19):

@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 from py_engine import json_input
 
-Written = TypeVar("Written")
-MOST = 12  # forms
-_lately: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+Grammar = TypeVar("Grammar")
+MAX_CACHED = 12  # forms
+_recent: OrderedDict[tuple[str | tuple[str], ...], Any] = OrderedDict()  # the newest last
 
 
-def once(form: list[Any], write: Callable[[], Written]) -> Written:
+def cached(form: list[Any], write: Callable[[], Grammar]) -> Grammar:
     """What `write` returns, or has returned for a form of the same texts and values. Errors are raised again."""
     if json_input.is_deep(form):  # repr() recurses, too; `write` reports the error
         return write()
-    key = tuple(part if isinstance(part, str) else repr(part) for part in form)  # long grammars are not copied
-    if key not in _lately:
-        _lately[key] = write()
-        if len(_lately) > MOST:
-            _lately.popitem(last=False)
-    _lately.move_to_end(key)
-    found: Written = _lately[key]
+    key = tuple(part if isinstance(part, str) else (repr(part),) for part in form)  # long grammars are not copied
+    if key not in _recent:
+        _recent[key] = write()
+        if len(_recent) > MAX_CACHED:
+            _recent.popitem(last=False)
+    _recent.move_to_end(key)
+    found: Grammar = _recent[key]
     return found

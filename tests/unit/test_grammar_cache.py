@@ -7,7 +7,7 @@ import pytest
 
 from app.answers.dialects import dialect_of
 from app.answers.grammar import rules_of
-from app.constrain import written
+from app.constrain import grammar_cache
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools
 from py_engine.errors import WispError
@@ -17,8 +17,8 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 
 @pytest.fixture(autouse=True)
-def none_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "_lately", OrderedDict())
+def none_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar_cache, "_recent", OrderedDict())
 
 
 def test_a_form_is_written_once() -> None:
@@ -34,9 +34,9 @@ def test_values_that_python_finds_equal_are_different_forms() -> None:
 
 
 def test_the_forms_asked_for_lately_are_known() -> None:
-    forms = [Format("regex", "a" * (i + 1)) for i in range(written.MOST + 1)]
+    forms = [Format("regex", "a" * (i + 1)) for i in range(grammar_cache.MAX_CACHED + 1)]
     first, second = rules_of(forms[0]), rules_of(forms[1])
-    for form in [*forms[2 : written.MOST], forms[0], forms[-1]]:
+    for form in [*forms[2 : grammar_cache.MAX_CACHED], forms[0], forms[-1]]:
         rules_of(form)
     assert rules_of(forms[0]) is first
     assert rules_of(forms[1]) is not second
