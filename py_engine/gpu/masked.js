@@ -17,8 +17,8 @@
  * @property {string[]} forward lists that compute the logits
  * @property {{ buffer: GPUBuffer, offset: number, words: number }} place of the mask
  *
- * @typedef {{ ids: number[], changed: boolean[], ms: number, error?: string }} Sampled  `changed`: by the mask; `error`: of
- *   the constraint, after these tokens
+ * @typedef {{ ids: number[], changed: boolean[], ms: number, error: string }} Sampled  `changed`: by the mask; `error`: of
+ *   the constraint, after these tokens; "": none
  */
 
 const GROWTH = 1.02; // of the shortest time per token, as contexts grow
@@ -46,7 +46,7 @@ export class Masking {
     const { replay } = this;
     const { seq, position } = newest;
     const end = performance.now() + ms;
-    const found = /** @type {Sampled} */ ({ ids: [], changed: [], ms: 0 });
+    const found = /** @type {Sampled} */ ({ ids: [], changed: [], ms: 0, error: "" });
     const { ids, changed } = found;
     do {
       const mask = await source.mask().catch((error) => void (found.error = String(error)));

@@ -278,7 +278,7 @@ class GpuRunner(GpuContents):
             raise await self.gpu.cause(error) from None
         # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
         ids = found.ids.to_py()
-        held.error = str(found.error or "")
+        held.error = str(found.error)
         if held.error and not ids:
             raise _constraint_failed(held.error)
         held.advance(len(ids))

@@ -52,7 +52,7 @@ def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
 def test_each_token_is_sampled_with_the_mask_after_the_one_before(evaluate: Evaluate) -> None:
     """While the host waits for a token, the device computes its logits; those of the answer's last one it does not."""
     seen = evaluate(RUN, {"options": {"left": 2}, "stays": 2})
-    assert seen["found"] == {"ids": [100, 101], "changed": [True, True], "ms": 4}
+    assert seen["found"] == {"ids": [100, 101], "changed": [True, True], "ms": 4, "error": ""}
     assert seen["calls"] == [
         ["mask", "rules", 64, [0, 7]],
         ["sample", 3, 40, "first"],
