@@ -13,7 +13,7 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 MAX_WASM = 32 << 20  # no weights
-MAX_PEAK = 13 * MAX_RECORD  # nine records of a download, Python's heap, and garbage of a busy machine
+MAX_PEAK = 14 * MAX_RECORD  # nine records of a download, Python's heap, and garbage of a busy machine
 
 LOAD = """async (model) => {
   const { Wisp } = await import("/wisp.js");
@@ -61,7 +61,7 @@ def test_heaps_stay_small(playwright_run: Playwright, dist: Path, large_model: P
         server.server_close()
     print(f"WASM heap grew by {got['wasm'] / 2**20:.1f} MiB, peak {got['peak'] / 2**20:.1f} MiB more")
     assert any(name.startswith("downloads-") for name in workers), workers
-    assert large_model.stat().st_size > 1.5 * MAX_PEAK
+    assert large_model.stat().st_size > 1.4 * MAX_PEAK
     assert got["weights"] > 300e6
     assert got["cache"]["downloaded_bytes"] >= large_model.stat().st_size
     assert got["wasm"] < MAX_WASM
