@@ -94,12 +94,12 @@ class Scheduler:
 
     async def wait_for_part(self) -> None:
         """Wait until no part of a prompt is between two slices."""
-        while self._begun:
+        while self._between_slices:
             self._part_ended.clear()
             await self._part_ended.wait()
 
     @property
-    def _begun(self) -> bool:
+    def _between_slices(self) -> bool:
         """Whether a part of a prompt is between two slices."""
         return any(sequence.begun is not None for sequence in self._sequences)
 
@@ -161,7 +161,7 @@ class Scheduler:
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._begun)
+                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._between_slices)
                 continue
             yielded = len(batch.ids)
             if submit.steps:
