@@ -13,11 +13,12 @@ from py_engine.plan.draft import DRAFT_PREFILL
 from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row, Runner
 
-TRIAL = 2.5  # decode steps whose time a trial may lose, besides waits
+TRIAL = 2.0  # decode steps whose time a trial may lose, besides waits
+TRIAL_DRAFT = 2  # tokens of a draft until drafts have gained time
 WAITS = 2.0  # for the host, whose time a trial may lose as well
 MOST = 9.5  # decode steps that the account has at most, besides WAITS
 REGAIN = 0.015  # decode steps that it gains with each plain step while drafts are off
-FAILURES = 4  # failed trials in a row that make the next one rarer: each after the first halves REGAIN
+FAILURES = 4  # failed trials in a row that make the next one rarer: each halves REGAIN
 SWITCH = 0.5  # decode steps that the end of drafts takes at least
 VERIFYING = 1.25  # decode steps that verifying a draft is assumed to take before it was timed
 ACCEPTED = 0.7  # fraction of the draft's tokens that is assumed to be accepted before any was verified
@@ -30,11 +31,11 @@ AHEAD = SHORT_BATCH * MAX_STEPS  # positions that are written at most beyond the
 class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
-    A trial begins when nothing is lost, and may lose TRIAL steps and WAITS. Where drafts gain, the account grows to
-    MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end them at once.
-    Once they have ended, REGAIN is the fraction of the time that later trials may lose; repeated failures lower it.
-    Where steps are short, the device waits longer for the host than they take: once the results of all drafts are
-    read, and when drafts end.
+    A trial begins when nothing is lost, with short drafts, and may lose TRIAL steps and WAITS. Where drafts gain, the
+    account grows to MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end
+    them at once. Once they have ended, REGAIN is the fraction of the time that later trials may lose; failures in a row
+    lower it. Where steps are short, the device waits longer for the host than they take: once the results of all drafts
+    are read, and when drafts end.
     """
 
     def __init__(self, most: int, cost: float) -> None:
@@ -58,8 +59,8 @@ class DraftAccount:
             return 0
         if self.stale:
             return 0
-
-        return max(range(1, min(most, self.most) + 1), key=lambda k: self.gain(k, plain_ms, drafting_ms))
+        longest = self.most if self.balance > 0 else min(self.most, TRIAL_DRAFT)
+        return max(range(1, min(most, longest) + 1), key=lambda k: self.gain(k, plain_ms, drafting_ms))
 
     @property
     def stale(self) -> bool:
@@ -137,7 +138,7 @@ class DraftAccount:
         """Record steps without drafts by the model, by their tokens of each sequence."""
         self._since = 0.0
         if not self.on:
-            self.balance = min(0.0, self.balance + REGAIN / 2 ** max(self._failures - 1, 0) * tokens)
+            self.balance = min(0.0, self.balance + REGAIN / 2**self._failures * tokens)
 
 
 class Drafter:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from py_engine.generate.draft_model import FRESH, REGAIN, TRIAL, DraftAccount
+from py_engine.generate.draft_model import FRESH, REGAIN, TRIAL, TRIAL_DRAFT, DraftAccount
 
 
 def test_drafts_that_are_rejected_cost_little_of_the_time_and_a_trial() -> None:
@@ -23,6 +23,27 @@ def test_drafts_that_are_rejected_cost_little_of_the_time_and_a_trial() -> None:
     assert time > tokens + 2 * TRIAL, "it is tried again"
 
 
+def test_drafts_that_are_never_right_cost_less_than_a_hundredth() -> None:
+    """Of four answers of 256 tokens after a load, with a draft model of a seventh of the model's size."""
+    account, time = DraftAccount(7, 0.15), 0.0
+
+    def step(k: int) -> float:
+        return 1.25 + 0.15 * k
+
+    for _ in range(1024):
+        k = account.choose(1.0, step)
+        if k and not account.on:
+            account.start()
+            account.charge(1.5)  # it reads the prompt
+            time += 1.5
+        if k:
+            account.record(k, 1, 1, 1.0, step)
+        else:
+            account.plain(1)
+        time += step(k) if k else 1.0
+    assert 1024 / time > 0.99
+
+
 def test_trials_become_rarer_while_they_fail() -> None:
     account, waits = DraftAccount(4, 0.2), []
     for right in (False, False, False, True, False, False):
@@ -36,7 +57,7 @@ def test_trials_become_rarer_while_they_fail() -> None:
             account.record(4, 1, 5, 1.0, lambda _: 2.0)
         while account.on:
             account.record(4, 1, 1, 1.0, lambda _: 2.0)
-    assert waits == [0, *(pytest.approx(waits[1] * times, rel=0.2) for times in (1, 2, 4, 1, 2))]
+    assert waits == [0, *(pytest.approx(waits[1] * times, rel=0.25) for times in (1, 2, 4, 1, 2))]
 
 
 def test_drafts_that_are_accepted_go_on_and_grow() -> None:
@@ -49,7 +70,8 @@ def test_drafts_that_are_accepted_go_on_and_grow() -> None:
         account.record(k, 1, k + 1, 1.0, lambda k: 1.2 + 0.1 * k)
         lengths.append(k)
     assert account.on
-    assert lengths[-1] == 7 > lengths[0]
+    assert lengths[0] == TRIAL_DRAFT < lengths[1], "what may be lost is little until something is gained"
+    assert lengths[-1] == 7
 
 
 def test_plain_steps_are_timed_again_after_many_with_drafts() -> None:
@@ -100,7 +122,7 @@ def test_a_dear_prompt_of_the_draft_model_delays_the_next_trial() -> None:
             account.plain(1)
             tokens += 1
         waits.append(tokens)
-    assert waits[1] - waits[0] == pytest.approx(5 / REGAIN, abs=2)
+    assert waits[1] - waits[0] == pytest.approx(2 * 5 / REGAIN, abs=2), "the failed trial halves what is regained"
 
 
 def test_the_results_of_several_sequences_count_as_those_of_their_steps() -> None:

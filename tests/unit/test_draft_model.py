@@ -352,12 +352,12 @@ def test_a_trial_waits_for_results_before_it_risks_more() -> None:
     used, runner = engine(MODEL, draft_ms=2.0)
     model = model_of(used)
     runner.steps_in = lambda rows, ms, **kind: int(ms)  # type: ignore[method-assign]
-    assert model.steps(1, 3, 16.0, 0) == 2, "each may lose a step of the 2.5"
+    assert model.steps(1, 3, 16.0, 0) == 2, "each may lose a step of the two"
     assert model.steps(1, 3, 16.0, 2) == 0
     model.account.balance = -2.0
     assert model.steps(1, 3, 16.0, 0) == 1
     model.account.balance = 9.5
-    assert model.steps(1, 3, 16.0, 4) == 8
+    assert model.steps(1, 3, 16.0, 4) == 7
 
 
 def test_the_first_drafts_on_a_gpu_are_as_many_as_the_time_is_estimated_for() -> None:
