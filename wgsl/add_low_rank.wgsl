@@ -1,4 +1,4 @@
-// y[m] += what adapters add to a product (lib/low_rank.wgsl). An entry that no token of a workgroup uses costs nothing.
+// y[m] += what adapters add to a product (lib/low_rank.wgsl, lib/low_rank_equal.wgsl). An entry that no token of a workgroup uses costs nothing.
 // GATED: x has the product, gate's rows and then up's, and y[m, r] = activation(gate + what adapters add) * (up + what they
 // add). Grid (rows / THREADS, tokens / TM).
 #param GATED
@@ -18,7 +18,10 @@ struct Params {
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-#include "lib/low_rank.wgsl"
+#param ADDS // "low_rank", or "low_rank_equal" for one token
+#param TM // tokens of a workgroup
+#param THREADS
+#include "lib/${ADDS}.wgsl"
 #if GATED
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
 #include "lib/activation.wgsl"
@@ -48,10 +51,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
 #endfor
   low_rank_load(m0, t);
-  workgroupBarrier();
   if (row >= p.rows) {
     return;
   }
+#if ADDS == "low_rank_equal"
+#for part in 1 + GATED
+  let sum${part}_0 = low_rank_row(m0, column + ${part}u * p.rows);
+#endfor
+#else
 #for part in 1 + GATED
 #for k in TM
   var sum${part}_${k} = 0.0;
@@ -77,6 +84,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
   }
 #endfor
+#endif
 #for k in TM
   if (is_row(m0 + ${k}u)) {
 #if GATED

@@ -33,7 +33,8 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 #include "lib/low_rank_input.wgsl"
 #endif
 #if LOW_RANK
-#include "lib/low_rank.wgsl" as _L
+#param ADDS_L // "low_rank" or "low_rank_equal"
+#include "lib/${ADDS_L}.wgsl" as _L
 #include "lib/low_rank_rows.wgsl"
 #endif
 #include "lib/small_batch_rows.wgsl"

@@ -25,7 +25,8 @@ struct Params {
 #endif
 #include "lib/rope.wgsl"
 #if LOW_RANK
-#include "lib/low_rank.wgsl"
+#param ADDS // "low_rank" or "low_rank_equal"
+#include "lib/${ADDS}.wgsl"
 #endif
 
 @compute @workgroup_size(THREADS)
@@ -36,7 +37,6 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
   let row = stored_row(m);
 #if LOW_RANK
   low_rank_load(m, t);
-  workgroupBarrier();
 #endif
   if (m >= count() || 4u * quad >= p.q_rows + 2u * p.kv_rows) {
     return;
@@ -50,7 +50,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
   v += vec4f(added[a], added[a + 1u], added[b], added[b + 1u]);
 #endif
 #if LOW_RANK
-  v += low_rank_at(vec4u(rows.x, rows.x + 1u, rows.y, rows.y + 1u));
+  v += low_rank_at(m, vec4u(rows.x, rows.x + 1u, rows.y, rows.y + 1u));
 #endif
   rope_store(quad, v, rotation, row, y0);
 }

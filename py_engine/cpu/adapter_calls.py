@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from py_engine.cpu.call_layouts import ACTIVATIONS
 from py_engine.cpu.calls import Calls, batch_fields, matrix_of, stride_of
+from py_engine.plan.low_rank_entries import count_of
 from py_engine.plan.plan import Op
 
 
@@ -12,7 +13,7 @@ def low_rank(m: Calls, op: Op, y: int, stride: int, first: int, rows: int) -> No
     w = matrix_of(op)
     m.add(
         "add_low_rank", **batch_fields(m, op), last=op.params["LAST"], entries=m.address(op, "entries"),
-        count=op.params["ENTRIES"], scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w),
+        count=count_of(op.params), scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w),
         type=w.type, cols=w.cols, h=m.address(op, "h"), h_stride=op.consts["h_stride"], first=first, rows=rows, y=y,
         y_stride=stride,
     )  # fmt: skip

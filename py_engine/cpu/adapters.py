@@ -6,6 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import gated, inverse_rms, rows_times
+from py_engine.plan.low_rank_entries import count_of
 
 
 def add_low_rank(c: Call) -> None:
@@ -42,7 +43,7 @@ def low_rank(c: Call, y: Array, end: str = "", matrix: str = "w") -> None:
     tokens = [c.n - 1] if last else range(c.n)
     width = c[f"h{end}"].shape[-1]
     h = c[f"h{end}"].reshape(-1, width)
-    entries = c[f"entries{end}"].reshape(-1)[: 6 * c.params[f"ENTRIES{end}"]].reshape(-1, 6)
+    entries = c[f"entries{end}"].reshape(-1)[: 6 * count_of(c.params, end)].reshape(-1, 6)
     for y0, rows, b0, h0, adapter, factor in entries:
         scales = _scales(c, int(adapter), end)[list(tokens)] * np.array(factor, np.uint32).view(np.float32)
         there = y[: len(scales), y0 : y0 + rows]  # y may have fewer rows than the matrix (proof/reduction.py)

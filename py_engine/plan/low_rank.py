@@ -10,7 +10,6 @@ each after a layer.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,6 +19,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import low_rank_rows, mixed, products, quants
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
+from py_engine.plan.low_rank_entries import Entry, equal_params, packed, runs_of
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import Epilogue, Product
@@ -29,17 +29,6 @@ SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES,
 MOST_TOKENS = 8  # of a workgroup of add_low_rank.wgsl
 MAX_HELD = 4096  # bytes of h, scales and entries that lib/low_rank.wgsl holds in a workgroup's memory
 MOST_GROUPS = 96  # groups of 32 columns of all entries of one dispatch: what a workgroup's memory holds
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Rows of a product to which an adapter adds: rows of its B, and its columns of h. add_low_rank.wgsl's Entry."""
-
-    pair: Pair
-    y: int
-    first: int  # row of B's tensor
-    rows: int
-    h: int
 
 
 @dataclass(frozen=True)
@@ -164,22 +153,6 @@ def _dispatches(entries: Sequence[Entry], max_binding: int) -> Iterator[list[Ent
         yield group
 
 
-def _merged(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
-    """Entries with their row of B, where neighbours that continue each other are one."""
-    held: Entry | None = None
-    b = at = 0
-    for entry in entries:
-        if held is not None and (entry.pair, entry.h, entry.y) == (held.pair, held.h, held.y + held.rows):
-            held = Entry(held.pair, held.y, held.first, held.rows + entry.rows, held.h)
-        else:
-            if held is not None:
-                yield held, b
-            held, b = entry, at
-        at += entry.rows
-    if held is not None:
-        yield held, b
-
-
 @dataclass(frozen=True)
 class Part:
     """What the entries of one type and rank add to rows `first` to `end` of a product."""
@@ -201,15 +174,17 @@ def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bo
             "unsupported_adapter",
             param="lora",
         )
-    merged = list(_merged(group))
-    data = b"".join(struct.pack("<5If", e.y, e.rows, b, e.h, e.pair.adapter, e.pair.factor) for e, b in merged)
-    first, end = min(e.y for e, _ in merged), max(e.y + e.rows for e, _ in merged)
-    tokens = 1 if ops.small_batch else min(MOST_TOKENS, max(1, MOST_GROUPS // (len(merged) * quants.groups(pair.rank))))
+    runs = runs_of(group)
+    data, (first, end) = packed(runs), (min(run.y for run in runs), max(run.y + run.rows for run in runs))
+    tokens = 1 if ops.small_batch else min(MOST_TOKENS, max(1, MOST_GROUPS // (len(runs) * quants.groups(pair.rank))))
     params: dict[str, int | float | str] = {"QUANT": weight.layout.fragment, "COLS": pair.rank}
-    params |= {"ENTRIES": len(merged), "ADAPTERS": adapters.count}
-    params |= {"TM": tokens, "LAST": int(last)}
-    held = 4 * h.shape[-1] + 8 * MAX_SEQUENCES * adapters.count + len(data)
-    params["PRELOAD"] = h.shape[-1] if tokens == 1 and held <= MAX_HELD else 0
+    params |= {"ADAPTERS": adapters.count, "TM": tokens, "LAST": int(last)}
+    if tokens == 1 and (equal := equal_params(runs)):
+        params |= {"ADDS": "low_rank_equal", **equal}
+    else:
+        held = 4 * h.shape[-1] + 8 * MAX_SEQUENCES * adapters.count + len(data)
+        preload = h.shape[-1] if tokens == 1 and held <= MAX_HELD else 0
+        params |= {"ADDS": "low_rank", "ENTRIES": len(runs), "PRELOAD": preload}
     bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": _table(ops, data), "scales": scales(ops), "h": h}
     return Part(Epilogue("low_rank", params, {"h_stride": h.shape[-1]}, bindings), first, end)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from py_engine.plan import mixed, tiles
+from py_engine.plan.low_rank_entries import count_of
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight
 from py_engine.plan.products import Epilogue
@@ -35,7 +36,8 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
         return False
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = -(-y.shape[-1] // threads)  # of each token
-    used = 4 * int(part.params["ENTRIES"]) * (1 + GROUP * groups(int(part.params["COLS"])))
+    equal = part.params["ADDS"] == "low_rank_equal"
+    used = 0 if equal else 4 * count_of(part.params) * (1 + GROUP * groups(int(part.params["COLS"])))
     used += mixed.workgroup_bytes(ops.device, op)
     bound = mixed.storage_buffers(op) + len(part.bindings) + 1
     x, *further = op.grid
@@ -46,7 +48,7 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     if not fits:
         return False
     added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (ops.batch, y.shape[-1]))
-    own = {**part.params, "TM": 1, "PRELOAD": 0, "THREADS": threads}
+    own = {**part.params} if equal else {**part.params, "PRELOAD": 0, "THREADS": threads}
     params = {f"{name}_L": value for name, value in own.items()}
     bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}
     ops.ops[index + 1] = replace(

@@ -4,24 +4,13 @@
 #param QUANT // fragment of wgsl/quants that reads B
 #param COLS // columns of B: the rank
 #param ENTRIES
-#param ADAPTERS // of the plan
 #param TM // tokens of a workgroup
-#param LAST // 1: the batch's last token only, which is row 0 of h and of the product
 #param THREADS
 #param PRELOAD // columns of h; 0: too many for a workgroup's memory, or TM is not 1
 
-struct Entry {
-  y: u32, // first row of the product
-  rows: u32,
-  b: u32, // row of B for it
-  h: u32, // first column of h
-  adapter: u32,
-  factor: f32, // alpha / rank
-}
+#include "lib/low_rank_place.wgsl"
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
-@bind var<storage, read> entries: array<Entry>;
-@bind var<storage, read> scales: array<vec2f>; // (sequences, ADAPTERS): scale, and the first position where it counts
 @bind var<storage, read> h: array<f32>; // (n, h_stride)
 
 #if PRELOAD
@@ -60,41 +49,12 @@ const SIZE = W_GROUPS * 8u; // vec4 of an entry's columns of h
 var<workgroup> scaled: array<vec4f, TM * ENTRIES * SIZE>; // h times the scales, padded with zeros
 var<workgroup> used: array<u32, ENTRIES>; // 1: a token of the workgroup has a scale other than 0
 
-// Index of row m's token in the batch.
-fn token_of(m: u32) -> u32 {
-#if LAST
-  return count() - 1u;
-#else
-  return m;
-#endif
-}
-
-fn is_row(m: u32) -> bool {
-#if LAST
-  return m == 0u;
-#else
-  return m < count();
-#endif
-}
-
-// Where row m's token stands.
-struct Place {
-  seq: u32,
-  pos: f32,
-  exists: bool,
-}
-
-fn place_of(m: u32) -> Place {
-  let token = token_of(m);
-  return Place(seq_of(token), f32(pos_of(token)), is_row(m));
-}
-
 fn scale_of(place: Place, entry: Entry) -> f32 {
   let scale = scale_at(place.seq * ADAPTERS + entry.adapter);
   return select(0.0, scale.x * entry.factor, place.exists && place.pos >= scale.y);
 }
 
-// Load the columns of h of tokens m0, m0 + 1, ..., times the scales. A barrier must follow.
+// Load the columns of h of tokens m0, m0 + 1, ..., times the scales, for all threads of a workgroup.
 fn low_rank_load(m0: u32, t: u32) {
 #for k in TM
   let place${k} = place_of(m0 + ${k}u);
@@ -132,10 +92,11 @@ fn low_rank_load(m0: u32, t: u32) {
     let values = select(vec4f(0), vec4f(h_at(m, at), h_at(m, at + 1u), h_at(m, at + 2u), h_at(m, at + 3u)), vec4u(0, 1, 2, 3) < vec4u(left));
     scaled[i] = select(vec4f(0), scale * values, vec4<bool>(scale != 0.0)); // 0 times an undefined value may be NaN
   }
+  workgroupBarrier();
 }
 
-// What is added to a row of the product of token m0: the bits of low_rank_at().
-fn low_rank_row(row: u32) -> f32 {
+// What is added to a row of the product of token m, which was loaded: the bits of low_rank_at().
+fn low_rank_row(m: u32, row: u32) -> f32 {
   var sum = 0.0;
   for (var e = 0u; e < ENTRIES; e++) {
     let entry = entry_at(e);
@@ -155,8 +116,8 @@ fn low_rank_row(row: u32) -> f32 {
   return sum;
 }
 
-// What is added to four rows of the product of token m0.
-fn low_rank_at(rows: vec4u) -> vec4f {
+// What is added to four rows of the product of token m, which was loaded.
+fn low_rank_at(m: u32, rows: vec4u) -> vec4f {
   var sums = vec4f(0);
   for (var e = 0u; e < ENTRIES; e++) {
     let entry = entry_at(e);

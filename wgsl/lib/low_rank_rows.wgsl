@@ -1,4 +1,4 @@
-// Beside a product, for which h is known: added = what adapters add to its rows (lib/low_rank.wgsl, included as _L). The
+// Beside a product, for which h is known: added = what adapters add to its rows (lib/low_rank.wgsl or lib/low_rank_equal.wgsl, included as _L). The
 // next dispatch adds both. The last workgroups compute it, as many rows of a token as they have threads: those of the product
 // begin before them, which takes less time.
 @bind var<storage, read_write> added: array<f32>; // (n, p.y_stride)
@@ -10,9 +10,8 @@ fn low_rank_rows(workgroup: u32, tokens: u32, t: u32) {
     return;
   }
   low_rank_load_L(m, t);
-  workgroupBarrier();
   let row = workgroup / tokens * WG + t;
   if (row < p.y_stride) {
-    added[m * p.y_stride + row] = low_rank_row_L(row);
+    added[m * p.y_stride + row] = low_rank_row_L(m, row);
   }
 }

@@ -1,0 +1,43 @@
+// What adapters add, by product and sequence, and where the tokens stand to which they add.
+#param ADAPTERS // of the plan
+#param LAST // 1: the batch's last token only, which is row 0 of h and of the product
+
+struct Entry {
+  y: u32, // first row of the product
+  rows: u32,
+  b: u32, // row of B for it
+  h: u32, // first column of h
+  adapter: u32,
+  factor: f32, // alpha / rank
+}
+@bind var<storage, read> entries: array<Entry>;
+@bind var<storage, read> scales: array<vec2f>; // (sequences, ADAPTERS): scale, and the first position where it counts
+
+// Index of row m's token in the batch.
+fn token_of(m: u32) -> u32 {
+#if LAST
+  return count() - 1u;
+#else
+  return m;
+#endif
+}
+
+fn is_row(m: u32) -> bool {
+#if LAST
+  return m == 0u;
+#else
+  return m < count();
+#endif
+}
+
+// Where row m's token stands.
+struct Place {
+  seq: u32,
+  pos: f32,
+  exists: bool,
+}
+
+fn place_of(m: u32) -> Place {
+  let token = token_of(m);
+  return Place(seq_of(token), f32(pos_of(token)), is_row(m));
+}
