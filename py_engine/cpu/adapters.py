@@ -37,6 +37,16 @@ def low_rank_rows(c: Call) -> None:
         low_rank(c, c["added"], "_L", "w_qs_L")
 
 
+def low_rank_sums(c: Call, y: Array) -> Array:
+    """y, rows of a product, and what adapters add to them, where its workgroups add it."""
+    if not c.params.get("LOW_RANK_THREADS"):
+        return y
+    row0 = c.consts["row0"]
+    added = np.zeros((c.n, row0 + y.shape[1]), np.float32)
+    low_rank(c, added, "_L", "w_qs_L")
+    return y + added[:, row0:]
+
+
 def low_rank(c: Call, y: Array, end: str = "", matrix: str = "w") -> None:
     """Add what adapters add to the rows of a product, as lib/low_rank.wgsl. `end`: of the names of what it has."""
     last, rank = c.params[f"LAST{end}"], c.params[f"COLS{end}"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input, low_rank_rows
+from py_engine.cpu.adapters import add_direction, add_low_rank, low_rank_input, low_rank_rows, low_rank_sums
 from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
     attention,
@@ -197,7 +197,7 @@ def matvec_small_batch(c: Call) -> None:
         scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]
         x = (levels * scale).reshape(c.n, -1)
         factor = c["x_scale"][: c.n, None] if c.params["SCALED"] else np.float32(1)
-        _epilogue(c, _biased(c, _times(c, x) * factor), c["y"][: c.n])
+        _epilogue(c, low_rank_sums(c, _biased(c, _times(c, x) * factor)), c["y"][: c.n])
     else:
         x = c["x"][: c.n, : c.params["COLS"]]
         low_rank_input(c, x)

@@ -32,10 +32,10 @@ class DraftAccount:
     """The time that drafts by a model have gained or lost, in decode steps; it decides whether they go on.
 
     A trial begins when nothing is lost, with short drafts, and may lose TRIAL steps and WAITS. Where drafts gain, the
-    account grows to MOST and WAITS, so that a passage with bad drafts, or the beginning of the next answer, does not end
-    them at once. Once they have ended, REGAIN is the fraction of the time that later trials may lose; failures in a row
-    lower it. Where steps are short, the device waits longer for the host than they take: once the results of all drafts
-    are read, and when drafts end.
+    account grows to MOST and WAITS: a passage with bad drafts, or the beginning of the next answer, does not end them
+    at once. Once they have ended, REGAIN is the fraction of the time that later trials may lose; each failure in a row
+    halves it. Where steps are short, the device waits longer for the host than they take: once the results of all
+    drafts are read, and when drafts end.
     """
 
     def __init__(self, most: int, cost: float) -> None:

@@ -15,11 +15,11 @@ Directives, each on a line of its own:
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
 the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1; HALVES (1: the weights
 are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE
-and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl,
-rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl),
-CACHED (lib/matmul_inputs.wgsl), PART (lib/attention_split.wgsl), NORMS (attention_decode.wgsl), SPLIT
-(attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
-SCALES (lib/matrix_scale.wgsl) default to 0.
+and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_THREADS
+(matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
+(matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
+(lib/attention_split.wgsl), NORMS (attention_decode.wgsl), SPLIT (attention_matrix.wgsl), MERGED (matvec.wgsl,
+head_products.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "WHOLE_MEDIA",
         "MROPE",
         "LOW_RANK",
+        "LOW_RANK_THREADS",
         "ADDED",
         "BESIDE",
         "SUMS32",

@@ -1,4 +1,8 @@
-"""Which rows of a product adapters change: the entries of lib/low_rank.wgsl, and where they follow from an adapter's number."""
+"""Which rows of a product adapters change.
+
+lib/low_rank.wgsl finds them in a table of entries. Where all adapters change the same rows with the same rank, which is
+usual, lib/low_rank_equal.wgsl computes from an adapter's number where its rows of B and its columns of h are.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +57,10 @@ def packed(runs: Sequence[Run]) -> bytes:
 
 
 def equal_params(runs: Sequence[Run]) -> dict[str, int | str] | None:
-    """The #params of lib/low_rank_equal.wgsl; None if the adapters differ in more than their numbers and factors, or no vec4 of h begins with their columns.
+    """The #params of lib/low_rank_equal.wgsl; None if it cannot find what these adapters add.
 
-    `runs`: those of each adapter in a row, in the same order.
+    It needs adapters that differ in their numbers and factors only, and columns of h in whole vec4. `runs`: those of
+    each adapter in a row.
     """
     by_adapter: dict[int, list[Run]] = {}
     for run in runs:
@@ -69,7 +74,12 @@ def equal_params(runs: Sequence[Run]) -> dict[str, int | str] | None:
         same = [(r.y, r.rows, r.b, r.h) for r in own] == [(r.y, r.rows, r.b, r.h) for r in moved]
         if not same or len({run.pair.factor for run in own}) > 1:  # lib/low_rank_equal.wgsl takes the first run's
             return None
-    if len(first) > MOST_RUNS or rank % (GROUP if rank > GROUP else 4) or columns % 4 or any(run.h % 4 for run in first):
+    if (
+        len(first) > MOST_RUNS
+        or rank % (GROUP if rank > GROUP else 4)
+        or columns % 4
+        or any(run.h % 4 for run in first)
+    ):
         return None
     return {
         "PARTS": len(first),

@@ -1,7 +1,11 @@
-"""What adapters add to the products of a small batch, computed beside them (lib/low_rank_rows.wgsl).
+"""What adapters add to the products of a small batch, computed in the products' dispatches.
 
-Where x is rounded in a dispatch of its own, h = A x is known before the product. Then further workgroups of the product
-compute B h, and another op adds the two: add_scaled.wgsl, or, after merge(), the op that reads their sum.
+Where x is rounded in a dispatch of its own, h = A x is known before the product. There are two ways to compute B h:
+    by further threads of each workgroup, which adds the results to its rows (LOW_RANK_THREADS in
+    matvec_small_batch.wgsl): a step then has the dispatches that it has without adapters. Only equal adapters
+    (low_rank_entries.py), whose threads need no workgroup memory and wait for nobody
+    by further workgroups (lib/low_rank_rows.wgsl). Another op adds both: add_scaled.wgsl, or, after merge(), the one
+    that reads their sum
 """
 
 from __future__ import annotations
@@ -17,26 +21,35 @@ from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.shared import THREADS
 
-# Values of a product's matrix at most: on an H100 the further workgroups, and their memory, slow larger products down
-# by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
+# Values of a product's matrix at most beside which further workgroups compute B h: on an H100 they, and their memory,
+# slow larger products down by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
 MOST_VALUES = 1 << 25
+# Results of a workgroup at most that its further threads compute while the others multiply with a smaller matrix. For
+# 256, further workgroups take less time: 25.3 in place of 30.3 microseconds, with a matrix of 16,384 x 2,048.
+MOST_RESULTS = 64
+RESULTS_OF_A_THREAD = 2
+LANES = 32  # of a subgroup: further threads come in such numbers
+MOST_THREADS = 128  # further ones of a workgroup
 ADDED = ".added."  # in the names of buffers of what adapters add
 
 
 def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
-    """Let the product into y before compute what adapters add to it, and append the sum. False: it cannot."""
-    matrix = part.bindings["w"]
+    """Let the product into y before add what adapters add, or compute it and append the sum. False: it cannot."""
+    matrix, equal = part.bindings["w"], part.params["ADDS"] == "low_rank_equal"
     assert isinstance(matrix, Weight)
     index = next((i for i in range(max(-3, -len(ops.ops)), -1) if _knows(ops.ops[i:], y, part.bindings["h"])), None)
     if index is None or ops.device.software or list(matrix.layout.planes) != ["w_qs"]:
         return False
     op = ops.ops[index + 1]
     matrices = [op.bindings[name] for name in MATRICES if name in op.bindings]
-    if sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES:
+    large = sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES
+    if equal and (large or _results(op) <= MOST_RESULTS) and (joined := _joined(ops, op, part)):
+        ops.ops[index + 1] = joined
+        return True
+    if large:
         return False
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = -(-y.shape[-1] // threads)  # of each token
-    equal = part.params["ADDS"] == "low_rank_equal"
     used = 0 if equal else 4 * count_of(part.params) * (1 + GROUP * groups(int(part.params["COLS"])))
     used += mixed.workgroup_bytes(ops.device, op)
     bound = mixed.storage_buffers(op) + len(part.bindings) + 1
@@ -49,15 +62,8 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
         return False
     added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (ops.batch, y.shape[-1]))
     own = {**part.params} if equal else {**part.params, "PRELOAD": 0, "THREADS": threads}
-    params = {f"{name}_L": value for name, value in own.items()}
-    bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}
-    ops.ops[index + 1] = replace(
-        op,
-        params=op.params | params | {"LOW_RANK": workgroups},
-        consts={**op.consts, **part.consts},
-        bindings=op.bindings | bindings | {"added": added},
-        grid=(grid, 1, 1),
-    )
+    op = _with(op, replace(part, params=own), {"LOW_RANK": workgroups})
+    ops.ops[index + 1] = replace(op, bindings=op.bindings | {"added": added}, grid=(grid, 1, 1))
     ops.add(
         "add_scaled",
         {"VECS": y.shape[-1] // 4, "GATED": 0},
@@ -67,6 +73,32 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
         ops.batch,
     )
     return True
+
+
+def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
+    """A product with what lib/low_rank.wgsl needs beside it, included as _L."""
+    own = {f"{name}_L": value for name, value in part.params.items()}
+    bindings = {("w_qs_L" if name == "w" else f"{name}_L"): bound for name, bound in part.bindings.items()}
+    return replace(
+        op, params=op.params | own | params, consts={**op.consts, **part.consts}, bindings=op.bindings | bindings
+    )
+
+
+def _results(op: Op) -> int:
+    """Results of a workgroup of a product: its rows for each of its tokens."""
+    rows = (int(op.params[f"TR{end}"]) * int(op.params[f"R{end}"]) for end in ("", "_2") if f"TR{end}" in op.params)
+    return int(op.params["TOKENS"]) * max(rows)
+
+
+def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
+    """A product whose workgroups add what adapters add to their rows; None if the device cannot."""
+    results = _results(op)
+    threads = min(MOST_THREADS, -(-results // (RESULTS_OF_A_THREAD * LANES)) * LANES)
+    joined = _with(op, part, {"LOW_RANK_THREADS": threads})
+    used = mixed.workgroup_bytes(ops.device, op) + 4 * results * (1 + ("w_2" in op.bindings))
+    fits = int(op.params["TK"]) * int(op.params["TR"]) + threads <= ops.device.max_threads
+    fits = fits and used <= ops.device.max_workgroup_storage
+    return joined if fits and mixed.storage_buffers(joined) <= ops.device.max_storage_buffers else None
 
 
 def _knows(ops: Sequence[Op], y: Buffer, h: Buffer | Weight) -> bool:
@@ -88,6 +120,8 @@ def merge(ops: OpList) -> None:
     Residual streams are left to post_norms.py.
     """
     for i in range(len(ops.ops) - 2, 0, -1):
+        if ops.ops[i].params.get("LOW_RANK_THREADS") and (fused := _fused(ops, *ops.ops[i : i + 2])):
+            ops.ops[i : i + 2] = [fused]
         if not adds(ops.ops[i]):
             continue
         y, added = ops.ops[i].bindings["y"], ops.ops[i].bindings["x"]
@@ -101,6 +135,35 @@ def merge(ops: OpList) -> None:
             taken = params | {"GATED": 1, "X_STRIDE": y.shape[1] // 4}
             gated = replace(later[0], params=later[0].params | taken, bindings=later[0].bindings | {"x": y})
             ops.ops[i : i + 3] = [_adding(gated, added)]
+
+
+def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
+    """A product and the rotation or the activation of all its rows; None where the next op is neither.
+
+    The fusions of lists without adapters (ops.py), for which callers cannot know that this product has its sums.
+    """
+    rows, y = int(product.consts["rows"] + product.consts.get("rows_2", 0)), product.bindings["y"]
+    if product.params["EPILOGUE"] != "store" or product.consts["row0"]:
+        return None
+    if reader.kernel == "rope_append" and reader.bindings["y"] is y and not reader.params.get("ADDED"):
+        if rows != reader.consts["q_rows"] + 2 * reader.consts["kv_rows"]:
+            return None
+        name, left = "qkv", list(reader.params.items())
+    elif reader.kernel == "activate" and reader.bindings["x"] is y and reader.params["GATED"] and reader.grid[2] == 1:
+        if rows != 2 * int(reader.params["COLS"]) or reader.params["Y16"] or reader.params.get("WEIGHTED"):
+            return None
+        name, left = "gated", [(n, v) for n, v in reader.params.items() if n in ("ACTIVATION", "LIMIT")]
+    else:
+        return None
+    consts = {n: v for n, v in reader.consts.items() if n != "x_stride"}
+    bindings = {n: b for n, b in reader.bindings.items() if n != "x"}
+    fused = replace(
+        product,
+        params=product.params | dict(left) | {"EPILOGUE": name},
+        consts=product.consts | consts,
+        bindings=product.bindings | bindings,
+    )
+    return fused if mixed.storage_buffers(fused) <= ops.device.max_storage_buffers else None
 
 
 def _adding(op: Op, added: Buffer | Weight) -> Op:

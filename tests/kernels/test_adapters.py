@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import quantize
 
@@ -115,10 +116,18 @@ def _beside_products(bench: Bench, rank: int) -> bool:
     return bench.device.dot8 and rank < 255 and bench.device.max_storage_buffers >= 12
 
 
-@in_pairs(("type, cols", [(Q.Q4_0, 1056), (Q.Q4_K, 1280)]), adapters=["lavapipe"])  # which binds enough buffers
-def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int) -> None:
-    """What adapters add is computed beside each product, and added by the op that reads both."""
-    bench = Bench(bench.page, replace(bench.device, dot8=True, software=False))
+@in_pairs(
+    ("type, cols", [(Q.Q4_0, 1056), (Q.Q4_K, 1280), (Q.Q6_K, 1280)]),
+    ("equal", [False, True]),
+    adapters=["lavapipe"],  # which binds enough buffers
+)
+def test_a_layer_of_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch, type: Q, cols: int, equal: bool) -> None:
+    """What adapters add is computed beside each product, and added by the op that reads both.
+
+    That of equal ones is added by the product itself, and its rows are rotated or activated as without adapters.
+    """
+    monkeypatch.setattr(low_rank_rows, "MOST_RESULTS", 1 << 20)
+    bench = Bench(bench.page, replace(bench.device, dot8=True, software=False, max_threads=1024))
     n, heads = len(PLACES), (4, 2, 16)
     ops = begin(bench, Setup(batch=SHORT_BATCH, n=n, pos=12, places=PLACES))
     x, cache = ops.rows("x", cols), bench.cache(2 * 16, "f32")
@@ -127,9 +136,9 @@ def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int) -> None:
                               ("up", 2048, cols), ("down", cols, 2048), ("out", 33, cols)):  # fmt: skip
         matrix(bench, type, name, rows, width, tame=True)
         bench.raw[name] = bench.raw[name].reshape(rows, -1)
-        pair(bench, 0, name, rows, width, 5, (Q.F16, Q.F16))
-        if name in ("v", "up", "down", "out"):
-            pair(bench, 1, name, rows, width, 5, (Q.F16, Q.F16))
+        pair(bench, 0, name, rows, width, 8 if equal else 5, (Q.F16, Q.F16))
+        if equal or name in ("v", "up", "down", "out"):
+            pair(bench, 1, name, rows, width, 8 if equal else 5, (Q.F16, Q.F16))
     qkv = Weight("q+k+v", type, 128, cols, (("q", 0, 64), ("k", 0, 32), ("v", 0, 32)))
     gate_up = Weight("gate+up", type, 4096, cols, (("gate", 0, 2048), ("up", 0, 2048)))
     down, out = (replace(bench.plan.weights[name]) for name in ("down", "out"))
@@ -146,8 +155,13 @@ def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int) -> None:
     post_norms.merge(ops)
     gather_sources(bench)
     product = ["quantize_rows", "matvec_small_batch"]
-    assert [op.kernel for op in ops.ops] == [*product, "rope_append", *product * 5, "add_scaled"]
-    assert [op.params["GATED"] for op in ops.ops if op.params.get("ADDED") and "GATED" in op.params] == [1, 0, 1, 0]
+    if equal:
+        assert [op.kernel for op in ops.ops] == product * 6
+        assert [op.params["EPILOGUE"] for op in ops.ops[1::2]] == ["qkv", *["gated", "add"] * 2, "store"]
+        assert {op.params["STAGED"] for op in ops.ops[1::2]} == {int(type is Q.Q6_K)}
+    else:
+        assert [op.kernel for op in ops.ops] == [*product, "rope_append", *product * 5, "add_scaled"]
+        assert [op.params["GATED"] for op in ops.ops if op.params.get("ADDED") and "GATED" in op.params] == [1, 0, 1, 0]
     gpu, host = bench.run(ops)
     for b, rows in ((q, 64), (x, cols), (logits, 33)):
         check(bench, gpu[b.name][:n, :rows], host[b.name][:n, :rows], 1e-3)  # a level of a rounded x may differ

@@ -9,7 +9,7 @@ from py_engine.plan.plan import Plan, Weight
 from py_engine.plan.shared import SHORT_BATCH
 from tests.support.devices import GPU
 
-RANK, EPS = 4, 1e-5
+RANK, EPS = 5, 1e-5  # no whole vec4, so that further workgroups compute what adapters add
 
 
 class Layers:

@@ -1,5 +1,6 @@
 // Sums of SLOTS numbers over the TK threads of a row. Every thread puts its part; after a barrier, any thread can get the
 // sum. With subgroups, lanes first shuffle within the smallest subgroup size of the device.
+#param LOW_RANK_THREADS // threads beyond those of the TR rows, which put nothing
 #if SG
 const LANES_LEFT = (TK + SG - 1u) / SG;
 #else
@@ -13,10 +14,20 @@ fn sum_put(slot: u32, part: f32, tk: u32, tr: u32) {
   for (var width = 1u; width < min(SG, TK); width *= 2u) {
     sum += subgroupShuffleXor(sum, width);
   }
+#if LOW_RANK_THREADS
+  if (tr >= TR) {
+    return;
+  }
+#endif
   if (tk % SG == 0u) {
     red[(tr * SLOTS + slot) * LANES_LEFT + tk / SG] = sum;
   }
 #else
+#if LOW_RANK_THREADS
+  if (tr >= TR) {
+    return;
+  }
+#endif
   red[(tr * SLOTS + slot) * LANES_LEFT + tk] = part;
 #endif
 }

@@ -91,16 +91,30 @@ fn scale_of(m0: u32, m: u32) -> f32 {
 
 fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
 #if SCALES
-  let sum = sum_get(m * R + slot % R, slot / R) * scale * matrix_scale(row);
+  var sum = sum_get(m * R + slot % R, slot / R) * scale * matrix_scale(row);
 #else
-  let sum = sum_get(m * R + slot % R, slot / R) * scale;
+  var sum = sum_get(m * R + slot % R, slot / R) * scale;
 #endif
 #if BIAS
-  return sum + bias[y_row + row];
-#else
-  return sum;
+  sum += bias[y_row + row];
 #endif
+#if LOW_RANK_THREADS and EPILOGUE != "add"
+  sum += low_rank[m * RT + slot];
+#endif
+  return sum;
 }
+#if LOW_RANK_THREADS
+
+// What adapters add to the workgroup's rows of n tokens, computed by the threads after WG while the others multiply. So it
+// takes no dispatch, and what follows the product is fused with it as without adapters.
+var<workgroup> low_rank: array<f32, TOKENS * RT>;
+
+fn low_rank_put(t: u32, base: u32, y_row: u32, m0: u32, n: u32) {
+  for (var i = t - WG; i < n * RT; i += LOW_RANK_THREADS) {
+    low_rank[i] = low_rank_row_L(m0 + i / RT, y_row + row_of(base, i % RT));
+  }
+}
+#endif
 
 #if LOOPED
 // Vector `at` of the x that begins at x0, of token m, times the norm's weights, whose squares it adds.
@@ -157,14 +171,26 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), rows - 1u);
 #endfor
+#if LOW_RANK_THREADS
+  let multiplies = t < WG;
+#else
+  const multiplies = true;
+#endif
 #if DOT8 and STAGED
   for (var u0 = 0u; u0 < UNITS; u0 += CHUNK) {
     if (u0 > 0u) {
       workgroupBarrier();
     }
-    stage(u0, m0, n, t);
+    if (multiplies) {
+      stage(u0, m0, n, t);
+    }
     workgroupBarrier();
-    for (var u = u0 + tk; u < min(u0 + CHUNK, UNITS); u += TK) {
+#if LOW_RANK_THREADS
+    if (u0 == 0u && !multiplies) {
+      low_rank_put(t, base, y_row, m0, n);
+    }
+#endif
+    for (var u = u0 + select(CHUNK, tk, multiplies); u < min(u0 + CHUNK, UNITS); u += TK) {
 #for r in R
       let w${r} = w_fetch(row${r}, u);
 #endfor
@@ -188,7 +214,12 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
 #endif
-  for (var u = tk; u < UNITS; u += TK) {
+#if LOW_RANK_THREADS
+  if (!multiplies) {
+    low_rank_put(t, base, y_row, m0, n);
+  }
+#endif
+  for (var u = select(UNITS, tk, multiplies); u < UNITS; u += TK) {
 #for r in R
 #if ROUNDS
     let w${r} = next${r};
@@ -303,7 +334,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
 #endif
   const RESULTS_PER_TOKEN = RT / ROWS_PER_RESULT;
-  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG) {
+  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG + LOW_RANK_THREADS) {
     let m = i / RESULTS_PER_TOKEN;
     let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
     let y0 = (m0 + m) * p.y_stride;
@@ -325,7 +356,12 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
       rope_store(quad, v, rope_rotation(quad, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
+#if LOW_RANK_THREADS
+      let before = y[y0 + y_row + base + slot] + finished(result(slot, m, scale, y_row, base + slot));
+      y[y0 + y_row + base + slot] = before + low_rank[m * RT + slot]; // in this order for one token as well
+#else
       y[y0 + y_row + base + slot] += finished(result(slot, m, scale, y_row, base + slot));
+#endif
 #else
 #if EPILOGUE == "gate"
       let other = up[(m0 + m) * p.up_stride + p.up_first + base + slot];

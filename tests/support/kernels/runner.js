@@ -11,7 +11,10 @@ async function open() {
     if (!adapter) await new Promise((wake) => setTimeout(wake, 250));
   }
   const requiredFeatures = ["shader-f16", "subgroups"].filter((f) => adapter.features.has(f));
-  const names = ["maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize", "maxStorageBufferBindingSize"];
+  const names = [
+    ...["maxStorageBuffersPerShaderStage", "maxComputeWorkgroupStorageSize", "maxStorageBufferBindingSize"],
+    ...["maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX"],
+  ];
   const requiredLimits = Object.fromEntries(names.map((n) => [n, adapter.limits[n]]));
   device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
   const { subgroupMinSize, description, vendor } = adapter.info;
