@@ -35,7 +35,7 @@ class ConstrainedDecoder:
         self, runner: Runner, answer: ConstrainedAnswer, sequence: SequenceCache, *, fed: bool, beside_part: bool
     ) -> None:
         self._runner, self._answer, self._sequence = runner, answer, sequence
-        self._most_forced = FORCED_BESIDE_PART if beside_part else runner.plan.batch
+        self._most_forced = min(FORCED_BESIDE_PART, runner.plan.batch) if beside_part else runner.plan.batch
         self._exact = answer.exact or beside_part
         self.lacks_pages, self.needs = False, 0  # positions that need pages
         self._fed = fed  # the logits are of a prompt's end: computed again, they would round as in decoding

@@ -1,6 +1,7 @@
 """How long requests wait for each other's prompts, on a device with a clock of its own; texts are those alone."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,8 @@ from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
 from py_engine.generate.prompt_slices import SLICE_MS
 from py_engine.generate.time_slices import TIME_SLICE
+from py_engine.plan.lists import PREFILL, SMALL_BATCH
+from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import PROMPT, STOPS, WARM, Anything, RandomConstraint, collect, make
 from tests.support.sliced_runner import TimedRunner, timed_engine, until
 
@@ -99,6 +102,14 @@ class Processed(Anything):
         return np.asarray(logits, np.float32).tobytes()
 
 
+class Forcing(Processed):
+    """One that also forces 20 tokens after each one that is sampled."""
+
+    async def forced(self) -> list[int]:
+        after = len(self.accepted) % 21
+        return [5 + i for i in range(after, 21)] if after else []
+
+
 def rejecting() -> RandomConstraint:
     """A constraint that allows few tokens, so its answer soon goes on alone."""
     return RandomConstraint(0.2, jumps=False)
@@ -145,3 +156,24 @@ async def test_a_constrained_prompt_waits_for_the_end_of_a_part_and_streams_do_n
     assert (await stream)[0] == await alone(PROMPT, 56)
     assert longest_wait((await stream)[1]) < 1000 * TIME_SLICE + SLICE_MS + 2 * runner.step_time
     assert (await long)[0] == await alone([3, *LONG[:180]], 1)
+
+
+async def test_forced_tokens_of_an_answer_alone_are_small_batches_while_a_part_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a seed they would be read like a prompt, whose lists share buffers with the part's."""
+    used, runner = timed_engine(monkeypatch)
+    feed, fed = runner.feed, set[tuple[str, bool]]()
+
+    def noted(position: int, ids: list[int], lists: Sequence[str], *args: Any, **options: Any) -> Any:
+        fed.add((lists[0], used._generation.time_slices.part_open))
+        return feed(position, ids, lists, *args, **options)
+
+    monkeypatch.setattr(runner, "feed", noted)
+    constrained = asyncio.ensure_future(collect(used, PROMPT, Sampling(temperature=1.0), 200, constraint=Forcing()))
+    await until(lambda: runner.submitted.count("step") > 1)
+    assert (await timed(used, LONG, 4))[0] == await alone(LONG, 4)
+    await constrained
+    assert (SMALL_BATCH, True) in fed
+    assert (PREFILL, False) in fed
+    assert (PREFILL, True) not in fed
