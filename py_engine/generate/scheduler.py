@@ -107,8 +107,8 @@ class Scheduler:
             while self._sequences:
                 async with self._time_slices.acquire(beside_part=True):
                     await self._run_time_slice()
-                if self._time_slices.part_awaited:
-                    await asyncio.sleep(0)  # its task may be about to queue for the device again
+                if self._parts_blocked:
+                    await asyncio.sleep(0)  # the task that waits for a part may be about to queue for the device again
         except BaseException as error:
             for sequence in self._sequences:
                 if sequence.open_part is not None:  # the states of some layers have seen the part
@@ -141,8 +141,17 @@ class Scheduler:
                 await self._runner.finish()
             self._let_leave()
             self._release_finished()
-            if not self._in_flight and (self._is_over() or self._time_slices.part_awaited):
+            if not self._in_flight and (self._is_over() or self._parts_blocked):
                 return
+
+    @property
+    def _parts_blocked(self) -> bool:
+        """Whether no part of a prompt may begin: another task has an open one, or waits for the end of the one before.
+
+        A scheduler whose device was lost may have one open until it notices.
+        """
+        opened = any(sequence.open_part is not None for sequence in self._sequences)
+        return not opened and (self._time_slices.part_open or self._time_slices.part_awaited)
 
     def _is_over(self) -> bool:
         """Whether the time slice is over when what was submitted has run."""
@@ -276,9 +285,9 @@ class Scheduler:
     def _units(self) -> list[list[RunningSequence]]:
         """What the next submit may be made of: prompts, and batches; while those are compiled, single sequences."""
         runnable = [sequence for sequence in self._sequences if sequence.runnable]
-        prompts = [[sequence] for sequence in runnable if sequence.open_part is not None]
-        if not self._time_slices.part_open and not self._time_slices.part_awaited:
-            prompts = [[sequence] for sequence in runnable if sequence.prompting]
+        opened = [sequence for sequence in runnable if sequence.open_part is not None]
+        waiting = [] if self._time_slices.part_open or self._parts_blocked else runnable
+        prompts = [[sequence] for sequence in opened or waiting if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
         batches: list[list[RunningSequence]] = []
         most = self._runner.plan.max_small_batch

@@ -177,3 +177,17 @@ async def test_forced_tokens_of_an_answer_alone_are_small_batches_while_a_part_i
     assert (SMALL_BATCH, True) in fed
     assert (PREFILL, False) in fed
     assert (PREFILL, True) not in fed
+
+
+async def test_a_prompt_waits_for_the_end_of_a_part_that_another_scheduler_has_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the loss of a device, the old one may not have noticed yet."""
+    used, runner = timed_engine(monkeypatch)
+    used._generation.time_slices.open_part()
+    text = asyncio.ensure_future(collect(used, SHORT, WARM, 8))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert not runner.submitted
+    used._generation.time_slices.close_part()
+    assert await text == await alone(SHORT, 8)
