@@ -215,6 +215,9 @@ class Runner(Protocol):
     def prompt_ms(self, n: int) -> float:
         """Milliseconds of a part of a prompt of n tokens; 0: not measured yet."""
 
+    def prompt_timed(self, n: int) -> bool:
+        """Whether parts of about n tokens were timed. If not, prompt_ms() may be far too short or too long."""
+
     def prompt_token_ms(self) -> float:
         """Milliseconds of a token of a long prompt; 0: not measured yet."""
 
@@ -247,7 +250,7 @@ class Runner(Protocol):
         """Samples tokens in turn, each with the mask after the one before, as mask(), step() and take() would.
 
         It ends after the most tokens, some milliseconds, a number of tokens in a row that no mask changed, or where the
-        next token is not only to be sampled. None: the host must make each mask.
+        next token is not to be sampled. None: the host must make each mask.
         """
 
     def rewind(self, position: int, count: int) -> None:

@@ -221,8 +221,8 @@ class Matcher {
     return this.#matcher.isTerminated() ? "" : this.#timed(() => this.#matcher.findJumpForwardString());
   }
 
-  /** Whether the next token is only to be sampled: see py_engine/gpu/masked.js. */
-  goesOn() {
+  /** Whether the next token can be sampled at once: see py_engine/gpu/masked.js. */
+  canSample() {
     return !this.slow && !this.#matcher.isTerminated() && this.forced().length < 2;
   }
 

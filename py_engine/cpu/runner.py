@@ -224,6 +224,9 @@ class CpuRunner:
     def prompt_ms(self, n: int) -> float:
         return n * self.prompt_token_ms()
 
+    def prompt_timed(self, n: int) -> bool:
+        return self.prompt_token_ms() > 0
+
     def prompt_token_ms(self) -> float:
         return self._times.ms(PROMPT)
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.forced_tokens import feed_forced
+from py_engine.generate.forced_tokens import FORCED_BESIDE_PART, feed_forced
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import Runner
 
 AHEAD_PARTS = 3  # submits that are ahead of a check
-FORCED_BESIDE_PART = 32  # most forced tokens that are fed at once, in small batches, between slices of a prompt
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ async def check(
 ) -> None:
     """Push those of the sampled tokens that the constraint accepts, and submit what must come before the next ones.
 
-    `masked`: they were sampled with the mask. `beside_part`: another prompt is between two slices, so that no list for
-    prompts may run. A constraint that fails ends its own request only.
+    `masked`: they were sampled with the mask. `beside_part`: another prompt's part is open, so that no list for prompts
+    may run. A constraint that fails ends its own request only.
     """
     constrained = sequence.constrained
     if constrained is None or constrained.ended:

@@ -15,24 +15,32 @@ from contextlib import aclosing
 
 from py_engine.errors import WispError
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.forced_tokens import feed_forced
+from py_engine.generate.forced_tokens import FORCED_BESIDE_PART, feed_forced
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 from py_engine.tasks import begin, quietly
 
-MASKED = 32  # most tokens that are sampled with masks before the first of them is handed on
+MAX_MASKED = 32  # most tokens that are sampled with masks before the first of them is handed on
 
 
 class ConstrainedDecoder:
-    """Decodes an answer that has the device to itself. `fed`: the device has the logits after the prompt."""
+    """Decodes an answer that has the device to itself.
 
-    def __init__(self, runner: Runner, answer: ConstrainedAnswer, sequence: SequenceCache, *, fed: bool) -> None:
+    `fed`: the device has the logits after the prompt. `beside_part`: another prompt's part is open, so that no list for
+    prompts may run.
+    """
+
+    def __init__(
+        self, runner: Runner, answer: ConstrainedAnswer, sequence: SequenceCache, *, fed: bool, beside_part: bool
+    ) -> None:
         self._runner, self._answer, self._sequence = runner, answer, sequence
+        self._most_forced = min(FORCED_BESIDE_PART, runner.plan.batch) if beside_part else runner.plan.batch
+        self._exact = answer.exact or beside_part
         self.lacks_pages, self.needs = False, 0  # positions that need pages
         self._fed = fed  # the logits are of a prompt's end: computed again, they would round as in decoding
         in_turn = answer.source is not None and runner.sample_masked is not None
-        self._most_masked = min(MASKED, runner.plan.batch) if in_turn else 1
+        self._most_masked = min(MAX_MASKED, runner.plan.batch) if in_turn else 1
         self._ready = list[Batch]()  # tokens that the constraint has advanced past, and that were not yielded
         self._pauses: Callable[[], bool] = lambda: False
 
@@ -72,7 +80,7 @@ class ConstrainedDecoder:
             if not self._reserve(max(self._most_masked, runner.max_lookahead())):
                 return
             if answer.forced and not answer.scored:
-                forced = Batch(await answer.take_forced(runner.plan.batch))
+                forced = Batch(await answer.take_forced(self._most_forced))
                 self._ready.append(forced)
                 self._feed(forced)
                 for batch in self._take_ready():
@@ -99,7 +107,7 @@ class ConstrainedDecoder:
         answer, first, number = self._answer, self._answer.at, self._sequence.number
         answer.advance(forced.ids)
         fed = forced.ids if answer.left else forced.ids[:-1]  # the context may end at the last token
-        feed_forced(self._runner, first, fed, number, exact=answer.exact, logits=True)
+        feed_forced(self._runner, first, fed, number, exact=self._exact, logits=True)
         self._runner.begin(answer.at, answer.left, number)
         self._fed = False
 
@@ -108,7 +116,7 @@ class ConstrainedDecoder:
         runner, answer = self._runner, self._answer
         self._fed = False
         if answer.source is not None and runner.sample_masked is not None:
-            unchanged = answer.unchanged_until_ahead(runner.max_lookahead())
+            unchanged = answer.run_until_lookahead(runner.max_lookahead())
             end = answer.at + min(self._most_masked, answer.left - 1)
             most = max(1, min(self._most_masked, answer.left, self._sequence.reserve(end) - answer.at))
             work = quietly(begin(runner.sample_masked(answer.source, most, unchanged)))

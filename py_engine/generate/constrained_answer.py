@@ -62,8 +62,8 @@ class ConstrainedAnswer:
         """Whether to sample without the mask, where up to `most` tokens could be sampled ahead."""
         return self.process is None and self.lookahead(most) >= MIN_LOOKAHEAD
 
-    def unchanged_until_ahead(self, most: int) -> int:
-        """Tokens in a row that no mask changes, after which samples_ahead(most) holds."""
+    def run_until_lookahead(self, most: int) -> int:
+        """How many more tokens in a row no mask must change until samples_ahead(most) holds."""
         return max(1, MIN_LOOKAHEAD - self._run) if most >= MIN_LOOKAHEAD else self.left
 
     def shares(self) -> bool:

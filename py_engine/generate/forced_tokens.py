@@ -9,6 +9,7 @@ from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner
 
 MAX_IN_SMALL_BATCHES = 2 * SHORT_BATCH  # tokens; more are read faster like a prompt
+FORCED_BESIDE_PART = 32  # most forced tokens that are fed at once while a part of a prompt is open
 
 
 def feed_forced(

@@ -28,7 +28,7 @@ from py_engine.generate.prompt_parts import UNREAD_MS, prompt_part, tokens_of_pa
 from py_engine.generate.scheduler import Reuse, Scheduler
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.sequences import Sequences
-from py_engine.generate.time_slices import SLICE, TimeSlices
+from py_engine.generate.time_slices import TIME_SLICE, TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import ALL_LOGITS, MEDIA
@@ -62,10 +62,6 @@ class Generation:
         self.plan, self.runner = runner.plan, runner
         drafter = drafter_of(runner, self._draft_tokens) if self._speculation else None
         self._scheduler = Scheduler(runner, self.time_slices, self.totals, self._speculation, drafter)
-
-    async def wait_for_part(self) -> None:
-        """Wait until no prompt is between two slices: the lists for prompts share its buffers."""
-        await self._scheduler.wait_for_part()
 
     def restart(self, runner: Runner) -> None:
         """Continue on another runner, whose caches are empty, after the device of the last one was lost."""
@@ -259,14 +255,16 @@ class Generation:
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield tokens under a constraint for a time slice, or until it can share steps."""
         runner = self.runner
-        async with self.time_slices.acquire():
+        prompted = reuse is None and len(sequence.tokens) >= len(answer.ids)
+        async with self.time_slices.acquire(beside_part=prompted):
             try:
                 if reuse is not None and not reuse():
                     return
                 fed = len(sequence.tokens) < len(answer.ids)
                 if not await self._feed(answer, sequence):
                     return
-                decoder = ConstrainedDecoder(runner, constrained, sequence, fed=fed)
+                beside_part = self.time_slices.part_open
+                decoder = ConstrainedDecoder(runner, constrained, sequence, fed=fed, beside_part=beside_part)
                 pauses = partial(self._ends_slice, constrained)
                 async with aclosing(decoder.batches(pauses)) as batches:
                     async for batch in batches:
@@ -285,12 +283,12 @@ class Generation:
         unread = 0.0
         while len(sequence.tokens) < len(answer.ids):
             shares = self.time_slices.wanted  # then a part should not take much longer than a time slice
-            most = runner.prompt_tokens_in(1000 * SLICE) if shares else tokens_of_part(runner)
+            most = runner.prompt_tokens_in(1000 * TIME_SLICE) if shares else tokens_of_part(runner)
             part = prompt_part(answer, sequence, runner, most)
             if not part.ids:
                 answer.lacks_pages = True
                 return False
-            # A result says only that the time has passed. Without it, the first mask is made while the device computes.
+            # The result only tells the time. If it is not awaited, the first mask is made while the device computes.
             ms = runner.prompt_ms(len(part.ids))
             unread += ms
             read = not ms or (unread > UNREAD_MS and not part.last)
@@ -300,7 +298,7 @@ class Generation:
                 unread = 0.0
             part.record(sequence)
             self.totals.count(1, 1)
-            if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired():
+            if len(sequence.tokens) < len(answer.ids) and self.time_slices.expired(ms / 1000):
                 return False
         sequence.advance(None, exact=False)  # the decoder computes tokens ahead, and once more
         return True
@@ -358,7 +356,7 @@ class Generation:
         needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
             if granted:
-                async with self.time_slices.acquire():
+                async with self.time_slices.acquire(beside_part=True):
                     await self.runner.reserve_pages(pages)
         return granted
 

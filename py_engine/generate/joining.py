@@ -1,4 +1,4 @@
-"""How requests join the sequences of a device: prompt after prompt. Those that arrive together soon share a batch."""
+"""How requests join the sequences of a device. Those that arrive together soon share a batch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from py_engine.generate.checking import first_mask
+from py_engine.generate.prompt_order import may_be_admitted
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.runners import Runner
 
@@ -22,13 +23,14 @@ class Joining:
 
     def __init__(self, runner: Runner, sequences: list[RunningSequence]) -> None:
         self._runner, self._sequences = runner, sequences
-        self._prompts = asyncio.Lock()  # prompts are read one after the other
-        self._n_joining = 0  # requests that wait for the prompts before theirs, or will join at once
+        self._unread: list[RunningSequence] = []  # whose prompts were not submitted, as they came
+        self._read = asyncio.Event()  # a part of a prompt was submitted, or a request admitted; replaced each time
+        self._n_joining = 0  # requests that wait for others' prompts, or will join at once
         self._changed = asyncio.Event()  # that number, or the sequences
         self._joined_at = 0.0  # when the newest one joined, in seconds of time.perf_counter()
 
     async def join(self, sequence: RunningSequence, reuse: Reuse | None) -> bool:
-        """Put a sequence among the others when the prompts before its own were submitted. False: pages are lacking."""
+        """Put a sequence among the others when it is its prompt's turn. False: pages are lacking."""
         sequence.prompted = reuse is None and not sequence.prompting  # then it waits for no other's prompt
         mask = await first_mask(sequence)
         self._n_joining += 1
@@ -44,14 +46,15 @@ class Joining:
 
     async def _prepare(self, sequence: RunningSequence, reuse: Reuse | None, mask: Any) -> bool:
         answer, constrained, number = sequence.answer, sequence.constrained, sequence.cache.number
-        if not sequence.prompted:
-            await self._prompts.acquire()
         try:
+            if not sequence.prompted:
+                await self._wait_for_admission(sequence)
             masks = constrained is not None
             await self._runner.configure(answer.sampling, answer.begins, answer.shifted, masks, number)
             if reuse is not None and not reuse():
                 self.end_prompt(sequence)
                 return False
+            self.prompts_progressed()  # what it has found in the caches counts for others
             await answer.media.encode(answer.ids, len(sequence.cache.tokens))
             if constrained is not None and sequence.prompting:
                 self._runner.mask(mask, number)
@@ -65,10 +68,22 @@ class Joining:
         return True
 
     def end_prompt(self, sequence: RunningSequence) -> None:
-        """Let the next prompt begin."""
+        """Let other prompts follow."""
         if not sequence.prompted:
             sequence.prompted = True
-            self._prompts.release()
+            self._unread.remove(sequence)
+            self.prompts_progressed()
+
+    def prompts_progressed(self) -> None:
+        """Look again which requests may be admitted: a part of a prompt was submitted."""
+        self._read.set()
+        self._read = asyncio.Event()
+
+    async def _wait_for_admission(self, sequence: RunningSequence) -> None:
+        self._unread.append(sequence)
+        while not may_be_admitted(sequence, self._unread):
+            await self._read.wait()
+        sequence.admitted = True
 
     def joined_recently(self) -> bool:
         """Whether a request has joined a short time ago."""

@@ -85,7 +85,7 @@ async def _feed(generation: Generation, part: Group, lists: list[str], sequence:
             await sequences.wait_for_pages(sequence, end)
             sequence.reserve(end)
             sequences.resumed(sequence)
-        await generation.wait_for_part()
+        await generation.time_slices.wait_for_part()
         runner.feed_packed(batch, lists, sequence.number)
         if plan.causal and batch.long:
             sequence.append(batch.ids.tolist())  # frees the pages before windows

@@ -213,7 +213,7 @@ def _held(cache: KvCache, blocks: list[Block]) -> Iterator[None]:
 def _following(
     ids: list[int], known: list[Block], page: int, stored: dict[str, StoredBlock], exact: bool, root: bytes
 ) -> list[tuple[str, StoredBlock]]:
-    """The stored blocks after the known ones with which `ids` go on, all but the last token of `ids` at most."""
+    """The stored blocks of `ids` that follow the known ones. The last token of `ids` is never among their tokens."""
     found: list[tuple[str, StoredBlock]] = []
     key = known[-1].key if known else root
     for at in range(page * len(known), len(ids) - page, page):
@@ -226,7 +226,7 @@ def _following(
 
 
 def _readable(known: list[Block], entries: list[StoredBlock], cache: KvCache) -> int:
-    """How many of the entries to read: their last windows are known or stored, and there are pages for them."""
+    """How many of the entries to read: as many as have pages, and whose last windows are in the caches or stored."""
     first, n = len(known), len(known) + len(entries)
     runs = [
         runs_of([*(block.pages[group] is not None for block in known), *(entry.has(group) for entry in entries)])

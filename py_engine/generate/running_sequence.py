@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained_answer import ConstrainedAnswer
-from py_engine.generate.prompt_parts import PromptPart
+from py_engine.generate.prompt_parts import PART_MS, PromptPart
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Predictions
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Row
 
 
 @dataclass
-class BegunPart:
-    """A part of a prompt whose first slice was submitted (prompt_slices.py)."""
+class OpenPart:
+    """A part of a prompt whose first slice was submitted, and whose last was not (prompt_slices.py)."""
 
     part: PromptPart
-    ms: float  # of a slice
+    slice_ms: float
     rest: deque[Callable[[], None]]  # what submits the other slices, in order
     droppable: bool  # at an abort: it has changed nothing that the caches record
 
@@ -35,7 +34,7 @@ class RunningSequence:
     cache: SequenceCache
     left: int  # tokens that may still be submitted
     predictions: Predictions | None = None  # see predicted()
-    reads: int = 0  # results with tokens
+    reads: int = 0  # results with tokens so far
     draft_fits: bool = True  # before the context or the pages end
     constrained: ConstrainedAnswer | None = None  # checks what is sampled
     masked: bool = False  # the next token is sampled with the constraint's mask
@@ -45,7 +44,9 @@ class RunningSequence:
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
     turn: int = 0  # number of its latest submit
-    begun: BegunPart | None = None  # the part of its prompt that has more slices
+    admitted: bool = False  # its prompt may be read (prompt_order.py)
+    open_part: OpenPart | None = None  # of its prompt
+    lets_pass_ms: float = PART_MS  # of younger prompts, which may be read before its next part
     prompted: bool = False  # its prompt was submitted, or will not be
     cancelled: bool = False
     batches: asyncio.Queue[Batch | BaseException | None] = field(default_factory=asyncio.Queue)  # None at the end
@@ -64,7 +65,7 @@ class RunningSequence:
     @property
     def runnable(self) -> bool:
         """Whether it needs more submits."""
-        if self.begun is not None and not (self.cancelled and self.begun.droppable):
+        if self.open_part is not None and not (self.cancelled and self.open_part.droppable):
             return True
         stays = not (self.cancelled or self.leaves or self.answer.lacks_pages)
         return stays and (self.prompting or self.left > 0)
@@ -100,7 +101,7 @@ class ScheduledWork:
     ms: float  # that it takes
     samples: bool = True  # else a part of a prompt without its end
     prompt: bool = False
-    steps: int = 0  # with drafts
+    steps: int = 0  # that verify drafts; 0: it has none
     n_model_draft: int = 0  # tokens of each draft, if the draft model or the MTP layer makes them
     waited: bool = False  # the device had no work when it was submitted
     versions: list[int] = field(init=False)  # of the sequences
@@ -109,10 +110,3 @@ class ScheduledWork:
     def __post_init__(self) -> None:
         self.versions = [sequence.version for sequence in self.unit]
         self.masked = [sequence.masked for sequence in self.unit]
-
-
-def may_draft(sequence: RunningSequence) -> bool:
-    """Whether a sequence may draft: this yields no log-probabilities, and up to SHORT_BATCH tokens a step."""
-    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > SHORT_BATCH
-    drafts = drafts and sequence.constrained is None
-    return drafts and sequence.answer.sampling.logprobs < 0

@@ -1,8 +1,8 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
-    parts of prompts              those of new requests first, so that requests that come together soon share steps;
-                                  beside streams their slices (prompt_slices.py)
+    slices of prompts             those of new requests first, so that requests that come together soon share steps
+                                  (prompt_order.py, prompt_slices.py)
     steps of a batch              up to Plan.max_small_batch sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup, by the model's MTP layer or by a draft model where that pays
 and the batch has rows left. Answers under a constraint share steps while others run; alone they hold the device in time
@@ -19,12 +19,14 @@ from collections.abc import AsyncGenerator
 from py_engine.generate.answer import Answer
 from py_engine.generate.checking import check, end_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
+from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
 from py_engine.generate.joining import Joining, Reuse
+from py_engine.generate.prompt_order import count_passed, next_prompt
 from py_engine.generate.prompt_slices import SLICE_MS, part_ms, submit_slice
-from py_engine.generate.running_sequence import RunningSequence, ScheduledWork, may_draft
+from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
 from py_engine.generate.sequence_cache import SequenceCache
-from py_engine.generate.speculation import Drafts, drafts_pay, lookup_gain
+from py_engine.generate.speculation import Drafts
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
@@ -36,12 +38,14 @@ from py_engine.tasks import begin
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
 SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
-DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: so soon an abort takes effect
-LONG_MS = 120.0  # of a submit after which the device may wait for the next one: few such waits cost little
+DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: an abort waits for its end
+LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wait after it costs little
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
-AHEAD_ALONE_MS = 100.0  # the same of a prompt that is alone
-AHEAD_JOINED_MS = 8.0  # the same soon after a request has joined: others often come with it, and wait for the device
+AHEAD_ALONE_MS = 100.0  # the same for a prompt that nothing runs beside
+AHEAD_JOINED_MS = (
+    8.0  # the same soon after a request has joined: others often come with it, and would wait for that work
+)
 AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: the next steps wait until they are checked
 
 
@@ -57,9 +61,9 @@ class Scheduler:
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
         self._joining = Joining(runner, self._sequences)
-        self._prompt_ms = 0.0  # of parts of prompts that streams have waited for since their last steps
+        self._prompt_ms = 0.0  # of slices of prompts that were submitted since the last steps of streams
         self._turns = 0  # submits so far
-        self._part_ended = asyncio.Event()
+        self._first_turn = 0  # of the time slice
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
@@ -72,9 +76,9 @@ class Scheduler:
     ) -> AsyncGenerator[Batch, None]:  # fmt: skip
         """Feed what the caches lack of an answer's ids, then yield up to `count` tokens, or until pages are lacking.
 
-        `reuse()` is called when the prompts before this one were submitted, so that it finds their prefixes; None if it
-        was called before. Yields an empty batch after each part of the prompt but the last. Closing the generator
-        cancels the sequence. A `constrained` answer also returns when it should go on alone (ConstrainedAnswer.shares).
+        `reuse()` is called when it is this prompt's turn, so that it finds what others have computed; None if it was
+        called before. Yields an empty batch after each part of the prompt but the last. Closing the generator cancels
+        the sequence. A `constrained` answer also returns when it should go on alone (ConstrainedAnswer.shares).
         """
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
         if not await self._joining.join(sequence, reuse):
@@ -92,17 +96,6 @@ class Scheduler:
             finally:  # also where this is cancelled once more
                 self._joining.end_prompt(sequence)
 
-    async def wait_for_part(self) -> None:
-        """Wait until no part of a prompt is between two slices."""
-        while self._between_slices:
-            self._part_ended.clear()
-            await self._part_ended.wait()
-
-    @property
-    def _between_slices(self) -> bool:
-        """Whether a part of a prompt is between two slices."""
-        return any(sequence.begun is not None for sequence in self._sequences)
-
     def _serve(self) -> None:
         """Begin to serve the sequences, unless that goes on already."""
         if self._sequences and not self._serving:
@@ -112,16 +105,18 @@ class Scheduler:
     async def _run(self) -> None:
         try:
             while self._sequences:
-                async with self._time_slices.acquire():
-                    await self._run_slice()
+                async with self._time_slices.acquire(beside_part=True):
+                    await self._run_time_slice()
+                if self._parts_blocked:
+                    await asyncio.sleep(0)  # the task that waits for a part may be about to queue for the device again
         except BaseException as error:
             for sequence in self._sequences:
-                if sequence.begun is not None:  # the states of some layers have seen the part
+                if sequence.open_part is not None:  # the states of some layers have seen the part
                     sequence.cache.advance(None, exact=False)
+                    self._time_slices.close_part()
                 sequence.batches.put_nowait(error)
                 sequence.released.set()
             self._sequences.clear()
-            self._part_ended.set()
             self._in_flight.clear()
             await self._runner.stop()
             if not isinstance(error, Exception):
@@ -130,17 +125,15 @@ class Scheduler:
             self._serving = False
             self._serve()
 
-    async def _run_slice(self) -> None:
-        """Submit and read until no sequence is left, or until the time slice is over."""
-        begun = False
+    async def _run_time_slice(self) -> None:
+        """Submit and read until no sequence is left, or until the device should be released.
+
+        Nothing is in flight then; a part of a prompt may be open.
+        """
+        self._first_turn = self._turns
         self._drafting, self._drafted = Drafts.NONE, []  # who held the device before has set other States
         while self._sequences:
-            ends = begun and self._time_slices.expired()
-            if ends:
-                self._submit_slices()
-            else:
-                await self._submit_ahead()
-                begun = True
+            await self._submit_ahead()
             if self._in_flight:
                 await self._read()
             elif self._catching_up:
@@ -148,8 +141,22 @@ class Scheduler:
                 await self._runner.finish()
             self._let_leave()
             self._release_finished()
-            if ends and not self._in_flight:
+            if not self._in_flight and (self._is_over() or self._parts_blocked):
                 return
+
+    @property
+    def _parts_blocked(self) -> bool:
+        """Whether no part of a prompt may begin: another task has an open one, or waits for the end of the one before.
+
+        A scheduler whose device was lost may have one open until it notices.
+        """
+        opened = any(sequence.open_part is not None for sequence in self._sequences)
+        return not opened and (self._time_slices.part_open or self._time_slices.part_awaited)
+
+    def _is_over(self) -> bool:
+        """Whether the time slice is over when what was submitted has run."""
+        ahead = sum(submit.ms for submit in self._in_flight)
+        return self._turns > self._first_turn and self._time_slices.expired(ahead / 1000)
 
     async def _read(self) -> None:
         batches = await self._runner.result()
@@ -161,7 +168,7 @@ class Scheduler:
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._between_slices)
+                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._time_slices.part_open)
                 continue
             yielded = len(batch.ids)
             if submit.steps:
@@ -195,20 +202,24 @@ class Scheduler:
     def _release_finished(self) -> None:
         for sequence in [s for s in self._sequences if not s.runnable and not s.submits]:
             self._sequences.remove(sequence)
-            self._part_ended.set()  # dropped with it, if it was aborted
+            if sequence.open_part is not None:  # dropped at an abort
+                self._time_slices.close_part()
             sequence.batches.put_nowait(None)
             sequence.released.set()
 
     # -- what to submit
 
     async def _submit_ahead(self) -> None:
-        while units := self._units():
-            alone_prompt = len(units) == 1 and units[0][0].prompting
-            if self._enough_ahead(AHEAD_ALONE_MS if alone_prompt else self._ahead_ms(units)):
+        while not self._is_over() and (units := self._units()):
+            streams = any(not unit[0].prompting for unit in units)
+            alone = not streams and not self._time_slices.wanted
+            if self._enough_ahead(AHEAD_ALONE_MS if alone else self._ahead_ms(units)):
                 return
             unit = self._next(units)
-            prompting, streams = unit[0].prompting, any(not unit[0].prompting for unit in units)
-            drafting, n_model_draft = self._choose_drafts(unit) if unit == self._sequences else (Drafts.NONE, 0)
+            prompting = unit[0].prompting
+            drafting, n_model_draft = Drafts.NONE, 0
+            if self._speculation and unit == self._sequences:
+                drafting, n_model_draft = choose_drafts(unit, self._runner, self._drafter, self._drafting)
             begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
             if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, SLICE_MS)):
                 drafting, n_model_draft = Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
@@ -247,17 +258,11 @@ class Scheduler:
             sequence.submits += 1
         self._in_flight.append(submit)
 
-    def _submit_slices(self) -> None:
-        """End the part of a prompt that has begun: only then may other work use the device."""
-        for sequence in self._sequences:
-            while sequence.begun is not None and sequence.runnable:
-                if (submit := self._submit_prompt(sequence, [])) is not None:
-                    self._add(submit)
-
     def _next(self, units: list[list[RunningSequence]]) -> list[RunningSequence]:
         """The unit whose turn it is: a new prompt, unless streams would wait longer than SLICE_MS for their tokens."""
-        first = min(units, key=_turn)
+        prompts = [unit[0] for unit in units if unit[0].prompting]
         decoding = [unit for unit in units if not unit[0].prompting]
+        first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
             if self._prompt_ms + min(SLICE_MS, part_ms(self._runner, left)) > SLICE_MS:
@@ -278,10 +283,11 @@ class Scheduler:
         return sum(submit.ms for submit in ahead) >= ms and (len(ahead) > 1 or ahead[0].ms >= LONG_MS)
 
     def _units(self) -> list[list[RunningSequence]]:
-        """What the next submit may be made of: the prompt, and batches; while those are compiled, single sequences."""
+        """What the next submit may be made of: prompts, and batches; while those are compiled, single sequences."""
         runnable = [sequence for sequence in self._sequences if sequence.runnable]
-        begun = [sequence for sequence in runnable if sequence.begun is not None]
-        prompts = [[sequence] for sequence in begun or runnable if sequence.prompting]
+        opened = [sequence for sequence in runnable if sequence.open_part is not None]
+        waiting = [] if self._time_slices.part_open or self._parts_blocked else runnable
+        prompts = [[sequence] for sequence in opened or waiting if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
         batches: list[list[RunningSequence]] = []
         most = self._runner.plan.max_small_batch
@@ -324,40 +330,24 @@ class Scheduler:
         """Submit the next slice of a prompt. None: pages are lacking."""
         runner, streams = self._runner, [len(unit) for unit in units if not unit[0].prompting]
         step_ms = [runner.steps_in(rows, BESIDE_PROMPT_MS) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
-        submit = submit_slice(sequence, runner, alone=len(units) == 1, steps_ms=sum(step_ms))
-        if sequence.begun is None and submit is not None:
+        alone = not streams and not self._time_slices.wanted
+        submit = submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
+        if submit is None:
+            return None
+        count_passed(sequence, submit.ms, self._sequences)
+        if sequence.open_part is not None:
+            self._time_slices.open_part()
+        else:
             self._totals.count(1, 1)
-            self._part_ended.set()
-        if submit is not None and submit.samples:
+            self._time_slices.close_part()
+            self._joining.prompts_progressed()
+        if submit.samples:
             self._joining.end_prompt(sequence)
             if self._speculation and sequence.constrained is None:
                 sequence.ids = list(sequence.answer.ids)
         return submit
 
     # -- drafts
-
-    def _choose_drafts(self, unit: list[RunningSequence]) -> tuple[Drafts, int]:
-        """How the next steps of all sequences draft; tokens of a draft, if a draft model or an MTP layer makes it.
-
-        `unit`: all sequences, which then share their steps.
-        """
-        runner, drafter, count = self._runner, self._drafter, len(unit)
-        if not self._speculation or count >= SHORT_BATCH or any(not may_draft(sequence) for sequence in unit):
-            return Drafts.NONE, 0
-        by_lookup, on = 0.0, self._drafting == Drafts.LOOKUP
-        if not runner.plan.recurrent:  # else the states after a draft's first tokens are lost, if it is rejected
-            times = runner.step_ms(count), runner.step_ms(count, drafting=True)
-            by_lookup = lookup_gain([sequence.predicted() for sequence in unit], *times)
-        looks_up = drafts_pay(by_lookup, on=on)
-        drafts = 0
-        if drafter is not None and not any(sequence.answer.media for sequence in unit):
-            if drafter.account.stale:
-                return Drafts.NONE, 0
-            drafts = drafter.choose([sequence.row for sequence in unit])
-            looks_up = looks_up and drafts_pay(by_lookup, drafter.gain(count, drafts) if drafts else 1.0, on=on)
-        if looks_up and runner.prepared(runner.step_lists([s.cache.number for s in unit], drafting=True)):
-            return Drafts.LOOKUP, 0
-        return (Drafts.MODEL if drafts else Drafts.NONE), drafts
 
     def _caught_up(self, unit: list[RunningSequence], ms: float) -> bool:
         """Whether the draft model has read what is known of all sequences; else it reads a part of about `ms`."""

@@ -64,6 +64,12 @@ class SequenceCache:
         self._forget_drafted()
         return len(self.tokens)
 
+    def known(self, ids: list[int], exact: bool = False) -> int:
+        """About how many tokens reuse() would find. It holds nothing, so these may be evicted."""
+        _, n = self._cache.find(ids[:-1], exact, self.root)
+        states = self._cache.states
+        return n if states is None else states.find(ids, n, exact, self.root)[1]
+
     def _find(self, ids: list[int], exact: bool) -> None:
         """Hold the pages with the longest known prefix of `ids` without its last token.
 

@@ -14,10 +14,10 @@ from py_engine.plan.pages import PageGroup
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state that no sequence has, after `end` positions (plan/states.py). `back`: and the one after one less.
+    """States after `end` positions, in a slot that no sequence has (plan/states.py).
 
-    `tokens`: those that led to it, at least `end` - 1. `exact`: all were computed as a prompt, in batches. `root`: as a
-    sequence's (sequence_cache.py).
+    `back`: the slot also has those after `end` - 1 positions. `tokens`: those that led to it, at least `end` - 1.
+    `exact`: all were computed as a prompt, in batches. `root`: as a sequence's (sequence_cache.py).
     """
 
     slot: int

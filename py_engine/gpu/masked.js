@@ -5,7 +5,7 @@
  * @typedef {object} MaskSource  a constraint, such as a grammar
  * @property {() => Promise<Int32Array>} mask a bit for each token that may come next
  * @property {(token: number) => boolean} accept advances past a token
- * @property {() => boolean} goesOn whether the next token is only to be sampled: none is forced, and the text has not ended
+ * @property {() => boolean} canSample whether the next token can be sampled at once: none is forced, and the text has not ended
  *
  * @typedef {object} Options
  * @property {import("./replay.js").Place} newest the sequence's newest token
@@ -71,7 +71,7 @@ export class Masking {
       ids.length < most &&
       performance.now() < end &&
       (ids.length < unchanged || changed.slice(-unchanged).includes(true)) &&
-      source.goesOn()
+      source.canSample()
     );
     return found;
   }

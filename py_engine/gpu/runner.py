@@ -195,6 +195,9 @@ class GpuRunner(GpuContents):
     def prompt_ms(self, n: int) -> float:
         return self._times.prompt_ms(n)
 
+    def prompt_timed(self, n: int) -> bool:
+        return self._times.prompt_timed(n)
+
     def prompt_token_ms(self) -> float:
         return self._times.prompt_token_ms()
 

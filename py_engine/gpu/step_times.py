@@ -162,6 +162,10 @@ class StepTimes:
         """Estimated milliseconds of a batch of n tokens; 0: none was measured."""
         return _between(self._batches(), n)
 
+    def prompt_timed(self, n: int) -> bool:
+        """Whether a batch of about n tokens was timed that did not wait for the host."""
+        return prompt_kind(n) in self._queued
+
     def prompt_tokens_in(self, ms: float, least: int, most: int) -> int:
         """Tokens of a batch that takes about `ms`, up to `most`: a multiple of `least`, of 4 `least` if it is many.
 

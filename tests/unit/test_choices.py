@@ -39,7 +39,7 @@ async def test_each_choice_is_that_of_its_seed(page: Tiny, shape: dict[str, Any]
 async def test_choices_share_chunks_and_steps(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Choices that need only their logits share a batch."""
     # With longer slices, this model's answers would end before the others begin.
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
     plain = {"temperature": 0, "ignore_eos": False, "max_tokens": 40}
     want = await page.texts(**plain)
     assert await page.texts(**plain, n=4) == want * 4
@@ -51,7 +51,7 @@ async def test_choices_share_chunks_and_steps(page: Tiny, monkeypatch: pytest.Mo
 
 
 async def test_an_abort_ends_every_choice(page: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
     request = {**REQUEST, "max_tokens": 150, "n": 6, "stream": True}
     number, task = page.send("completions", request=request)
     while len(page.answers(number)) < 8:  # noqa: ASYNC110

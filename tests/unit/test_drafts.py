@@ -41,7 +41,7 @@ async def test_drafts_do_not_exceed_the_limit(count: int) -> None:
 
 async def test_drafts_go_on_after_another_answer_held_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer under a constraint sets other States between two time slices."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
     used, constraint = engine(draft=True), RandomConstraint(0.6)
     got = await asyncio.gather(
         collect(used, [5] * 40, GREEDY, 120), collect(used, PROMPT, SHAPED, 40, constraint=constraint)

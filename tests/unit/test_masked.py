@@ -33,7 +33,7 @@ RUN = """(async () => {
   const source = {
     mask: async () => (read === unmasked ? Promise.reject(new Error("no mask")) : Int32Array.of(read, 7, 9)),
     accept: (token) => (calls.push(["accept", token]), token !== refused),
-    goesOn: () => read < stays,
+    canSample: () => read < stays,
   };
   const place = { buffer: "rules", offset: 64, words: 2 };
   const usual = { newest: { seq: 3, position: 40 }, left: 10, most: 4, unchanged: 2, ms: 1e6 };
@@ -113,7 +113,7 @@ class InTurn(Runner):
     async def _in_turn(self, source: Any, most: int, unchanged: int) -> MaskedTokens:
         ids, changed = list[int](), list[bool]()
         self.turns += 1
-        while not ids or (len(ids) < most and any(changed[-unchanged:]) and await source.goes_on()):
+        while not ids or (len(ids) < most and any(changed[-unchanged:]) and await source.can_sample()):
             self.mask(await source.mask(), self._seq)
             self.step(1, eager=True)
             batch, resampled = await self.take()
@@ -130,7 +130,7 @@ class Source(RandomConstraint):
     def source(self) -> "Source":
         return self
 
-    async def goes_on(self) -> bool:
+    async def can_sample(self) -> bool:
         return not self.finished() and not await self.forced()
 
 

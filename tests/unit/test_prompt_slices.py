@@ -1,8 +1,10 @@
-"""Prompts in slices: others decode between the layers of a part, and every text is the one of a request alone."""
+"""Prompts in slices: others decode between the layers of a part, and every text is the one of a request alone.
+
+test_prompt_order.py has how long requests wait for each other's prompts.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,18 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from py_engine.cpu.runner import PROMPT as PROMPT_KIND
-from py_engine.cpu.runner import Work
 from py_engine.engine import Engine
-from py_engine.generate import time_slices
+from py_engine.generate import prompt_slices, time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.lists import MEDIA, PREFILL, SMALL_BATCH, of_prompts, unsized
-from py_engine.plan.packing import PackedBatch
 from py_engine.plan.plan import Buffer
-from py_engine.plan.sampling import Batch, Sampling
-from py_engine.runners import DEFAULT_FEED, FeedOptions, Row
-from tests.support.cpu_engines import MODEL, PROMPT, STOPS, WARM, Anything, Runner, collect, make
+from py_engine.plan.sampling import Sampling
+from tests.support.cpu_engines import MODEL, PROMPT, STOPS, WARM, Anything, collect, make
 from tests.support.cpu_models import GOLDEN, load
+from tests.support.sliced_runner import SlicedRunner, until
 
 SLICES = 5  # of a part that takes 180 ms
 LONG = [7 * i % 250 for i in range(128)]
@@ -33,67 +32,16 @@ MODELS = {
 }
 
 
-class Sliced(Runner):
-    """A runner that divides the lists of prompts, and notes what it submits."""
-
-    def __init__(self, plan: Any) -> None:
-        super().__init__(plan)
-        self.queues = self.divides_prompts = True
-        self.submitted: list[str] = []
-
-    def feed(
-        self, position: int, ids: list[int], lists: Sequence[str], seq: int = 0, *, read: bool = False,
-        options: FeedOptions = DEFAULT_FEED,
-    ) -> Sequence[Callable[[], None]]:  # fmt: skip
-        self.submitted.append(lists[0])
-        if options.slices == 1:
-            return super().feed(position, ids, lists, seq, read=read, options=options)
-        assert read
-        ops, count = self.plan.lists[lists[0]], options.slices
-
-        def run(i: int) -> list[Batch]:
-            self._cpu.set_media(seq, options.shift, options.media)
-            self._cpu.set_tokens(seq, position, ids)
-            self._cpu.states[0] = position, len(ids), 0, seq
-            for op in ops[i * len(ops) // count : (i + 1) * len(ops) // count]:
-                self._cpu.run_op(op)
-            for name in lists[1:] if i == count - 1 else ():
-                self._cpu.run(name)
-            return [self._read(Row(seq, position + len(ids) - 1), 1)]
-
-        def submit(i: int) -> None:
-            self.submitted.append("slice")
-            self._work.append(Work(partial(run, i), PROMPT_KIND, len(ids)))
-
-        self._work.append(Work(partial(run, 0), PROMPT_KIND, len(ids)))
-        return [partial(submit, i) for i in range(1, count)]
-
-    def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
-        self.submitted.append("packed")
-        super().feed_packed(batch, lists, seq)
-
-    def decode(self, rows: Sequence[Row], steps: int) -> None:
-        self.submitted.append("steps")
-        super().decode(rows, steps)
-
-
-def engine(path: Path = MODEL, part_ms: float = 180.0, parallel: int = 4) -> tuple[Engine, Sliced]:
+def engine(path: Path = MODEL, part_ms: float = 180.0, parallel: int = 4) -> tuple[Engine, SlicedRunner]:
     """An engine whose prompts are read in parts of 32 tokens that take `part_ms`, and whose steps take 1 ms."""
     cpu = load(path, 256, 32)
-    runner = Sliced(cpu.plan)
+    runner = SlicedRunner(cpu.plan)
     runner._cpu = cpu
     runner.prompt_ms = lambda n: part_ms * n / 32  # type: ignore[method-assign]
+    runner.prompt_timed = lambda n: True  # type: ignore[method-assign]
     runner.prompt_tokens_in = lambda ms: 32  # type: ignore[method-assign]
     runner.step_ms = lambda rows, **_: 1.0  # type: ignore[method-assign]
     return Engine(cpu.plan, runner, "cpu", parallel, speculation=False), runner
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError
 
 
 async def beside_a_stream(used: Engine, other: Callable[[], Any], count: int = 80) -> tuple[list[int], Any]:
@@ -136,6 +84,22 @@ async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> N
     assert runner.submitted.count("slice") == slices - 1
 
 
+@pytest.mark.parametrize(("timed", "unknown_token_ms", "step_ms", "slices"), [
+    (True, 6.0, 1.0, 1), (False, 0.1, 1.0, 1), (False, 6.0, 1.0, 5), (False, 0.1, 9.0, 2),
+])  # fmt: skip
+async def test_a_part_of_a_size_that_was_never_timed_has_more_slices(
+    monkeypatch: pytest.MonkeyPatch, timed: bool, unknown_token_ms: float, step_ms: float, slices: int
+) -> None:
+    """What is known of smaller parts may be far too short. Tokens of a prompt take longer where steps do."""
+    monkeypatch.setattr(prompt_slices, "UNKNOWN_TOKEN_MS", unknown_token_ms)
+    monkeypatch.setattr(prompt_slices, "TOKENS_PER_STEP", 4)
+    used, runner = engine(part_ms=10.0)
+    runner.prompt_timed = lambda n: timed  # type: ignore[method-assign]
+    runner.step_ms = lambda rows, **_: step_ms  # type: ignore[method-assign]
+    await beside_a_stream(used, lambda: collect(used, LONG[:32], WARM, 2))
+    assert runner.submitted.count("slice") == slices - 1
+
+
 @pytest.mark.parametrize("model", MODELS)
 async def test_an_abort_between_slices_leaves_the_caches_right(model: str) -> None:
     """What the caches hold of the prompt serves the next request, whose text is right."""
@@ -156,7 +120,7 @@ async def test_an_abort_between_slices_leaves_the_caches_right(model: str) -> No
 
 async def test_other_work_waits_for_the_end_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Embeddings of texts have the buffers of prompts."""
-    monkeypatch.setattr(time_slices, "SLICE", 0.0)
+    monkeypatch.setattr(time_slices, "TIME_SLICE", 0.0)
     used, runner = engine()
     (want, _), answer = await engine()[0].embeddings.one(LONG[:20]), await collect(make(batch=32), LONG, WARM, 5)
 

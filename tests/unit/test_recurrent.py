@@ -130,7 +130,7 @@ async def test_a_constraint_beside_other_answers() -> None:
     """Between time slices, others use the device; the newest token is then computed again."""
     want = await collect(make(), PROMPT, WARM, 20, constraint=RandomConstraint())
     engine = make()
-    engine._generation.time_slices.expired = lambda: True  # type: ignore[method-assign]
+    engine._generation.time_slices.expired = lambda *_: True  # type: ignore[method-assign]
     others = [collect(engine, PROMPT[i:], GREEDY, 20) for i in (3, 9)]
     got, *_ = await asyncio.gather(collect(engine, PROMPT, WARM, 20, constraint=RandomConstraint()), *others)
     assert got == want

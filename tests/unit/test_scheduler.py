@@ -200,7 +200,7 @@ async def test_the_device_is_given_work_ahead(monkeypatch: pytest.MonkeyPatch, s
 
 async def test_a_constraint_shares_the_device_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer under a constraint pauses for others and continues where it stopped, with the same text."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
     used = engine()
     want = await collect(make(), PROMPT, SHAPED, 40, constraint=RandomConstraint(0.6))
     plain = await collect(make(), [9], GREEDY, 40)

@@ -79,7 +79,7 @@ async def test_a_constrained_answer_goes_on_alone_and_beside_others_again(
     slice_s: float, pauses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others come and go while it is decoded; what it has forced and masked is not lost between."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", slice_s)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", slice_s)
     used = engine()
     want = await collect(make(), PROMPT, WARM, 120, constraint=RandomConstraint(0.8))
     passing = await collect(make(), PROMPTS[1], GREEDY, 8)
@@ -199,7 +199,7 @@ async def test_an_aborted_constrained_answer_leaves_no_mask() -> None:
 @pytest.mark.parametrize("slice_s", [0.0, 0.05])
 async def test_pages_that_are_lacking(slice_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers wait for pages of others, and none writes to a page that it does not have."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", slice_s)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", slice_s)
     used = engine(n_ctx=128, page=16)
     prompts = [[i, *range(30, 60)] for i in range(4)]
     want = [await collect(make(128), ids, WARM, 80, constraint=RandomConstraint(0.9)) for ids in prompts]

@@ -94,13 +94,13 @@ async def test_a_full_batch_has_no_row_for_drafts(monkeypatch: pytest.MonkeyPatc
 
 async def test_an_answer_under_a_constraint_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sets other States between two time slices."""
-    monkeypatch.setattr("py_engine.generate.time_slices.SLICE", 0.0)
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
     used = engine(draft=True)
     *got, constrained = await asyncio.gather(
-        *(collect(used, ids, kind, 80) for ids, kind in KINDS[:3]),
+        *(collect(used, ids, kind, 120) for ids, kind in KINDS[:3]),
         collect(used, PROMPT, SHAPED, 30, constraint=RandomConstraint(0.6)),
     )
-    assert got == [await collect(make(), ids, kind, 80) for ids, kind in KINDS[:3]]
+    assert got == [await collect(make(), ids, kind, 120) for ids, kind in KINDS[:3]]
     assert constrained == await collect(make(), PROMPT, SHAPED, 30, constraint=RandomConstraint(0.6))
     assert accepted(used)
 

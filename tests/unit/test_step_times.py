@@ -101,6 +101,14 @@ def test_nothing_is_known_before_a_prompt_was_read() -> None:
     assert times.prompt_tokens_in(24, 64, 2048) == 2048
 
 
+def test_a_size_is_timed_by_a_batch_that_did_not_wait() -> None:
+    times = prompts((512, 64))
+    assert not times.prompt_timed(512)
+    times.add(prompt_kind(512), 64 / 512, queued=True)
+    assert times.prompt_timed(300)
+    assert not times.prompt_timed(513)
+
+
 def test_short_prompts_say_little_about_long_ones() -> None:
     """Those of an 8B model: 16 tokens take 22 ms, 512 take 64. The parts of a long prompt grow with what is known."""
     times = prompts((16, 22))

@@ -157,7 +157,7 @@ async def pages(engine: Engine) -> dict[str, Any]:
         alone.append(await collect(engine, ids, sampling, 20))
     engine.forget()
     first = engine.stats()["pages"][0]
-    slice_, time_slices.SLICE = time_slices.SLICE, 0.0  # they alternate after each submit
+    slice_, time_slices.TIME_SLICE = time_slices.TIME_SLICE, 0.0  # they alternate after each submit
     runner: Any = engine.runner
     copy_page, copies = runner.copy_page, list[tuple[int, ...]]()
 
@@ -169,7 +169,7 @@ async def pages(engine: Engine) -> dict[str, Any]:
     try:
         beside = await asyncio.gather(*(collect(engine, ids, sampling, 20) for ids in prompts))
     finally:
-        time_slices.SLICE = slice_
+        time_slices.TIME_SLICE = slice_
     again = await collect(engine, prompts[0], sampling, 20)
     cached = engine.last.cached_tokens
     return {"alone": alone, "beside": beside, "again": again, "cached": cached, "copies": len(copies)} | {

@@ -1,0 +1,56 @@
+"""In which order prompts are read: as they came, but shorter ones pass longer ones.
+
+So a short question is answered soon while the long prompt of another request is read: it waits for one part of that
+prompt. Before its next part, a prompt lets younger ones pass for as long as its last part took: half of the time is its
+own, however many short ones come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from py_engine.generate.running_sequence import RunningSequence
+
+SHARED = 16  # tokens that a prompt has in common with one that is being read: worth waiting for
+
+
+def may_be_admitted(sequence: RunningSequence, unread: Sequence[RunningSequence]) -> bool:
+    """Whether to admit a request, so that its prompt is read.
+
+    `unread`: the requests whose prompts were not submitted, as they came. It waits for older ones that are not longer,
+    and for what it has in common with those that were admitted: then the caches have that for it.
+    """
+    if any(_reads_common(other, sequence) for other in unread if other is not sequence):
+        return False
+    older = unread[: unread.index(sequence)]
+    return not older or _tokens_left(sequence) < min(_tokens_left(other) for other in older)
+
+
+def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:
+    """Whose part is read next: the shortest one's, unless the oldest has let others pass for long enough."""
+    oldest = min(sequences, key=lambda sequence: sequence.cache.age)
+    if oldest.lets_pass_ms <= 0:
+        return oldest
+    return min(sequences, key=lambda sequence: (_tokens_left(sequence), sequence.cache.age))
+
+
+def count_passed(sequence: RunningSequence, ms: float, sequences: Sequence[RunningSequence]) -> None:
+    """Record that `ms` of a prompt were submitted, before what older ones of `sequences` have left of theirs."""
+    for other in sequences:
+        if other.prompting and other.cache.age < sequence.cache.age:
+            other.lets_pass_ms -= ms
+
+
+def _tokens_left(sequence: RunningSequence) -> int:
+    """The tokens of its prompt that were not read; before it is admitted, those that the caches lack."""
+    answer, cache = sequence.answer, sequence.cache
+    known = len(cache.tokens) if sequence.admitted else cache.known(answer.ids, answer.exact)
+    return len(answer.ids) - known
+
+
+def _reads_common(other: RunningSequence, sequence: RunningSequence) -> bool:
+    """Whether the next tokens that `other` reads, and all before them, are those of `sequence`, too."""
+    if not other.admitted or other.cache.root != sequence.cache.root:
+        return False
+    end = len(other.cache.tokens) + SHARED
+    return len(other.answer.ids) >= end and other.answer.ids[:end] == sequence.answer.ids[:end]
