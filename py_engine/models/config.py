@@ -48,6 +48,7 @@ GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", 
 GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna", "k2-horizon"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa", "hy_v3"}
 SIGMOID_BY_DEFAULT |= {"cohere2moe", "laguna", "k2-horizon"}
+FLASH_LAYERS, FLASH_VOCAB = (47, 48), 154_880  # of GLM 4.7 Flash, with its layer that predicts ahead or without
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
 LAYER_NORMS = {
     "bloom",
@@ -92,7 +93,7 @@ class Mixture:
         if not natural(header, "expert_count"):
             return None
         name = header.architecture
-        default = 2 if name in SIGMOID_BY_DEFAULT else 1
+        default = 2 if name in SIGMOID_BY_DEFAULT or _is_glm_flash(header) else 1
         number_of_gating = default
         if name in GATED_BY_METADATA:
             number_of_gating = natural(header, "expert_gating_func", default) or default
@@ -119,6 +120,12 @@ class Mixture:
                 f"{mixture.expert_used_count} of {mixture.expert_count} experts cannot be used.", "corrupt_header"
             )
         return mixture
+
+
+def _is_glm_flash(header: Header) -> bool:
+    """Whether this is GLM 4.7 Flash, whose first files are DeepSeek V2's without a gating; llama.cpp looks at sizes."""
+    sizes = natural(header, "block_count"), vocabulary(header)
+    return header.architecture == "deepseek2" and sizes in [(n, FLASH_VOCAB) for n in FLASH_LAYERS]
 
 
 def has_layer_norms(header: Header) -> bool:

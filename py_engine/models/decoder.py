@@ -222,7 +222,7 @@ class Layer:
         """Queries, keys and values of rows that have each head's queries, then its gates; and the gates."""
         ops, (n_head, n_head_kv, size) = self.ops, self.cfg.heads
         queries, kv = n_head * size, 2 * n_head_kv * size
-        qkv, gates = ops.rows("qkv", queries + kv), ops.rows("attn_gate", queries)
+        qkv, gates = ops.rows("ungated_qkv", queries + kv), ops.rows("attn_gate", queries)
         for first, target in ((0, qkv), (size, gates)):
             copy_columns(ops, Parts(rows, first, 2 * size), Parts(target, 0, size, n_head), size)
         copy_columns(ops, Parts(rows, 2 * queries), Parts(qkv, queries), kv)

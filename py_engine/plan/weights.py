@@ -19,6 +19,7 @@ ExpertMatrices = tuple[Weight, Weight | None]
 
 # biases that llama.cpp's loader takes and its graph does not apply, by architecture
 UNREAD: dict[str, tuple[str, ...]] = {
+    "apertus": ("attn_q_norm.bias", "attn_k_norm.bias"),
     "dream": ("output.bias",),
     "ernie4_5": ("attn_output.bias",),
     "ernie4_5-moe": ("attn_output.bias",),
@@ -27,6 +28,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
     "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
     "qwen2vl": ("output.bias",),
+    "refact": ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"),
 }
 LAYER = re.compile(r"blk\.\d+\.")
 

@@ -15,13 +15,14 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, TensorInfo, parse
 from py_engine.files.tensor_types import TensorType
 from py_engine.models.common import rope_factors
+from py_engine.models.config import Mixture
 from py_engine.models.families import family
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import PREFILL, pool
 from py_engine.plan.plan import Buffer
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
-from tests.support.cpu_models import header
+from tests.support.cpu_models import header, with_vocab
 
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
 LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
@@ -173,6 +174,18 @@ def test_a_softmax_of_the_chosen_experts_has_normalised_weights_and_no_biases() 
     assert mixture.gating == "softmax"
 
 
+@pytest.mark.parametrize(
+    ("layers", "vocab", "gating"),
+    [(47, 154_880, "sigmoid"), (48, 154_880, "sigmoid"), (46, 154_880, "softmax"), (47, 154_881, "softmax")],
+)
+def test_the_first_files_of_glm_4_7_flash_do_not_say_their_gating(layers: int, vocab: int, gating: str) -> None:
+    silent = {"block_count": layers, "expert_gating_func": None}
+    for changes, expected in ((silent, gating), (silent | {"expert_gating_func": 1}, "softmax")):
+        mixture = Mixture.from_gguf(with_vocab(changed("latent/deepseek2.F16", changes), vocab))
+        assert mixture
+        assert mixture.gating == expected
+
+
 def test_a_gating_that_is_not_supported_is_named() -> None:
     with pytest.raises(WispError, match=r"dots1\.expert_gating_func 4"):
         plan(changed("experts/dots1.F16", {"expert_gating_func": 4}))
@@ -308,6 +321,8 @@ READ = [
     ("diffusion/llada", "blk.0.ffn_down", False),
     ("diffusion/dream", "output", False),
     ("dense/qwen2vl", "output", False),
+    ("dense/apertus", "blk.0.attn_q_norm", False),
+    ("dense/refact", "blk.0.ffn_up", False),
     ("qwen/qwen3", "output", True),
 ]
 
@@ -315,7 +330,8 @@ READ = [
 @pytest.mark.parametrize(("name", "matrix", "reads"), READ)
 def test_biases_that_llama_cpp_does_not_apply(name: str, matrix: str, reads: bool) -> None:
     found, bias = header(f"{name}.F16"), f"{matrix}.bias"
-    shape = found.tensors.get(f"{matrix}.weight", found.tensors["token_embd.weight"]).shape
-    found.tensors[bias] = TensorInfo(bias, shape[1:], TensorType.F32, 0, 4 * shape[1])
+    *_, size = found.tensors.get(f"{matrix}.weight", found.tensors["token_embd.weight"]).shape
+    found.tensors[bias] = TensorInfo(bias, (size,), TensorType.F32, 0, 4 * size)
     made = planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 16, "f32", None))
-    assert (bias in made.weights) == reads
+    sources = {tensor for weight in made.weights.values() for tensor, *_ in weight.sources}
+    assert (bias in sources) == reads

@@ -74,6 +74,12 @@ def test_biases_of_queries_with_gates(change: Change, tmp_path: Path) -> None:
     assert np.abs(got - logits(plain)).max() > 0.1
 
 
+def test_biases_of_queries_with_gates_as_wide_as_the_padding(tmp_path: Path) -> None:
+    """With gates and without, a row of queries, keys and values has as many columns of 32."""
+    path = saved(tmp_path / "model.gguf", "qwen35", BIASED, n_head=2, n_kv=2, head_dim=12, rope_dim=8, n_layer=4)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 @pytest.mark.parametrize("there", ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"])
 def test_biases_of_some_matrices_of_a_stack(there: str, tmp_path: Path) -> None:
     """The others' are zeros."""
