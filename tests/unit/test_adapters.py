@@ -102,24 +102,25 @@ def test_a_plan_has_its_lists_also_as_without_adapters() -> None:
     assert all(further[name] != bare.lists.get(plain(name)) for name in further), "lists that differ"
 
 
-def test_adapters_take_one_dispatch_more_for_each_product(tmp_path: Path) -> None:
-    """Four adapters for all matrices of a layer's four products, of one token and of several.
+def test_adapters_take_at_most_one_dispatch_more_for_each_product(tmp_path: Path) -> None:
+    """Four adapters for all matrices of a layer's four products.
 
-    Small batches whose products round x themselves have the rounding in a dispatch of its own then.
+    One token has one dispatch more. The products of a small batch add what adapters add themselves; where they round x
+    themselves without adapters, the rounding is a dispatch of its own.
     """
     header, adapters = cpu_models.header("llama/llama.Q4_0"), [tmp_path / f"{i}.gguf" for i in range(4)]
     matrices = {n: t.shape for n, t in header.tensors.items() if n.startswith("blk.") and len(t.shape) == 2}
     for path in adapters:
         write_adapter(path, "llama", 1.0, {n: pair(rows, cols, 16) for n, (cols, rows) in matrices.items()})
     found = ModelFiles.read(GOLDEN / "llama" / "llama.Q4_0.gguf", adapters)
-    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True, max_storage_buffers=10)
+    gpu = Device(subgroup=32, max_workgroup_storage=48 << 10, max_threads=1024, dot8=True, max_storage_buffers=16)
     plan = planner.make_plan(header, gpu, planner.PlanOptions(64, 8, "f32", adapters=found.adapters))
     layers = header.arch("block_count")
     for name in (DECODE, SMALL_BATCH):
         without, more = ([op for op in plan.lists[n] if op.contexts.include(inf)] for n in (name, adapted(name)))
         rounding = sum(int(op.params.get("ROUNDS", 0)) for op in without)
         assert rounding == (4 * layers if name == SMALL_BATCH else 0)
-        assert len(more) == len(without) + 4 * layers + rounding, name
+        assert len(more) == len(without) + (rounding or 4 * layers), name
 
 
 def test_lists_with_adapters_share_the_memory_of_those_without() -> None:
