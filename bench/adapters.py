@@ -1,6 +1,6 @@
 """What LoRA adapters cost: requests side by side, each with an adapter of its own, against the model without any.
 
-.venv/bin/python -m bench.adapters [--model FILE] [--count 4] [--rank 16] [--tokens 128] [--runs 5] [--json FILE]
+.venv/bin/python -m bench.adapters [--model FILE] [--count 4] [--rank 16] [--tokens 256] [--runs 5] [--json FILE]
 
 Random adapters in F16 for all matrices of the layers are written for the model. Tokens a second, in sum, medians:
     none        the model is loaded without adapters
@@ -38,6 +38,7 @@ MEASURE = """async ({ model, adapters, requests, tokens, runs, options }) => {
       return (1000 * made) / (performance.now() - started);
     };
     await once(); // compiles kernels, and reserves the sequences
+    await new Promise((resolve) => setTimeout(resolve, 1500)); // lists for short prompts are compiled meanwhile
     await once();
     const found = [];
     for (let run = 0; run < runs; run++) found.push(await once());
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.adapters", description="Measure adapters.")
     parser.add_argument("--count", type=int, default=4, help="adapters, and requests side by side (default: 4)")
     parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=128, help="of each answer (default: 128)")
+    parser.add_argument("--tokens", type=int, default=256, help="of each answer (default: 256)")
     add_common(parser, runs=5, context_length=1024)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
