@@ -231,6 +231,7 @@ class Scheduler:
                 if n_model_draft and self._drafter is not None:
                     self._catching_up = not self._caught_up(unit, DRAFT_PART_MS)
                     if self._catching_up:
+                        self._turns += 1  # the time slice may end after this part
                         return
                     self._drafter.start([sequence.row for sequence in unit])
                 elif drafting:

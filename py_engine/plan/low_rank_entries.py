@@ -59,8 +59,8 @@ def packed(runs: Sequence[Run]) -> bytes:
 def equal_params(runs: Sequence[Run]) -> dict[str, int | str] | None:
     """The #params of lib/low_rank_equal.wgsl; None if it cannot find what these adapters add.
 
-    It needs adapters that differ in their numbers and factors only, and columns of h in whole vec4. `runs`: those of
-    each adapter in a row.
+    All adapters must have the same rows and rank; only numbers and factors may differ. Columns of h must be whole vec4.
+    `runs`: those of each adapter in a row.
     """
     by_adapter: dict[int, list[Run]] = {}
     for run in runs:
@@ -74,12 +74,8 @@ def equal_params(runs: Sequence[Run]) -> dict[str, int | str] | None:
         same = [(r.y, r.rows, r.b, r.h) for r in own] == [(r.y, r.rows, r.b, r.h) for r in moved]
         if not same or len({run.pair.factor for run in own}) > 1:  # lib/low_rank_equal.wgsl takes the first run's
             return None
-    if (
-        len(first) > MOST_RUNS
-        or rank % (GROUP if rank > GROUP else 4)
-        or columns % 4
-        or any(run.h % 4 for run in first)
-    ):
+    aligned = not any(run.h % 4 for run in first) and not columns % 4 and not rank % (GROUP if rank > GROUP else 4)
+    if len(first) > MOST_RUNS or not aligned or columns < 0:
         return None
     return {
         "PARTS": len(first),

@@ -2,8 +2,8 @@
 
 Where x is rounded in a dispatch of its own, h = A x is known before the product. There are two ways to compute B h:
     by further threads of each workgroup, which adds the results to its rows (LOW_RANK_THREADS in
-    matvec_small_batch.wgsl): a step then has the dispatches that it has without adapters. Only equal adapters
-    (low_rank_entries.py), whose threads need no workgroup memory and wait for nobody
+    matvec_small_batch.wgsl): a step then has the dispatches that it has without adapters. For equal adapters only
+    (low_rank_entries.py): their threads need no barrier
     by further workgroups (lib/low_rank_rows.wgsl). Another op adds both: add_scaled.wgsl, or, after merge(), the one
     that reads their sum
 """
@@ -21,11 +21,11 @@ from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
 from py_engine.plan.shared import THREADS
 
-# Values of a product's matrix at most beside which further workgroups compute B h: on an H100 they, and their memory,
-# slow larger products down by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
+# Values of the largest matrix beside which further workgroups compute B h: on an H100 they, and their memory, slow
+# larger products down by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
 MOST_VALUES = 1 << 25
-# Results of a workgroup at most that its further threads compute while the others multiply with a smaller matrix. For
-# 256, further workgroups take less time: 25.3 in place of 30.3 microseconds, with a matrix of 16,384 x 2,048.
+# Most results of a workgroup for which further threads compute B h beside a smaller matrix. Above, further workgroups
+# are faster: with 256 results, 16,384 x 2,048 took 25.3 in place of 30.3 microseconds.
 MOST_RESULTS = 64
 RESULTS_OF_A_THREAD = 2
 LANES = 32  # of a subgroup: further threads come in such numbers
@@ -43,7 +43,8 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     op = ops.ops[index + 1]
     matrices = [op.bindings[name] for name in MATRICES if name in op.bindings]
     large = sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES
-    if equal and (large or _results(op) <= MOST_RESULTS) and (joined := _joined(ops, op, part)):
+    alone = index == -2  # a product after it would not add to its own rows
+    if equal and alone and (large or _results(op) <= MOST_RESULTS) and (joined := _joined(ops, op, part)):
         ops.ops[index + 1] = joined
         return True
     if large:
@@ -84,10 +85,14 @@ def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
     )
 
 
+def _tile_rows(op: Op) -> list[int]:
+    """Rows of a workgroup, of each matrix of a product."""
+    return [int(op.params[f"TR{end}"]) * int(op.params[f"R{end}"]) for end in ("", "_2") if f"TR{end}" in op.params]
+
+
 def _results(op: Op) -> int:
     """Results of a workgroup of a product: its rows for each of its tokens."""
-    rows = (int(op.params[f"TR{end}"]) * int(op.params[f"R{end}"]) for end in ("", "_2") if f"TR{end}" in op.params)
-    return int(op.params["TOKENS"]) * max(rows)
+    return int(op.params["TOKENS"]) * max(_tile_rows(op))
 
 
 def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
@@ -140,7 +145,7 @@ def merge(ops: OpList) -> None:
 def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
     """A product and the rotation or the activation of all its rows; None where the next op is neither.
 
-    The fusions of lists without adapters (ops.py), for which callers cannot know that this product has its sums.
+    They are fused as without adapters (ops.py), whose callers do not know yet that the product adds B h.
     """
     rows, y = int(product.consts["rows"] + product.consts.get("rows_2", 0)), product.bindings["y"]
     if product.params["EPILOGUE"] != "store" or product.consts["row0"]:
@@ -148,9 +153,16 @@ def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
     if reader.kernel == "rope_append" and reader.bindings["y"] is y and not reader.params.get("ADDED"):
         if rows != reader.consts["q_rows"] + 2 * reader.consts["kv_rows"]:
             return None
+        if any(rows % mixed.QUAD for rows in _tile_rows(product)):
+            return None
         name, left = "qkv", list(reader.params.items())
     elif reader.kernel == "activate" and reader.bindings["x"] is y and reader.params["GATED"] and reader.grid[2] == 1:
-        if rows != 2 * int(reader.params["COLS"]) or reader.params["Y16"] or reader.params.get("WEIGHTED"):
+        if (
+            product.params.get("SECOND")
+            or rows != 2 * int(reader.params["COLS"])
+            or reader.params["Y16"]
+            or reader.params.get("WEIGHTED")
+        ):
             return None
         name, left = "gated", [(n, v) for n, v in reader.params.items() if n in ("ACTIVATION", "LIMIT")]
     else:

@@ -1,6 +1,6 @@
 // lib/low_rank.wgsl for one token and adapters that change the same rows with the same rank (py_engine/plan/low_rank_entries.py).
-// Where A h is and where a row of B is then follow from the adapter's number. A thread waits for its token's sequence, for
-// the scales, and then for its rows of B and for h at once; for no other thread.
+// Where h = A x is and where a row of B is then follow from the adapter's number. So there are three dependent loads: the
+// token's sequence, the scales, then B and h together. No barrier.
 #param QUANT // fragment of wgsl/quants that reads B
 #param COLS // columns of B: the rank
 #param TM // tokens of a workgroup: 1

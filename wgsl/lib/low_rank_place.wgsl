@@ -1,4 +1,4 @@
-// What adapters add, by product and sequence, and where the tokens stand to which they add.
+// What adapters add, by product and sequence, and the sequence and position of each token.
 #param ADAPTERS // of the plan
 #param LAST // 1: the batch's last token only, which is row 0 of h and of the product
 

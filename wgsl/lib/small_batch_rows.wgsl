@@ -99,14 +99,16 @@ fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
   sum += bias[y_row + row];
 #endif
 #if LOW_RANK_THREADS and EPILOGUE != "add"
-  sum += low_rank[m * RT + slot];
+  // A token alone has the product rounded before: it is stored between two dispatches. The select() keeps compilers from
+  // contracting the multiplication above and this addition to one operation.
+  sum = select(sum, 0.0, sum > 3.4e38) + low_rank[m * RT + slot];
 #endif
   return sum;
 }
 #if LOW_RANK_THREADS
 
-// What adapters add to the workgroup's rows of n tokens, computed by the threads after WG while the others multiply. So it
-// takes no dispatch, and what follows the product is fused with it as without adapters.
+// What adapters add to the workgroup's rows of n tokens, computed by the threads after WG while the others multiply. This
+// saves a dispatch, and the product keeps its epilogue.
 var<workgroup> low_rank: array<f32, TOKENS * RT>;
 
 fn low_rank_put(t: u32, base: u32, y_row: u32, m0: u32, n: u32) {
