@@ -1,4 +1,5 @@
-// y[m] += what adapters add to a product (lib/low_rank.wgsl, lib/low_rank_equal.wgsl). An entry that no token of a workgroup uses costs nothing.
+// y[m] += what adapters add to a product (lib/low_rank.wgsl, lib/low_rank_equal.wgsl). An entry that no token of a workgroup
+// uses costs nothing.
 // GATED: x has the product, gate's rows and then up's, and y[m, r] = activation(gate + what adapters add) * (up + what they
 // add). Grid (rows / THREADS, tokens / TM).
 #param GATED

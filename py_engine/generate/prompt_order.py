@@ -35,7 +35,7 @@ def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:
 
 
 def count_passed(sequence: RunningSequence, ms: float, sequences: Sequence[RunningSequence]) -> None:
-    """Record that `ms` of a prompt were submitted, before what older ones of `sequences` have left of theirs."""
+    """Charge `ms` of a prompt's part to the older prompts among `sequences`, which it has passed."""
     for other in sequences:
         if other.prompting and other.cache.age < sequence.cache.age:
             other.lets_pass_ms -= ms

@@ -21,7 +21,7 @@ class TimeSlices:
         self._lock = asyncio.Lock()  # grants in the order of the requests
         self._waiting = 0
         self._waiting_beside = 0  # of them, those that can run beside an open part
-        self._passed_over = 0  # of the others, those whose turn came while a part was open
+        self._passed_over = 0  # of the others, those that gave their turn back because a part was open
         self._since = 0.0
         self._closed = asyncio.Event()  # no part is open
         self._closed.set()
@@ -75,7 +75,7 @@ class TimeSlices:
 
     @property
     def part_awaited(self) -> bool:
-        """Whether a task whose turn came while a part was open has the next turn, now that none is."""
+        """Whether no part is open, and a task that gave its turn back to one waits for the device."""
         return self._passed_over > 0 and not self.part_open
 
     def open_part(self) -> None:

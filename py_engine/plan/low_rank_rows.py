@@ -85,14 +85,9 @@ def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
     )
 
 
-def _tile_rows(op: Op) -> list[int]:
-    """Rows of a workgroup, of each matrix of a product."""
-    return [int(op.params[f"TR{end}"]) * int(op.params[f"R{end}"]) for end in ("", "_2") if f"TR{end}" in op.params]
-
-
 def _results(op: Op) -> int:
     """Results of a workgroup of a product: its rows for each of its tokens."""
-    return int(op.params["TOKENS"]) * max(_tile_rows(op))
+    return int(op.params["TOKENS"]) * max(mixed.tile_rows(op))
 
 
 def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
@@ -153,7 +148,7 @@ def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
     if reader.kernel == "rope_append" and reader.bindings["y"] is y and not reader.params.get("ADDED"):
         if rows != reader.consts["q_rows"] + 2 * reader.consts["kv_rows"]:
             return None
-        if any(rows % mixed.QUAD for rows in _tile_rows(product)):
+        if any(rows % mixed.QUAD for rows in mixed.tile_rows(product)):
             return None
         name, left = "qkv", list(reader.params.items())
     elif reader.kernel == "activate" and reader.bindings["x"] is y and reader.params["GATED"] and reader.grid[2] == 1:

@@ -61,7 +61,8 @@ def _joined(device: Device, first: Op, second: Op) -> Op | None:
     tokens = min(int(op.params.get("TOKENS", 0)) for op in (first, second))  # the same slices
     if tokens:
         first, second = (replace(op, params=op.params | {"TOKENS": tokens}) for op in (first, second))
-    if not rows or (first.params["EPILOGUE"] == "qkv" and (_tile_rows(first) % QUAD or _tile_rows(second) % QUAD)):
+    divided = any(rows % QUAD for op in (first, second) for rows in tile_rows(op))
+    if not rows or (first.params["EPILOGUE"] == "qkv" and divided):
         return None
     workgroups = _workgroups(first) + _workgroups(second)
     own = {f"{name}_2": second.params[name] for name in OWN if name in second.params}
@@ -85,14 +86,14 @@ def _shared(op: Op) -> tuple[object, ...]:
     return params, consts, {name: bound for name, bound in op.bindings.items() if name not in MATRICES}
 
 
-def _tile_rows(op: Op) -> int:
-    """Rows of a workgroup."""
-    return int(op.params["TR"]) * int(op.params["R"])
+def tile_rows(op: Op) -> list[int]:
+    """Rows of a workgroup, of each matrix of a product."""
+    return [int(op.params[f"TR{end}"]) * int(op.params[f"R{end}"]) for end in ("", "_2") if f"TR{end}" in op.params]
 
 
 def _workgroups(op: Op) -> int:
     """Workgroups of a product, in a small batch those of each slice."""
-    return -(-int(op.consts["rows"]) // _tile_rows(op))
+    return -(-int(op.consts["rows"]) // tile_rows(op)[0])
 
 
 def workgroup_bytes(device: Device, op: Op) -> int:

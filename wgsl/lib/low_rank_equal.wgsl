@@ -1,4 +1,4 @@
-// lib/low_rank.wgsl for one token and adapters that change the same rows with the same rank (py_engine/plan/low_rank_entries.py).
+// lib/low_rank.wgsl for one token and adapters that change the same rows with the same rank (plan/low_rank_entries.py).
 // Where h = A x is and where a row of B is then follow from the adapter's number. So there are three dependent loads: the
 // token's sequence, the scales, then B and h together. No barrier.
 #param QUANT // fragment of wgsl/quants that reads B

@@ -1,6 +1,6 @@
-// Beside a product, for which h is known: added = what adapters add to its rows (lib/low_rank.wgsl or lib/low_rank_equal.wgsl, included as _L). The
-// next dispatch adds both. The last workgroups compute it, as many rows of a token as they have threads: those of the product
-// begin before them, which takes less time.
+// Beside a product, for which h is known: added = what adapters add to its rows (lib/low_rank.wgsl or
+// lib/low_rank_equal.wgsl, included as _L). The next dispatch adds both. The last workgroups compute it, as many rows of a
+// token as they have threads: those of the product begin before them, which takes less time.
 @bind var<storage, read_write> added: array<f32>; // (n, p.y_stride)
 
 // `tokens`: those of all slices.
