@@ -177,6 +177,24 @@ def test_the_theme_button_overrides_the_system(opened: Page) -> None:
     expect(body).to_have_css("background-color", light)
 
 
+def test_without_motion_all_colours_change_at_once(opened: Page) -> None:
+    transitions = opened.evaluate(
+        """() => {
+            const { dataset } = document.documentElement;
+            const before = dataset.theme;
+            for (const theme of ["light", "dark"]) {
+                dataset.theme = theme;
+                document.body.offsetWidth; // styles are computed
+            }
+            const running = document.getAnimations().filter((animation) => animation instanceof CSSTransition);
+            if (before) dataset.theme = before;
+            else delete dataset.theme;
+            return running.length;
+        }"""
+    )
+    assert transitions == 0
+
+
 def test_the_manifest_is_what_an_installable_page_needs(opened: Page) -> None:
     manifest = opened.evaluate("async () => (await fetch(document.querySelector('link[rel=manifest]').href)).json()")
     assert manifest["display"] == "standalone"
