@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
 
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
 from py_engine.plan.lists import DECODE_STEP, EMBED, GREEDY, PACKED, PREFILL, PREFILL_END, pool
 from py_engine.plan.media import MediaBatch
@@ -86,15 +87,42 @@ def tokens_per_draft(sequences: int) -> int:
 
 
 @dataclass(frozen=True)
+class MaskedRow:
+    """A sequence of Runner.decode_masked, and what restricts its next tokens.
+
+    `source`: makes masks without Python (Constraint in plan/sampling.py); None: every token may come next. `forced`:
+    the ids that come next. `fetch_forced`: more of them, where the source cannot sample; None: the text has ended.
+    """
+
+    row: Row
+    source: Any | None = None
+    forced: Sequence[int] = ()
+    fetch_forced: Callable[[], Awaitable[list[int] | None]] | None = None
+
+
+@dataclass(frozen=True)
 class MaskedTokens:
-    """Tokens that were sampled with masks, and whether the mask changed each of them."""
+    """Tokens that were sampled with masks, and whether the mask changed each of those that were not forced.
+
+    `forced`: the ids that come next. `ended`: nothing may follow. `error`: of the constraint, after these tokens.
+    """
 
     batch: Batch
     changed: Sequence[bool]
+    forced: Sequence[int] = ()
+    ended: bool = False
+    error: str = ""
+
+
+def constraint_failed(error: str) -> WispError:
+    """The error of an answer whose constraint cannot make a mask, or rejects a token of it."""
+    return WispError(f"The answer's form cannot be followed: {error}.", "internal_error", SERVER_ERROR)
 
 
 # (constraint's `source`, most tokens, how many that no mask changes end it): see Runner.sample_masked
 SampleMasked = Callable[[Any, int, int], Coroutine[Any, Any, MaskedTokens]]
+# (rows, most steps, milliseconds after which they end): see Runner.decode_masked
+DecodeMasked = Callable[[Sequence[MaskedRow], int, float], Awaitable[list[MaskedTokens]]]
 
 
 @dataclass
@@ -186,8 +214,13 @@ class Runner(Protocol):
         `soon`: at once, also where their kernels must be proven, which slows what runs now.
         """
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
-        """The lists of one step of these sequences, which configure() has set. `n_model_draft`: as of draft()."""
+    def step_lists(
+        self, sequences: Sequence[int], *, masked: bool = False, drafting: bool = False, n_model_draft: int = 0
+    ) -> list[str]:
+        """The lists of one step of these sequences, which configure() has set. `n_model_draft`: as of draft().
+
+        `masked`: masks restrict what some of them sample.
+        """
 
     def decode(self, rows: Sequence[Row], steps: int) -> None:
         """Submit decode steps: each computes the rows' newest tokens and samples the next ones."""
@@ -202,6 +235,17 @@ class Runner(Protocol):
         yields up to tokens_per_draft() of each. `n_model_draft`: tokens that the plan's draft model or MTP layer drafts
         of each in a step; 0: the drafts are prompt lookup's. Between two start_drafts(), all are of one kind.
         """
+
+    @property
+    def decode_masked(self) -> DecodeMasked | None:
+        """Decodes steps of sequences in turn, each with the masks after the one before; returns each sequence's tokens.
+
+        No submit with a result may be in flight. It ends after the most steps, some milliseconds, where a sequence
+        ends or fails, or soon after end_masked(). None: the host must make each mask.
+        """
+
+    def end_masked(self) -> None:
+        """Have decode_masked() end soon, if it runs: other work waits."""
 
     async def result(self) -> list[Batch]:
         """The tokens of the oldest submit that has not been read, row by row; of a submit with drafts, any number."""

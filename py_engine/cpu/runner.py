@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py_engine.cpu.masking import Masking
 from py_engine.cpu.step_times import PROMPT, CpuStepTimes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
@@ -23,7 +24,7 @@ from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.quants import row_bytes
 from py_engine.plan.sampler_ops import DRAFTING, Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, read_logprobs, samplers, step
-from py_engine.runners import DEFAULT_FEED, Counts, FeedOptions, Kind, Row, SampleMasked, tokens_per_draft
+from py_engine.runners import DEFAULT_FEED, Counts, DecodeMasked, FeedOptions, Kind, Row, SampleMasked, tokens_per_draft
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
@@ -63,6 +64,7 @@ class CpuRunner:
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
         self._adapted = AdaptedSequences(self.plan)
+        self._masking = Masking(self)
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._pending = False  # the newest token has not gone through the layers
         self._paused = 0.0  # when the thread last had a pause
@@ -124,10 +126,12 @@ class CpuRunner:
         self._cpu.write("rules", sampling.breaker_bits(self.plan.n_vocab), self._rules.breakers(seq))
         self._cpu.write("sampling", packed, seq * SAMPLING_BYTES)
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
+    def step_lists(
+        self, sequences: Sequence[int], *, masked: bool = False, drafting: bool = False, n_model_draft: int = 0
+    ) -> list[str]:
         if drafting:
             return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
-        masked = not self._masked.isdisjoint(sequences)
+        masked = masked or not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
 
@@ -254,6 +258,29 @@ class CpuRunner:
     def _run(self, lists: Sequence[str]) -> None:
         for name in lists:
             self._cpu.run(name)
+
+    # -- steps with masks
+
+    @property
+    def decode_masked(self) -> DecodeMasked | None:
+        return self._masking.decode
+
+    def end_masked(self) -> None:
+        self._masking.stop()
+
+    def begin_masked(self, rows: Sequence[Row]) -> None:
+        self._set_states(rows)
+        sequences = [row.seq for row in rows]
+        before, _ = step([self._samplings[seq] for seq in sequences])
+        self._run(self._adapted.lists(before, sequences))
+
+    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
+        await self._handle_messages()
+        sequences = [row.seq for row in rows]
+        _, after = step([self._samplings[seq] for seq in sequences], masked=True)
+        self._run(self._adapted.lists(after, sequences))
+        changed = [int(state[2]) > 0 for state in self._states()[: len(rows)]]
+        return [(self._read(row, 1).ids[0], again) for row, again in zip(rows, changed, strict=True)]
 
     # -- one sequence under the host's control
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from py_engine.cpu.contents import WasmContents
 from py_engine.cpu.device import Device, Read, Region
+from py_engine.cpu.masking import Masking
 from py_engine.cpu.op_times import op_times, time_of
 from py_engine.cpu.step_times import PROMPT, CpuStepTimes
 from py_engine.cpu.token_reader import TokenReader
@@ -29,6 +30,7 @@ from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import (
     DEFAULT_FEED,
     Counts,
+    DecodeMasked,
     FeedOptions,
     HeldSequence,
     Kind,
@@ -64,6 +66,7 @@ class WasmRunner(WasmContents):
         super().__init__(plan, device, threads)
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._tokens = TokenReader(plan, self._memory, self._samplings)
+        self._masking = Masking(self)
         self._in_flight: deque[CpuSubmit] = deque()
         self._times = CpuStepTimes()
         self._drafted = 0.0  # when the newest result came, if it was that of drafts
@@ -95,10 +98,12 @@ class WasmRunner(WasmContents):
     def prepared(self, lists: Sequence[str], sequences: Sequence[int] = (), *, soon: bool = False) -> bool:
         return True
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
+    def step_lists(
+        self, sequences: Sequence[int], *, masked: bool = False, drafting: bool = False, n_model_draft: int = 0
+    ) -> list[str]:
         if drafting:
             return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
-        masked = not self._masked.isdisjoint(sequences)
+        masked = masked or not self._masked.isdisjoint(sequences)
         before, after = step([self._samplings[seq] for seq in sequences], masked)
         return self._adapted.lists([*before, *after], sequences)
 
@@ -200,6 +205,33 @@ class WasmRunner(WasmContents):
 
     def prompt_tokens_in(self, ms: float) -> int:
         return self._times.prompt_tokens_in(ms, MIN_PROMPT, self.plan.batch)
+
+    # -- steps with masks
+
+    @property
+    def decode_masked(self) -> DecodeMasked | None:
+        return self._masking.decode
+
+    def end_masked(self) -> None:
+        self._masking.stop()
+
+    def begin_masked(self, rows: Sequence[Row]) -> None:
+        self._check()
+        self._inputs.states(rows, len(rows))
+        sequences = [row.seq for row in rows]
+        before, _ = step([self._samplings[seq] for seq in sequences])
+        self._run(self._adapted.lists(before, sequences))
+
+    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
+        sequences = [row.seq for row in rows]
+        _, after = step([self._samplings[seq] for seq in sequences], masked=True)
+        self._run(self._adapted.lists(after, sequences))
+        regions, parse = self._tokens.of(rows, 1)
+        size = 4 * STATE_WORDS * len(rows)
+        found = await self._device.read([Region(self._memory.buffer("state"), size), *regions])
+        data = _bytes(found.data)
+        changed = [again > 0 for again in struct.unpack(f"<{size // 4}I", data[:size])[2::STATE_WORDS]]
+        return [(batch.ids[0], again) for batch, again in zip(parse(data[size:]), changed, strict=True)]
 
     # -- one sequence under the host's control
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from py_engine.generate.answer import Answer
+from py_engine.plan.sampling import only_mask
 from py_engine.plan.shared import MAX_STEPS
+from py_engine.runners import MaskedTokens
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
 TRIED = 24  # tokens of the first request, after which its `usual_run` is known
@@ -21,20 +23,26 @@ class ConstrainedAnswer:
 
     `usual_run`: tokens between two that the mask changed, on average of earlier requests; 0: not known.
     `others`: whether another request runs, and this model's constrained answers can share steps.
+    `masked_batches`: whether they can share steps of which each needs a new mask.
     """
 
-    def __init__(self, answer: Answer, n_vocab: int, left: int, usual_run: float, others: Callable[[], bool]) -> None:
+    def __init__(
+        self, answer: Answer, n_vocab: int, left: int, usual_run: float, others: Callable[[], bool],
+        masked_batches: bool = False,
+    ) -> None:  # fmt: skip
         assert answer.constraint is not None
         self.constraint, self.at, self.left, self.usual_run = answer.constraint, len(answer.ids), left, usual_run
         self._others = others
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
         # makes masks without Python; none where each token's log-probabilities are read
         self.source = getattr(answer.constraint, "source", None) if answer.sampling.logprobs < 0 else None
+        self.in_masked_batches = masked_batches and self.source is not None
         self.stop_ids, self.exact = answer.stop_ids, answer.exact
         # every token needs a log-probability, so none may be fed unsampled
         self.scored = answer.sampling.logprobs >= 0
         self.newest = answer.ids[-1] if answer.ids else 0  # the token before `at`
         self.ended = False
+        self.failure: Exception | None = None
         self._n_vocab = n_vocab
         self._forced: deque[int] = deque()  # the only tokens that may come next
         self._run = 0  # tokens since the mask last changed one
@@ -44,6 +52,32 @@ class ConstrainedAnswer:
         """Ask the constraint for tokens that it forces, if none are known."""
         if not self._forced:
             self._forced.extend(await self.constraint.forced())
+
+    def lend_forced(self) -> list[int]:
+        """Hand over the known forced tokens; advance_masked() returns what is left of them."""
+        forced, self._forced = list(self._forced), deque()
+        return forced
+
+    async def fetch_lent(self) -> list[int] | None:
+        """The next tokens that the constraint forces, while the known ones are lent; None: the answer has ended.
+
+        Also where the constraint fails: `failure` has the error.
+        """
+        try:
+            forced = await self.constraint.forced()
+            return forced or (None if self.constraint.finished() else [])
+        except Exception as error:
+            self.failure = error
+            return None
+
+    def advance_masked(self, tokens: MaskedTokens) -> None:
+        """Go on after tokens of decode_masked(), which the constraint has advanced past."""
+        self.advance(tokens.batch.ids)
+        self._forced.extend(tokens.forced)
+        for changed in tokens.changed:
+            self.count_run(1, changed)
+        ended = tokens.ended or self.left <= 0 or not self.stop_ids.isdisjoint(tokens.batch.ids)
+        self.ended = self.ended or ended
 
     @property
     def forced(self) -> int:
@@ -66,13 +100,18 @@ class ConstrainedAnswer:
         """How many more tokens in a row no mask must change until samples_ahead(most) holds."""
         return max(1, MIN_LOOKAHEAD - self._run) if most >= MIN_LOOKAHEAD else self.left
 
+    @property
+    def needs_masks(self) -> bool:
+        """Whether it can share steps that need a new mask each, and the mask changes most tokens."""
+        return self.in_masked_batches and not self.samples_ahead(MAX_STEPS)
+
     def shares(self) -> bool:
         """Whether to share steps with other answers: not if the host processes each token's logits.
 
-        Nor if the mask changes most tokens: each of them waits for the host, and the other answers would wait, too.
-        That is not known at first, so an answer begins by sharing.
+        Nor if the mask changes most tokens and Python makes it: the other answers would wait for that, too. That is
+        not known at first, so an answer begins by sharing.
         """
-        pays = self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
+        pays = self.in_masked_batches or self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
         return self.process is None and pays and self._others()
 
     def count_run(self, tokens: int, rejected: bool) -> None:
@@ -99,7 +138,7 @@ class ConstrainedAnswer:
 
     async def mask(self) -> Any | None:
         """The mask of the next token (Constraint.mask)."""
-        return _only(self._forced[0], self._n_vocab) if self._forced else await self.constraint.mask()
+        return only_mask(self._forced[0], self._n_vocab) if self._forced else await self.constraint.mask()
 
     async def accept(self, token: int) -> None:
         """Advance past a token that was sampled with the mask."""
@@ -136,10 +175,3 @@ class ConstrainedAnswer:
         self.advance(ids[:accepted])
         self.count_run(accepted, rejected=accepted < len(ids) and not self.ended)
         return accepted
-
-
-def _only(token: int, vocab: int) -> bytes:
-    """The mask that allows one token."""
-    bits = bytearray(-(-vocab // 32) * 4)
-    bits[token // 8] |= 1 << token % 8
-    return bytes(bits)

@@ -226,7 +226,10 @@ class Generation:
         self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
-        constrained = ConstrainedAnswer(answer, self.plan.n_vocab, count, self._usual_run, self._others_run)
+        masked_batches = self.runner.decode_masked is not None
+        constrained = ConstrainedAnswer(
+            answer, self.plan.n_vocab, count, self._usual_run, self._others_run, masked_batches
+        )
         first: Reuse | None = reuse
         try:
             while not constrained.ended and not answer.lacks_pages:

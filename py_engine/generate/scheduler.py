@@ -17,11 +17,13 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from py_engine.generate.answer import Answer
+from py_engine.generate.batches import batches, needs_masks, paged
 from py_engine.generate.checking import check, end_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
 from py_engine.generate.joining import Joining, Reuse
+from py_engine.generate.masked_steps import MASKED_MS, decode_masked
 from py_engine.generate.prompt_order import count_passed, next_prompt
 from py_engine.generate.prompt_slices import SLICE_MS, part_ms, submit_slice
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
@@ -83,6 +85,7 @@ class Scheduler:
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
         if not await self._joining.join(sequence, reuse):
             return
+        self._runner.end_masked()
         self._serve()
         try:
             while (batch := await sequence.batches.get()) is not None:
@@ -91,6 +94,7 @@ class Scheduler:
                 yield batch
         finally:
             sequence.cancelled = True
+            self._runner.end_masked()
             try:
                 await sequence.released.wait()
             finally:  # also where this is cancelled once more
@@ -217,6 +221,10 @@ class Scheduler:
                 return
             unit = self._next(units)
             prompting = unit[0].prompting
+            if not prompting and needs_masks(unit):
+                if not self._in_flight:
+                    await self._decode_masked(unit, beside_prompt=any(one.prompting for (one, *_) in units))
+                return
             drafting, n_model_draft = Drafts.NONE, 0
             if self._speculation and unit == self._sequences:
                 drafting, n_model_draft = choose_drafts(unit, self._runner, self._drafter, self._drafting)
@@ -290,14 +298,7 @@ class Scheduler:
         waiting = [] if self._time_slices.part_open or self._parts_blocked else runnable
         prompts = [[sequence] for sequence in opened or waiting if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
-        batches: list[list[RunningSequence]] = []
-        most = self._runner.plan.max_small_batch
-        for at in range(0, len(decoding), most):
-            batch = decoding[at : at + most]
-            lists = self._runner.step_lists([sequence.cache.number for sequence in batch])
-            prepared = self._runner.prepared(lists, soon=True)
-            batches += [batch] if prepared else [[sequence] for sequence in batch]
-        return [*prompts, *batches]
+        return [*prompts, *batches(decoding, self._runner)]
 
     def _submit_ms(self, rows: int) -> float:
         """The time that decode steps of so many sequences in one submit should take."""
@@ -307,25 +308,28 @@ class Scheduler:
         """Submit decode steps of those of a unit that have pages. None: no one has."""
         ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms(len(unit))
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
-        paged = []
-        for sequence in unit:  # a step writes the newest token's keys and values
-            granted = sequence.cache.reserve(sequence.position + steps) - sequence.position
-            if granted < 1:
-                sequence.answer.lacks_pages = True
-                continue
-            steps = min(steps, granted)
-            paged.append(sequence)
-        if not paged:
+        unit, steps = paged(unit, steps)
+        if not unit:
             return None
-        self._runner.decode([sequence.row for sequence in paged], steps)
-        self._totals.count(steps, len(paged))
-        submit = ScheduledWork(paged, steps * (self._runner.step_ms(len(paged)) or UNKNOWN_MS))
-        for sequence in paged:
+        self._runner.decode([sequence.row for sequence in unit], steps)
+        self._totals.count(steps, len(unit))
+        submit = ScheduledWork(unit, steps * (self._runner.step_ms(len(unit)) or UNKNOWN_MS))
+        for sequence in unit:
             end_mask(self._runner, sequence)
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
         return submit
+
+    async def _decode_masked(self, unit: list[RunningSequence], *, beside_prompt: bool) -> None:
+        """Decode steps of a unit, each with new masks. Nothing may be in flight."""
+        self._drafting, self._drafted = Drafts.NONE, []
+        steps = await decode_masked(self._runner, unit, BESIDE_PROMPT_MS if beside_prompt else MASKED_MS)
+        self._totals.count(steps, len(unit))
+        self._prompt_ms = 0.0
+        self._turns += 1
+        for sequence in unit:
+            sequence.turn = self._turns
 
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""

@@ -1,84 +1,172 @@
 /**
- * Samples tokens of one sequence in turn, each with the mask that a constraint has after the one before. No Python runs
- * between two of them, and the next mask is made while the GPU computes the logits.
+ * Samples tokens of some sequences in turn, each with the mask that its constraint has after the one before. Python runs
+ * between two steps only where a constraint forces a text, and the next masks are made while the GPU computes the logits.
  *
  * @typedef {object} MaskSource  a constraint, such as a grammar
  * @property {() => Promise<Int32Array>} mask a bit for each token that may come next
  * @property {(token: number) => boolean} accept advances past a token
- * @property {() => boolean} canSample whether the next token can be sampled at once: none is forced, and the text has not ended
+ * @property {() => boolean} canSample whether the next token can be sampled at once: no text is forced, and it has not ended
+ *
+ * @typedef {object} MaskedRow  a sequence
+ * @property {number} seq @property {number} position of its newest token
+ * @property {MaskSource} [source] without one, every token may come next
+ * @property {number} [offset] byte of its mask in the buffer of masks
+ * @property {number[]} [forced] ids that come next
+ * @property {() => Promise<number[] | undefined>} [fetchForced] the next ids where the source cannot sample, if any are known;
+ *   undefined: the text has ended. Without it, the steps end there
  *
  * @typedef {object} Options
- * @property {import("./replay.js").Place} newest the sequence's newest token
- * @property {number} left tokens that may follow
- * @property {number} most of them, after which it ends
- * @property {number} unchanged tokens in a row that no mask changes, after which it ends
- * @property {number} ms after which it ends
+ * @property {MaskedRow[]} rows
+ * @property {number} left tokens that may follow in each sequence
+ * @property {number} most steps
+ * @property {number} unchanged tokens in a row that the mask of a single sequence does not change, after which they end
+ * @property {number} ms after which they end
+ * @property {boolean} eager the logits after the last token are computed, too
  * @property {string[]} first lists of the first step @property {string[]} sample lists that sample
  * @property {string[]} forward lists that compute the logits
- * @property {{ buffer: GPUBuffer, offset: number, words: number }} place of the mask
+ * @property {GPUBuffer} buffer of the masks @property {number} words of a mask
  *
- * @typedef {{ ids: number[], changed: boolean[], ms: number, error: string }} Sampled  `changed`: by the mask; `error`: of
- *   the constraint, after these tokens; "": none
+ * @typedef {object} SampledRow
+ * @property {number[]} ids
+ * @property {boolean[]} changed by the mask, of those that were not forced
+ * @property {number[]} forced ids that come next
+ * @property {boolean} ended nothing may follow
+ * @property {string} error of the constraint, after these tokens; "": none
  */
 
-const GROWTH = 1.02; // of the shortest time per token, as contexts grow
+const GROWTH = 1.02; // of the shortest time per step, as contexts grow
 
 export class Masking {
   /** @param {import("./replay.js").Replay} replay */
   constructor(replay) {
     this.replay = replay;
-    this.shortestMs = 0; // that a token takes until its result; 0: not known
+    /** @type {Map<number, number>} the shortest time of a step until its result, by the number of its rows */
+    this.shortestMs = new Map();
     this.ends = false;
     /** @type {Promise<unknown>} */
     this.ended = Promise.resolve();
   }
 
-  /** @param {MaskSource} source @param {Options} options @returns {Promise<Sampled>} */
-  sample(source, options) {
+  /** @param {Options} options @returns {Promise<{ rows: SampledRow[], ms: number }>} */
+  sample(options) {
     this.ends = false;
-    const sampled = this.run(source, options);
+    const sampled = this.run(options);
     this.ended = sampled.catch(() => {}); // the caller reports it
     return sampled;
   }
 
-  /** @param {MaskSource} source @param {Options} options @returns {Promise<Sampled>} */
-  async run(source, { newest, left, most, unchanged, ms, first, sample, forward, place }) {
+  /** @param {Options} options */
+  async run({ rows, left, most, unchanged, ms, eager, first, sample, forward, buffer, words }) {
     const { replay } = this;
-    const { seq, position } = newest;
+    const answers = rows.map((row) => new Answer(row, words));
     const end = performance.now() + ms;
-    const found = /** @type {Sampled} */ ({ ids: [], changed: [], ms: 0, error: "" });
-    const { ids, changed } = found;
-    do {
-      const mask = await source.mask().catch((error) => void (found.error = String(error)));
-      if (!mask) return found;
-      replay.device.queue.writeBuffer(place.buffer, place.offset, mask.subarray(0, place.words));
-      const [at, lists] = [position + ids.length, ids.length ? sample : first];
-      replay.decode({ sequences: [seq], positions: [at], steps: 1, lists, rows: false });
-      if (ids.length + 1 < left) replay.forward({ seq, position: at + 1 }, forward);
+    let [steps, took] = [0, 0];
+    let goesOn = true;
+    while (goesOn) {
+      const masks = await Promise.all(answers.map((answer) => answer.mask()));
+      if (answers.some(({ stopped }) => stopped)) break;
+      for (const [i, mask] of masks.entries())
+        if (mask) replay.device.queue.writeBuffer(buffer, rows[i].offset ?? 0, mask.subarray(0, words));
+      const places = rows.map(({ seq, position }) => ({ seq, position: position + steps }));
+      const [sequences, positions] = [rows.map(({ seq }) => seq), places.map(({ position }) => position)];
+      replay.decode({ sequences, positions, steps: 1, lists: steps ? sample : first, rows: false });
+      steps++;
+      goesOn = steps < most && performance.now() < end;
+      if (steps < left && (goesOn || eager))
+        replay.forward(
+          places.map(({ seq, position }) => ({ seq, position: position + 1 })),
+          forward,
+        );
       // To look for the result earlier would delay it: the browser still encodes the commands.
-      const result = await replay.result(this.shortestMs).catch((error) => {
-        if (!ids.length) throw error;
+      const shortest = this.shortestMs.get(rows.length) ?? 0;
+      const result = await replay.result(shortest).catch((error) => {
+        if (steps === 1) throw error;
       });
-      if (!result) return found; // the device is lost, but not the tokens before
-      this.shortestMs = Math.min(result.ms, GROWTH * (this.shortestMs || result.ms));
-      const [id] = result.ids;
-      if (!source.accept(id)) return { ...found, error: `it rejects token ${id}` };
-      ids.push(id);
-      changed.push(result.resampled);
-      found.ms += result.ms;
-    } while (
-      !this.ends &&
-      ids.length < most &&
-      performance.now() < end &&
-      (ids.length < unchanged || changed.slice(-unchanged).includes(true)) &&
-      source.canSample()
-    );
-    return found;
+      if (!result) break; // the device is lost, but not the tokens before
+      this.shortestMs.set(rows.length, Math.min(result.ms, GROWTH * (shortest || result.ms)));
+      took += result.ms;
+      answers.forEach((answer, i) => answer.accept(result.ids[i], result.resampled[i]));
+      goesOn &&= !this.ends && !answers.some(({ error }) => error);
+      goesOn &&= answers.length > 1 || !answers[0].unchanged(unchanged);
+    }
+    return { rows: answers.map(({ sampled }) => sampled), ms: took };
+  }
+
+  /** Ends sample() after the step that it has submitted. */
+  stop() {
+    this.ends = true;
   }
 
   /** Ends sample(), and waits until it has. */
   async end() {
-    this.ends = true;
+    this.stop();
     await this.ended;
   }
+}
+
+/** The tokens of one sequence. */
+class Answer {
+  /** @param {MaskedRow} row @param {number} words of a mask */
+  constructor({ source, forced = [], fetchForced }, words) {
+    this.source = source;
+    this.fetchForced = fetchForced;
+    this.words = words;
+    this.begun = false;
+    this.stopped = false; // its next token cannot be sampled
+    /** @type {SampledRow} */
+    this.sampled = { ids: [], changed: [], forced: [...forced], ended: false, error: "" };
+  }
+
+  get error() {
+    return this.sampled.error;
+  }
+
+  /** The mask of the next token; undefined: it needs none, or it has `stopped`. @returns {Promise<Int32Array | undefined>} */
+  async mask() {
+    const { source, sampled } = this;
+    if (!source) return undefined;
+    try {
+      if (!sampled.forced.length && (this.begun || this.fetchForced) && !source.canSample()) await this.#fetch();
+      this.begun = true;
+      if (this.stopped) return undefined;
+      return sampled.forced.length ? only(sampled.forced[0], this.words) : await source.mask();
+    } catch (error) {
+      sampled.error = String(error);
+      this.stopped = true;
+    }
+  }
+
+  async #fetch() {
+    const forced = await this.fetchForced?.();
+    this.sampled.forced = [...(forced ?? [])];
+    this.sampled.ended = Boolean(this.fetchForced) && !forced;
+    this.stopped = !forced;
+  }
+
+  /** @param {number} id that was sampled @param {boolean} changed by the mask */
+  accept(id, changed) {
+    const { source, sampled } = this;
+    try {
+      if (source && !source.accept(id)) sampled.error = `it rejects token ${id}`;
+    } catch (error) {
+      sampled.error = String(error);
+    }
+    if (sampled.error) return;
+    sampled.ids.push(id);
+    if (sampled.forced.length) sampled.forced.shift();
+    else sampled.changed.push(changed);
+  }
+
+  /** Whether the mask has changed none of the newest tokens. @param {number} tokens */
+  unchanged(tokens) {
+    const { changed } = this.sampled;
+    return changed.length >= tokens && !changed.slice(-tokens).includes(true);
+  }
+}
+
+/** The mask that allows one token. @param {number} token @param {number} words */
+function only(token, words) {
+  const mask = new Int32Array(words);
+  mask[token >> 5] = 1 << (token & 31);
+  return mask;
 }

@@ -34,7 +34,7 @@ const FIRST_COMMANDS = [12, 40]; // of a prompt, in submits of their own: an idl
  * @property {Uint32Array} ids sampled ids, sequence by sequence
  * @property {Uint32Array} counts of the ids of each sequence, after steps with drafts
  * @property {Uint32Array} rows a row of log-probabilities for each id, where they were requested
- * @property {boolean} resampled whether a mask has rejected the first choice of a token
+ * @property {boolean[]} resampled whether a mask has rejected the first choice of a token, of each sequence
  * @property {number} ms since the result before, or since the submit if that was later
  * @property {boolean} queued the submit was on the GPU when the result before it came, so `ms` is its time alone
  *
@@ -49,7 +49,7 @@ const FIRST_COMMANDS = [12, 40]; // of a prompt, in submits of their own: an idl
  * @property {number[]} from position of each sequence's first id
  * @property {boolean} rows
  * @property {number} drafted steps with drafts: how many ids are new is known from what is read back; 0: none
- * @property {boolean} placed the States were written before it, so their count of rejections began at 0
+ * @property {boolean} placed the States were written before it, so their counts of rejections began at 0
  * @property {number} submitted time
  * @property {Promise<void>} mapped
  */
@@ -63,6 +63,7 @@ export class Replay extends Lists {
     this.shared = shared;
     this.idBytes = 4 * shared.maxSteps * shared.maxSmallBatch;
     this.stateBytes = 4 * shared.stateFields.length;
+    this.statesBytes = this.stateBytes * shared.maxSmallBatch;
     /** @type {GPUBuffer[]} staging buffers for reuse */
     this.free = [];
     /** @type {InFlight[]} oldest first */
@@ -73,7 +74,8 @@ export class Replay extends Lists {
     /** @type {Drafted} */
     this.drafted = { next: [], steps: 0, ends: [] };
     this.masking = new Masking(this);
-    this.resampled = 0;
+    /** @type {number[]} counts of rejections in the States of the newest result */
+    this.rejections = [];
     this.last = 0; // time of the last result
   }
 
@@ -157,11 +159,11 @@ export class Replay extends Lists {
     map();
   }
 
-  /** Runs lists on the newest token of a sequence. @param {Place} place @param {string[]} lists */
-  forward(place, lists) {
-    if (!equal([place], this.places)) this.place([place], 1);
-    this.places = [place];
-    this.submit((encoder) => this.pass(encoder, [lists], 1));
+  /** Runs lists on the newest tokens of sequences. @param {Place[]} places @param {string[]} lists */
+  forward(places, lists) {
+    if (!equal(places, this.places)) this.place(places, places.length);
+    this.places = places;
+    this.submit((encoder) => this.pass(encoder, [lists], places.length));
   }
 
   /** Begins decoding with drafts: a step may yield several tokens of each sequence. @param {Place[]} places of their newest tokens */
@@ -222,11 +224,11 @@ export class Replay extends Lists {
     this.run(encoder, this.commands(steps.flat()), n, end);
   }
 
-  /** A buffer to read ids, a State, and rows of log-probabilities or newest positions from. @param {boolean} withRows */
+  /** A buffer to read ids, States, and rows of log-probabilities or newest positions from. @param {boolean} withRows */
   staging(withRows) {
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ;
     const rowBytes = withRows ? (this.idBytes / 4) * this.shared.logprobRowBytes : 4 * this.shared.maxSmallBatch;
-    const size = this.idBytes + this.stateBytes + rowBytes;
+    const size = this.idBytes + this.statesBytes + rowBytes;
     let free = this.free.pop();
     if (free && free.size < size) free = void free.destroy();
     return free ?? this.device.createBuffer({ size, usage });
@@ -244,7 +246,7 @@ export class Replay extends Lists {
       const bytes = 4 * Math.min(count, this.capacity - place.position);
       encoder.copyBufferToBuffer(this.buffers.tokens, this.tokenOffset(place), staging, 4 * i * count, bytes);
     });
-    encoder.copyBufferToBuffer(this.buffers.state, 0, staging, this.idBytes, this.stateBytes);
+    encoder.copyBufferToBuffer(this.buffers.state, 0, staging, this.idBytes, this.stateBytes * places.length);
     if (rows) places.forEach((place, i) => this.copyRows(encoder, place, count, staging, i * count));
     if (drafted) places.forEach(({ seq }, i) => this.copyNewest(encoder, seq, staging, i));
     const from = places.map(({ position }) => position);
@@ -268,7 +270,7 @@ export class Replay extends Lists {
     const { logprobRows, logprobRowBytes } = this.shared;
     const first = position % logprobRows;
     const straight = Math.min(count, logprobRows - first); // the other rows wrap around to the sequence's first row
-    const at = this.idBytes + this.stateBytes + row * logprobRowBytes;
+    const at = this.idBytes + this.statesBytes + row * logprobRowBytes;
     const begin = seq * logprobRows * logprobRowBytes;
     to.copyBufferToBuffer(logprobs, begin + first * logprobRowBytes, into, at, straight * logprobRowBytes);
     if (straight === count) return;
@@ -283,7 +285,7 @@ export class Replay extends Lists {
   copyNewest(to, seq, into, i) {
     const newest = this.draftingOffset(seq) + 4 * this.shared.draftingFields.indexOf("newest");
     if (this.buffers.drafting)
-      to.copyBufferToBuffer(this.buffers.drafting, newest, into, this.idBytes + this.stateBytes + 4 * i, 4);
+      to.copyBufferToBuffer(this.buffers.drafting, newest, into, this.idBytes + this.statesBytes + 4 * i, 4);
   }
 
   /** Milliseconds until it pays to look for a result. @param {InFlight} oldest @param {number} expectedMs */
@@ -305,19 +307,18 @@ export class Replay extends Lists {
     const now = performance.now();
     this.counts.wait_ms += now - begun;
     this.inFlight.shift();
-    const { staging, count, drafted, placed, submitted } = oldest;
+    const { staging, count, from, drafted, placed, submitted } = oldest;
     const { stateFields, logprobRowBytes } = this.shared;
-    const rest = new Uint32Array(staging.getMappedRange(this.idBytes)); // a State, then rows or newest positions
     const read = new Uint32Array(staging.getMappedRange(0, this.idBytes));
+    const states = new Uint32Array(staging.getMappedRange(this.idBytes, this.statesBytes));
+    const rest = new Uint32Array(staging.getMappedRange(this.idBytes + this.statesBytes)); // rows or newest positions
     const { ids, counts } = drafted
-      ? this.accepted(oldest, read, rest.subarray(stateFields.length))
+      ? this.accepted(oldest, read, rest)
       : { ids: read.slice(0, count), counts: new Uint32Array() };
-    const rejections = rest[stateFields.indexOf("resampled")];
-    const resampled = rejections !== (placed ? 0 : this.resampled);
-    this.resampled = rejections;
-    const rows = oldest.rows
-      ? rest.slice(stateFields.length, stateFields.length + (count * logprobRowBytes) / 4)
-      : new Uint32Array();
+    const rejections = from.map((_, i) => states[stateFields.length * i + stateFields.indexOf("resampled")]);
+    const resampled = rejections.map((now, i) => now !== (placed ? 0 : this.rejections[i]));
+    this.rejections = rejections;
+    const rows = oldest.rows ? rest.slice(0, (count * logprobRowBytes) / 4) : new Uint32Array();
     staging.unmap();
     this.free.push(staging);
     const queued = submitted < this.last;

@@ -12,7 +12,8 @@ from typing import Any
 
 from pyodide.ffi import to_js
 
-from py_engine.errors import SERVER_ERROR, WispError
+from py_engine.errors import WispError
+from py_engine.gpu import masking
 from py_engine.gpu.contents import GpuContents
 from py_engine.gpu.encoding import Encoding
 from py_engine.gpu.gpu import Gpu
@@ -31,7 +32,16 @@ from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
 from py_engine.plan.shared import MAX_STEPS
-from py_engine.runners import DEFAULT_FEED, FeedOptions, HeldSequence, MaskedTokens, Rounding, Row
+from py_engine.runners import (
+    DEFAULT_FEED,
+    FeedOptions,
+    HeldSequence,
+    MaskedRow,
+    MaskedTokens,
+    Rounding,
+    Row,
+    constraint_failed,
+)
 from py_engine.tasks import quietly
 
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
@@ -128,10 +138,12 @@ class GpuRunner(GpuContents):
             self._preparation.begin(missing, soon=soon)
         return not missing
 
-    def step_lists(self, sequences: Sequence[int], *, drafting: bool = False, n_model_draft: int = 0) -> list[str]:
+    def step_lists(
+        self, sequences: Sequence[int], *, masked: bool = False, drafting: bool = False, n_model_draft: int = 0
+    ) -> list[str]:
         if drafting:
             return names_of(draft_step(self._samplings, self._adapted, sequences, n_model_draft))
-        masked, key = not self._masked.isdisjoint(sequences), tuple(sequences)
+        masked, key = masked or not self._masked.isdisjoint(sequences), tuple(sequences)
         if not masked and key in self._steps:
             return self._steps[key]
         before, after = step([self._samplings[seq] for seq in sequences], masked)
@@ -243,7 +255,7 @@ class GpuRunner(GpuContents):
         held.advance(count)
         held.sampled = True
         if eager and held.left:  # the context may end here
-            self.gpu.replay.forward(obj(seq=seq, position=held.row.position), to_js(forward))
+            self._forward(held.row)
             held.sampled = False
         return count
 
@@ -252,42 +264,48 @@ class GpuRunner(GpuContents):
         result = await self._awaited(self.gpu.replay.result())
         (batch,) = self._in_flight.popleft().batches(result, self.plan.n_vocab)
         self._times.add_waiting(len(batch.ids), float(result.ms))
-        return batch, bool(result.resampled)
+        return batch, bool(result.resampled[0])
 
     async def sample_masked(self, source: Any, most: int, unchanged: int) -> MaskedTokens:
         self._check()
         held = self._held
         assert held is not None
         if held.error:
-            raise _constraint_failed(held.error)
+            raise constraint_failed(held.error)
         seq = held.row.seq
         self._set_masked(seq, True)
         forward, lists = self._held_lists(seq)
-        buffer, offset, _ = self.gpu.places["rules"]
-        options = obj(
-            newest={"seq": seq, "position": held.row.position},
-            left=held.left,
-            most=most,
-            unchanged=unchanged,
-            ms=MASKED_MS,
-            first=[*forward, *lists] if held.sampled else lists,
-            sample=lists,
-            forward=forward,
-            place={"buffer": buffer, "offset": offset + self._rules.mask(seq), "words": self._rules.bit_words},
-        )
-        try:
-            found = await self.gpu.replay.masking.sample(source, options)
-        except Exception as error:
-            raise await self.gpu.cause(error) from None
+        first = [*forward, *lists] if held.sampled else lists
+        ms, (found,) = await masking.sample(
+            self.gpu, self._rules, [MaskedRow(held.row, source)],
+            left=held.left, most=most, unchanged=unchanged, ms=MASKED_MS, eager=True,
+            first=first, sample=lists, forward=forward,
+        )  # fmt: skip
         # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
-        ids = found.ids.to_py()
-        held.error = str(found.error)
-        if held.error and not ids:
-            raise _constraint_failed(held.error)
-        held.advance(len(ids))
+        n = len(found.batch.ids)
+        held.error = found.error
+        if held.error and not n:
+            raise constraint_failed(held.error)
+        held.advance(n)
         held.sampled = not held.left
-        self._times.add_waiting(len(ids), float(found.ms))
-        return MaskedTokens(Batch(ids), found.changed.to_py())
+        self._times.add_waiting(n, ms)
+        return found
+
+    async def decode_masked(self, rows: Sequence[MaskedRow], most: int, ms: float) -> list[MaskedTokens]:
+        self._check()
+        sequences = [row.row.seq for row in rows]
+        for row in rows:
+            self._set_masked(row.row.seq, row.source is not None)
+        before, after = step([self._samplings[seq] for seq in sequences], masked=True)
+        forward, lists = (self._adapted.lists(names, sequences) for names in (before, after))
+        _, found = await masking.sample(
+            self.gpu, self._rules, rows, left=most, most=most, unchanged=most, ms=ms, eager=False,
+            first=[*forward, *lists], sample=lists, forward=forward,
+        )  # fmt: skip
+        return found
+
+    def end_masked(self) -> None:
+        self.gpu.replay.masking.stop()
 
     def _held_lists(self, seq: int) -> tuple[list[str], list[str]]:
         """The lists that compute the logits of the held sequence, and those that sample from them."""
@@ -300,7 +318,12 @@ class GpuRunner(GpuContents):
         self._in_flight.clear()
         seq = self._held.row.seq
         self._held = HeldSequence(Row(seq, position - 1), count)
-        self.gpu.replay.forward(obj(seq=seq, position=position - 1), to_js(self._adapted.lists([DECODE], [seq])))
+        self._forward(self._held.row)
+
+    def _forward(self, row: Row) -> None:
+        """Compute the logits after a sequence's newest token."""
+        forward = self._adapted.lists([DECODE], [row.seq])
+        self.gpu.replay.forward(to_js([obj(seq=row.seq, position=row.position)]), to_js(forward))
 
     def max_lookahead(self) -> int:
         if self.plan.recurrent:  # only the newest token can be computed again
@@ -352,7 +375,3 @@ class GpuRunner(GpuContents):
     def close(self) -> None:
         self._preparation.close()
         self.gpu.close()
-
-
-def _constraint_failed(error: str) -> WispError:
-    return WispError(f"The answer's form cannot be followed: {error}.", "internal_error", SERVER_ERROR)

@@ -255,6 +255,13 @@ class Constraint(Protocol):
         """Whether only the end of generation is allowed."""
 
 
+def only_mask(token: int, n_vocab: int) -> bytes:
+    """The mask that allows one token."""
+    bits = bytearray(-(-n_vocab // 32) * 4)
+    bits[token // 8] |= 1 << token % 8
+    return bytes(bits)
+
+
 @dataclass(frozen=True)
 class TokenLogprob:
     """The log-probability of a sampled token, and `top`: [(token, logprob)] of the most probable, descending.

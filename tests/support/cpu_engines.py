@@ -1,6 +1,6 @@
 """Engines on the numpy executor, with prompts, samplers and constraints for them."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +109,11 @@ def as_mask(allowed: np.ndarray) -> np.ndarray:
 class RandomConstraint(Anything):
     """A constraint that allows a random part of the vocabulary (seed: the accepted tokens) and forces some tokens."""
 
-    def __init__(self, fraction: float = 0.8, jumps: bool = True, end: int | None = None) -> None:
+    def __init__(
+        self, fraction: float = 0.8, jumps: bool = True, end: int | None = None, has_source: bool = False
+    ) -> None:
         super().__init__()
+        self.source = Source(self) if has_source else None
         self.fraction, self.jumps, self.end = fraction, jumps, end
 
     def _allowed(self) -> np.ndarray:
@@ -140,6 +143,33 @@ class RandomConstraint(Anything):
 
     def finished(self) -> bool:
         return self.end is not None and len(self.accepted) >= self.end
+
+
+class Source:
+    """The MaskSource (gpu/masked.js) of a constraint whose methods never wait."""
+
+    def __init__(self, constraint: Anything) -> None:
+        self._constraint = constraint
+
+    async def mask(self) -> np.ndarray:
+        mask: np.ndarray | None = await self._constraint.mask()
+        return as_mask(np.ones(VOCAB, bool)) if mask is None else mask
+
+    def accept(self, token: int) -> bool:
+        at_once(self._constraint.accept(token))
+        return True
+
+    def canSample(self) -> bool:
+        return not self._constraint.finished() and not at_once(self._constraint.forced())
+
+
+def at_once(call: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine returns that never waits."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
 
 
 class Counting(Runner):

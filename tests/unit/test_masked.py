@@ -12,33 +12,45 @@ from py_engine.runners import MaskedTokens, SampleMasked
 from tests.support.cpu_engines import GREEDY, PROMPT, SHAPED, VOCAB, WARM, RandomConstraint, Runner, collect, make
 from tests.support.js_modules import Evaluate, evaluator
 
-# `calls` has what reaches the device and the constraint; `changed` says which tokens the mask changes, `lost` which
-# result fails. Sampled are 100, 101, ...
+# Samples tokens of rows, of one if `rows` has no others. `calls` has what reaches the device and the constraints;
+# `changed` says which tokens the masks change, `lost` which result fails. Row i samples 100 (i + 1), and so on. Of a
+# row, `forced` has what is known, and `forces` what the constraint forces where it cannot sample: null at its end.
 RUN = """(async () => {
   const { changed = [], lost = -1, refused = -1, stays = 100, options = {}, stopAt = -1, unmasked = -1 } = a[0];
+  const { rows = [{}], broken = -1 } = a[0];
   const calls = [];
   let read = 0;
   const writeBuffer = (buffer, offset, mask) => calls.push(["mask", buffer, offset, [...mask]]);
   const replay = {
     device: { queue: { writeBuffer } },
-    decode: ({ sequences, positions, lists }) => calls.push(["sample", sequences[0], positions[0], lists[0]]),
-    forward: ({ position }) => calls.push(["forward", position]),
+    decode: ({ sequences, positions, lists }) => calls.push(["sample", ...sequences, ...positions, lists[0]]),
+    forward: (places) => calls.push(["forward", ...places.map(({ position }) => position)]),
     async result() {
       if (read === lost) throw new Error("lost");
       if (read === stopAt) masking.end().then(() => calls.push(["ended"]));
-      return { ids: [100 + read], resampled: changed[read++] ?? true, ms: 2 };
+      const each = (what) => rows.map((_, i) => what(i));
+      return { ids: each((i) => 100 * (i + 1) + read), resampled: each(() => changed[read] ?? true), ms: (read++, 2) };
     },
   };
   const masking = new m.Masking(replay);
   const source = {
     mask: async () => (read === unmasked ? Promise.reject(new Error("no mask")) : Int32Array.of(read, 7, 9)),
-    accept: (token) => (calls.push(["accept", token]), token !== refused),
+    accept(token) {
+      if (token === broken) throw new Error("no state");
+      calls.push(["accept", token]);
+      return token !== refused;
+    },
     canSample: () => read < stays,
   };
-  const place = { buffer: "rules", offset: 64, words: 2 };
-  const usual = { newest: { seq: 3, position: 40 }, left: 10, most: 4, unchanged: 2, ms: 1e6 };
-  const lists = { first: ["first"], sample: ["sample"], forward: ["forward"], place };
-  const found = await masking.sample(source, { ...usual, ...lists, ...options }).catch(String);
+  const sourceOf = ({ free, cannotSampleAt: at }) =>
+    free ? undefined : at === undefined ? source : { ...source, canSample: () => read !== at };
+  const row = ({ forced, forces, ...more }, i) => ({
+    seq: 3 + i, position: 40 + 10 * i, offset: 64 * (i + 1), forced, source: sourceOf(more),
+    fetchForced: forces === undefined ? undefined : async () => (calls.push(["fetch"]), forces ?? undefined),
+  });
+  const usual = { rows: rows.map(row), left: 10, most: 4, unchanged: 2, ms: 1e6, eager: true };
+  const lists = { first: ["first"], sample: ["sample"], forward: ["forward"], buffer: "rules", words: 2 };
+  const found = await masking.sample({ ...usual, ...lists, ...options }).catch(String);
   await masking.end();
   return { found, calls };
 })()"""
@@ -49,10 +61,18 @@ def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     return evaluator(tmp_path_factory.mktemp("masked"), ["py_engine/gpu/masked.js"])
 
 
+def one(seen: dict[str, Any]) -> dict[str, Any]:
+    """What was sampled of the only row."""
+    (row,) = seen["found"]["rows"]
+    assert isinstance(row, dict)
+    return row
+
+
 def test_each_token_is_sampled_with_the_mask_after_the_one_before(evaluate: Evaluate) -> None:
     """While the host waits for a token, the device computes its logits; those of the answer's last one it does not."""
     seen = evaluate(RUN, {"options": {"left": 2}, "stays": 2})
-    assert seen["found"] == {"ids": [100, 101], "changed": [True, True], "ms": 4, "error": ""}
+    row = {"ids": [100, 101], "changed": [True, True], "forced": [], "ended": False, "error": ""}
+    assert seen["found"] == {"rows": [row], "ms": 4}
     assert seen["calls"] == [
         ["mask", "rules", 64, [0, 7]],
         ["sample", 3, 40, "first"],
@@ -77,27 +97,73 @@ def test_each_token_is_sampled_with_the_mask_after_the_one_before(evaluate: Eval
     ],
 )
 def test_where_it_ends(evaluate: Evaluate, case: dict[str, Any], tokens: int) -> None:
-    assert evaluate(RUN, case)["found"]["ids"] == list(range(100, 100 + tokens))
+    assert one(evaluate(RUN, case))["ids"] == list(range(100, 100 + tokens))
 
 
 def test_a_lost_device_loses_no_token_that_the_constraint_has_accepted(evaluate: Evaluate) -> None:
-    assert evaluate(RUN, {"lost": 2})["found"]["ids"] == [100, 101]
+    assert one(evaluate(RUN, {"lost": 2}))["ids"] == [100, 101]
     assert evaluate(RUN, {"lost": 0})["found"] == "Error: lost"
 
 
 def test_a_mask_that_fails_loses_no_token_before_it(evaluate: Evaluate) -> None:
-    found = evaluate(RUN, {"unmasked": 2})["found"]
+    found = one(evaluate(RUN, {"unmasked": 2}))
     assert (found["ids"], found["error"]) == ([100, 101], "Error: no mask")
 
 
 def test_a_token_that_the_constraint_rejects_is_an_error(evaluate: Evaluate) -> None:
-    found = evaluate(RUN, {"refused": 101})["found"]
+    found = one(evaluate(RUN, {"refused": 101}))
     assert (found["ids"], found["error"]) == ([100], "it rejects token 101")
+
+
+def test_a_constraint_that_breaks_loses_no_token_before_it(evaluate: Evaluate) -> None:
+    found = one(evaluate(RUN, {"broken": 101}))
+    assert (found["ids"], found["error"]) == ([100], "Error: no state")
 
 
 def test_the_end_is_awaited(evaluate: Evaluate) -> None:
     calls = evaluate(RUN, {"stopAt": 0})["calls"]
     assert calls.index(["accept", 100]) < calls.index(["ended"])
+
+
+# A batch: nothing is computed after the last token, which the next call may begin with.
+BATCH = {"most": 3, "left": 3, "eager": False}
+
+
+def test_free_and_constrained_rows_share_steps(evaluate: Evaluate) -> None:
+    seen = evaluate(RUN, {"rows": [{"forces": []}, {"free": True}], "options": BATCH | {"most": 2}})
+    assert seen["calls"] == [
+        ["mask", "rules", 64, [0, 7]],
+        ["sample", 3, 4, 40, 50, "first"],
+        ["forward", 41, 51],
+        ["accept", 100],
+        ["mask", "rules", 64, [1, 7]],
+        ["sample", 3, 4, 41, 51, "sample"],
+        ["accept", 101],
+    ]
+    assert [row["ids"] for row in seen["found"]["rows"]] == [[100, 101], [200, 201]]
+    assert not any(row["ended"] for row in seen["found"]["rows"])
+
+
+def test_forced_tokens_are_masked_in_turn_and_do_not_count_as_changed(evaluate: Evaluate) -> None:
+    rows = [{"forced": [33], "forces": []}, {"forces": [5, 40, 2], "cannotSampleAt": 1}]
+    seen = evaluate(RUN, {"rows": rows, "options": BATCH})
+    masks = [(offset, mask) for kind, *rest in seen["calls"] if kind == "mask" for _, offset, mask in [rest]]
+    assert masks == [(64, [0, 2]), (128, [0, 7]), (64, [1, 7]), (128, [32, 0]), (64, [2, 7]), (128, [0, 256])]
+    assert [row["forced"] for row in seen["found"]["rows"]] == [[], [2]]
+    assert [row["changed"] for row in seen["found"]["rows"]] == [[True, True], [True]]
+    assert seen["calls"].count(["fetch"]) == 1
+
+
+def test_a_row_that_ends_ends_the_steps(evaluate: Evaluate) -> None:
+    rows = [{"forces": []}, {"forces": None, "cannotSampleAt": 1}]
+    found = evaluate(RUN, {"rows": rows, "options": BATCH})["found"]
+    assert [(row["ids"], row["ended"]) for row in found["rows"]] == [([100], False), ([200], True)]
+
+
+def test_a_row_that_fails_ends_the_steps_and_no_other_row(evaluate: Evaluate) -> None:
+    seen = evaluate(RUN, {"rows": [{"forces": []}, {"forces": []}], "options": BATCH, "refused": 201})
+    assert [row["ids"] for row in seen["found"]["rows"]] == [[100, 101], [200]]
+    assert [row["error"] for row in seen["found"]["rows"]] == ["", "it rejects token 201"]
 
 
 class InTurn(Runner):
@@ -113,25 +179,14 @@ class InTurn(Runner):
     async def _in_turn(self, source: Any, most: int, unchanged: int) -> MaskedTokens:
         ids, changed = list[int](), list[bool]()
         self.turns += 1
-        while not ids or (len(ids) < most and any(changed[-unchanged:]) and await source.can_sample()):
+        while not ids or (len(ids) < most and any(changed[-unchanged:]) and source.canSample()):
             self.mask(await source.mask(), self._seq)
             self.step(1, eager=True)
             batch, resampled = await self.take()
-            await source.accept(batch.ids[0])
+            source.accept(batch.ids[0])
             ids += batch.ids
             changed.append(resampled)
         return MaskedTokens(Batch(ids), changed)
-
-
-class Source(RandomConstraint):
-    """A random constraint whose tokens may be sampled in turn."""
-
-    @property
-    def source(self) -> "Source":
-        return self
-
-    async def can_sample(self) -> bool:
-        return not self.finished() and not await self.forced()
 
 
 def in_turn(ahead: int, page: int = 64) -> tuple[Engine, InTurn]:
@@ -150,7 +205,7 @@ async def test_tokens_sampled_in_turn_are_those_sampled_one_by_one(
 ) -> None:
     want = await collect(make(), PROMPT, sampling, 60, constraint=RandomConstraint(fraction))
     used, runner = in_turn(ahead, page=16)
-    constraint = Source(fraction)
+    constraint = RandomConstraint(fraction, has_source=True)
     assert await collect(used, PROMPT, sampling, 60, constraint=constraint) == want == constraint.accepted
     assert 0 < runner.turns < 50, "some yield several tokens"
     assert await collect(used, PROMPT, WARM, 9) == await collect(make(), PROMPT, WARM, 9), "nothing is left behind"
@@ -161,7 +216,7 @@ async def test_an_answer_in_turn_ends_with_its_constraint(options: dict[str, Any
     make_constraint: Callable[..., RandomConstraint] = RandomConstraint
     want = await collect(make(), PROMPT, WARM, 30, constraint=make_constraint(0.3, **options))
     used, _ = in_turn(1)
-    assert await collect(used, PROMPT, WARM, 30, constraint=Source(0.3, **options)) == want
+    assert await collect(used, PROMPT, WARM, 30, constraint=RandomConstraint(0.3, has_source=True, **options)) == want
     assert len(want) == 20
 
 
@@ -169,7 +224,7 @@ async def test_log_probabilities_are_read_token_by_token() -> None:
     used, runner = in_turn(1)
     scored = Sampling(temperature=1.5, seed=3, logprobs=2)
     want = await collect(make(), PROMPT, scored, 20, constraint=RandomConstraint(0.3))
-    assert await collect(used, PROMPT, scored, 20, constraint=Source(0.3)) == want
+    assert await collect(used, PROMPT, scored, 20, constraint=RandomConstraint(0.3, has_source=True)) == want
     assert not runner.turns
 
 
@@ -190,7 +245,7 @@ async def test_the_parts_of_a_constrained_prompt_are_submitted_ahead(ms: float, 
     assert len(awaited) == reads
 
 
-class StrictLater(Source):
+class StrictLater(RandomConstraint):
     """A constraint that rejects most tokens after the first thirty."""
 
     def _allowed(self) -> np.ndarray:
@@ -201,7 +256,7 @@ class StrictLater(Source):
 async def test_tokens_in_turn_after_a_rejected_one_have_pages(prompt: list[int]) -> None:
     """The runner asserts that it decodes no position whose page the sequence has not been given."""
     used, runner = in_turn(7, page=16)
-    constraint = StrictLater(0.3, jumps=False)
+    constraint = StrictLater(0.3, jumps=False, has_source=True)
     assert await collect(used, prompt, WARM, 100, constraint=constraint) == constraint.accepted
     assert len(constraint.accepted) == 100
     assert runner.turns

@@ -87,7 +87,7 @@ def test_steps_run_what_belongs_to_their_longest_context(
 
 
 def test_where_the_context_is_not_known_what_belongs_to_any_runs(evaluate: Evaluate) -> None:
-    code = 'replay.forward({ seq: 0, position: 3 }, ["by context"]);'
+    code = 'replay.forward([{ seq: 0, position: 3 }], ["by context"]);'
     assert heights(evaluate(START.replace("CODE", code))) == [2]
 
 
@@ -120,7 +120,7 @@ def test_a_prompt_s_first_list_is_divided_into_slices(evaluate: Evaluate) -> Non
 @pytest.mark.parametrize("position", [0, 31, 4095])
 def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: int) -> None:
     """It reads nothing back, and no workgroups are left out: it does not say which positions it computes."""
-    code = 'replay.forward({ seq: 3, position: a[0] }, ["split", "whole"]);'
+    code = 'replay.forward([{ seq: 3, position: a[0] }], ["split", "whole"]);'
     seen = evaluate(START.replace("CODE", code), position)
     assert seen["dispatches"] == [[64, 1], [64, 1]]
     assert seen["writes"] == [["state", 0, [position, 1, 0, 3]]]
@@ -130,9 +130,9 @@ def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: 
 @pytest.mark.parametrize(
     ("before", "writes"),
     [
-        ("replay.forward({ seq: 1, position: 31 }, []);", 0),
-        ("replay.forward({ seq: 1, position: 30 }, []);", 1),
-        ("replay.forward({ seq: 2, position: 31 }, []);", 1),
+        ("replay.forward([{ seq: 1, position: 31 }], []);", 0),
+        ("replay.forward([{ seq: 1, position: 30 }], []);", 1),
+        ("replay.forward([{ seq: 2, position: 31 }], []);", 1),
         ("replay.decode({ sequences: [1], positions: [29], steps: 2, lists: [], rows: false });", 0),
         ("replay.decode({ sequences: [1, 2], positions: [29, 29], steps: 2, lists: [], rows: false });", 1),
         ("replay.feed(1, 30, new Uint32Array(1), [], false, false);", 1),
@@ -140,7 +140,7 @@ def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: 
     ],
 )
 def test_forward_writes_the_state_unless_the_gpu_has_it(evaluate: Evaluate, before: str, writes: int) -> None:
-    code = f'{before} clear(); replay.forward({{ seq: 1, position: 31 }}, ["whole"]);'
+    code = f'{before} clear(); replay.forward([{{ seq: 1, position: 31 }}], ["whole"]);'
     assert evaluate(START.replace("CODE", code))["writes"] == [["state", 0, [31, 1, 0, 1]]] * writes
 
 
@@ -155,11 +155,11 @@ def test_steps_with_drafts_are_one_pass_with_all_workgroups(evaluate: Evaluate) 
 def test_steps_with_drafts_read_back_what_they_may_yield(evaluate: Evaluate) -> None:
     """Two sequences leave each other 7 of 8 tokens of a batch: 14 positions of each in two steps."""
     seen = evaluate(DRAFTS.replace("CODE", "draft(2, a[0]);"), FAR)
-    newest = ID_BYTES + STATE_BYTES
+    newest = ID_BYTES + 8 * STATE_BYTES
     assert seen["copies"] == [
         ["tokens", 4 * (2 * CAPACITY + 41), "staging", 0, 4 * 14],
         ["tokens", 4 * 8, "staging", 4 * 14, 4 * 14],
-        ["state", 0, "staging", ID_BYTES, STATE_BYTES],
+        ["state", 0, "staging", ID_BYTES, 2 * STATE_BYTES],
         ["drafting", 2 * DRAFTING_BYTES + 8, "staging", newest, 4],
         ["drafting", 8, "staging", newest + 4, 4],
     ]

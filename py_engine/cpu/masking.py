@@ -1,0 +1,103 @@
+"""Tokens of sequences that are sampled in turn, each with the mask after the one before: gpu/masked.js, for the CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from py_engine.plan.plan import Plan
+from py_engine.plan.sampling import Batch, only_mask
+from py_engine.runners import MaskedRow, MaskedTokens, Row
+
+
+class MaskedDevice(Protocol):
+    """What computes the steps."""
+
+    plan: Plan
+
+    def begin_masked(self, rows: Sequence[Row]) -> None:
+        """Begin to compute the logits after the rows' newest tokens."""
+
+    def mask(self, allowed: Any | None, seq: int) -> None:
+        """Runner.mask."""
+
+    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
+        """Sample each row's next token; returns also whether a mask changed it."""
+
+
+class Masking:
+    """Runner.decode_masked and end_masked."""
+
+    def __init__(self, device: MaskedDevice) -> None:
+        self._device, self._stops = device, False
+
+    def stop(self) -> None:
+        """Have decode() end soon."""
+        self._stops = True
+
+    async def decode(self, rows: Sequence[MaskedRow], most: int, ms: float) -> list[MaskedTokens]:
+        """Runner.decode_masked."""
+        device, self._stops = self._device, False
+        answers = [_MaskedAnswer(row, device.plan.n_vocab) for row in rows]
+        end = time.perf_counter() + ms / 1000
+        for step in range(most):
+            at = [Row(row.row.seq, row.row.position + step) for row in rows]
+            device.begin_masked(at)
+            masks = [await answer.mask() for answer in answers]
+            if any(answer.stopped for answer in answers):
+                break
+            for row, allowed in zip(at, masks, strict=True):
+                device.mask(allowed, row.seq)
+            for answer, (token, changed) in zip(answers, await device.sample_masked_rows(at), strict=True):
+                answer.accept(token, changed)
+            if self._stops or time.perf_counter() >= end or any(answer.error for answer in answers):
+                break
+        return [answer.tokens() for answer in answers]
+
+
+class _MaskedAnswer:
+    """The tokens of one sequence."""
+
+    def __init__(self, row: MaskedRow, n_vocab: int) -> None:
+        self._n_vocab, self._source, self._fetch_forced = n_vocab, row.source, row.fetch_forced
+        self._forced = list(row.forced)
+        self._ids, self._changed = list[int](), list[bool]()
+        self.stopped = self._ended = False  # stopped: its next token cannot be sampled
+        self.error = ""
+
+    async def mask(self) -> Any | None:
+        """The mask of the next token; None: every token may come, or it has `stopped`."""
+        if self._source is None:
+            return None
+        try:
+            if not self._forced and not self._source.canSample():
+                await self._fetch()
+            if self.stopped:
+                return None
+            return only_mask(self._forced[0], self._n_vocab) if self._forced else await self._source.mask()
+        except Exception as error:
+            self.error, self.stopped = str(error), True
+            return None
+
+    async def _fetch(self) -> None:
+        forced = await self._fetch_forced() if self._fetch_forced is not None else None
+        self._forced = list(forced or [])
+        self.stopped = self._ended = forced is None
+
+    def accept(self, token: int, changed: bool) -> None:
+        try:
+            if self._source is not None and not self._source.accept(token):
+                self.error = f"it rejects token {token}"
+        except Exception as error:
+            self.error = str(error)
+        if self.error:
+            return
+        self._ids.append(token)
+        if self._forced:
+            self._forced.pop(0)
+        else:
+            self._changed.append(changed)
+
+    def tokens(self) -> MaskedTokens:
+        return MaskedTokens(Batch(self._ids), self._changed, self._forced, self._ended, self.error)

@@ -1,0 +1,167 @@
+"""Answers whose mask changes most tokens share steps, each with new masks: the same tokens as alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
+from py_engine.plan.sampling import Sampling
+from tests.support.cpu_engines import (
+    GREEDY,
+    PROMPT,
+    PROMPTS,
+    SHAPED,
+    STOPS,
+    WARM,
+    Counting,
+    RandomConstraint,
+    collect,
+    counts,
+    make,
+)
+
+LOGPROBS = Sampling(temperature=1.1, seed=6, logprobs=2)
+
+
+def strict(fraction: float = 0.3, **options: Any) -> RandomConstraint:
+    return RandomConstraint(fraction, has_source=True, **options)
+
+
+def engine(parallel: int = 4, n_ctx: int = 256, page: int = 64) -> Engine:
+    made = make(n_ctx, parallel=parallel, page=page)
+    counting = Counting(made.plan)
+    counting._cpu = made.runner._cpu  # type: ignore[attr-defined]
+    return Engine(made.plan, counting, "cpu", parallel)
+
+
+async def test_answers_share_steps_where_masks_change_most_tokens() -> None:
+    used = engine(parallel=6)
+    samplings = [GREEDY, WARM, SHAPED, LOGPROBS, WARM]
+    held = [strict(), strict(0.5), strict(0.9), strict(), None]
+    cases = list(zip(PROMPTS, samplings, held, strict=False))
+    want = [await collect(make(), ids, how, 40, constraint=again(given)) for ids, how, given in cases]
+    got = await asyncio.gather(*(collect(used, ids, how, 40, constraint=given) for ids, how, given in cases))
+    assert got == want
+    assert 30 <= counts(used).each < 80, "four of 200 tokens a step"
+
+
+def again(constraint: RandomConstraint | None) -> RandomConstraint | None:
+    return constraint and RandomConstraint(constraint.fraction)
+
+
+async def test_forced_tokens_are_steps_like_others() -> None:
+    used = engine()
+    want = await collect(make(), PROMPT, WARM, 60, constraint=RandomConstraint(0.3))
+    got, other = await asyncio.gather(
+        collect(used, PROMPT, WARM, 60, constraint=strict()), collect(used, PROMPTS[1], GREEDY, 60, constraint=strict())
+    )
+    assert got == want
+    assert other == await collect(make(), PROMPTS[1], GREEDY, 60, constraint=RandomConstraint(0.3))
+
+
+@pytest.mark.parametrize("options", [{"end": 20}, {"end": 20, "jumps": False}])
+async def test_an_answer_ends_with_its_constraint(options: dict[str, Any]) -> None:
+    used, stops = engine(), frozenset({2})
+    want = await collect(make(), PROMPT, WARM, 60, constraint=RandomConstraint(0.3, **options), stops=stops)
+    ended, free = await asyncio.gather(
+        collect(used, PROMPT, WARM, 60, constraint=strict(**options), stops=stops),
+        collect(used, PROMPTS[1], WARM, 60),
+    )
+    assert ended == want
+    assert ended[-1] == 2
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slice_s", [0.0, 0.05])
+@pytest.mark.parametrize("fraction", [0.3, 0.97])
+async def test_others_come_and_go(slice_s: float, fraction: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on alone, with masks beside them, and sampled ahead where its mask changes few tokens."""
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", slice_s)
+    used = engine()
+    want = await collect(make(), PROMPT, WARM, 120, constraint=RandomConstraint(fraction))
+    passing = await collect(make(), PROMPTS[1], GREEDY, 8)
+    answer = asyncio.ensure_future(collect(used, PROMPT, WARM, 120, constraint=strict(fraction)))
+    while not answer.done():
+        assert await collect(used, PROMPTS[1], GREEDY, 8) == passing
+    assert await answer == want
+
+
+@pytest.mark.slow
+async def test_pages_that_are_lacking() -> None:
+    used = engine(n_ctx=128, page=16)
+    prompts = [[i, *range(30, 60)] for i in range(4)]
+    want = [await collect(make(128), ids, WARM, 80, constraint=RandomConstraint(0.3)) for ids in prompts]
+    assert await asyncio.gather(*(collect(used, ids, WARM, 80, constraint=strict()) for ids in prompts)) == want
+
+
+async def test_a_token_at_the_end_of_the_context() -> None:
+    used = engine(n_ctx=64, page=16)
+    got, other = await asyncio.gather(
+        collect(used, PROMPT, WARM, 100, constraint=strict()), collect(used, PROMPTS[3], GREEDY, 100)
+    )
+    assert got == await collect(make(64), PROMPT, WARM, 100, constraint=RandomConstraint(0.3))
+    assert other == await collect(make(64), PROMPTS[3], GREEDY, 100)
+
+
+class Failing(RandomConstraint):
+    """A constraint that fails after some tokens, in one of three ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__(0.3, jumps=False, has_source=True)
+        self.way = way
+
+    async def mask(self) -> Any:
+        if self.way == "mask" and len(self.accepted) == 5:
+            raise ValueError("the mask engine has aborted")
+        return await super().mask()
+
+    async def accept(self, token: int) -> None:
+        if self.way == "accept" and len(self.accepted) == 5:
+            raise ValueError("the mask engine has aborted")
+        await super().accept(token)
+
+    async def forced(self) -> list[int]:
+        if self.way == "forced" and len(self.accepted) == 5:
+            raise WispError("It takes too long.", "unsupported_parameter")
+        return []
+
+    def finished(self) -> bool:
+        return self.way == "forced" and len(self.accepted) == 5  # the source cannot sample
+
+
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [("mask", "internal_error"), ("accept", "internal_error"), ("forced", "unsupported_parameter")],
+)
+async def test_a_constraint_that_fails_ends_its_own_request_only(way: str, code: str) -> None:
+    used = engine()
+    failed, held, free = await asyncio.gather(
+        collect(used, PROMPT, GREEDY, 60, constraint=Failing(way)),
+        collect(used, PROMPTS[2], WARM, 60, constraint=strict()),
+        collect(used, PROMPTS[1], WARM, 60),
+        return_exceptions=True,
+    )
+    assert isinstance(failed, WispError)
+    assert failed.code == code
+    assert held == await collect(make(), PROMPTS[2], WARM, 60, constraint=RandomConstraint(0.3))
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+
+
+async def test_an_aborted_answer_leaves_no_mask() -> None:
+    used = engine()
+
+    async def aborted() -> None:
+        request = GenerationRequest(PROMPT, GREEDY, AnswerLimits(60, STOPS), strict(0.2))
+        count = 0
+        async for batch in used.generate(request):
+            count += len(batch.ids)
+            if count > 5:
+                return
+
+    free, _ = await asyncio.gather(collect(used, PROMPTS[1], WARM, 60), aborted())
+    assert free == await collect(make(), PROMPTS[1], WARM, 60)
+    assert await collect(used, PROMPT, GREEDY, 20) == await collect(make(), PROMPT, GREEDY, 20)
