@@ -4,15 +4,17 @@ import asyncio
 import math
 import random
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import js
-from pyodide.ffi import to_js
+from pyodide.ffi import create_proxy, to_js
 
 from py_engine.engine import Engine
 from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
+from py_engine.gpu.memory import obj
 from py_engine.gpu.step_times import StepTimes
 from py_engine.plan.lists import PREFILL_END, SAMPLE
 from py_engine.plan.sampling import Sampling
@@ -22,11 +24,25 @@ STEP_MS = 8.0  # the time of a submit that a step's time is set for
 
 
 class RandomConstraint:
-    """A constraint that allows a changing part of the vocabulary. With `jumps`, it sometimes forces four tokens."""
+    """A constraint that allows a changing part of the vocabulary. With `jumps`, it sometimes forces four tokens.
 
-    def __init__(self, vocab: int, fraction: float, jumps: bool) -> None:
-        self.vocab, self.fraction, self.jumps = vocab, fraction, jumps
+    `has_source`: JavaScript can ask it for masks, as it can a grammar.
+    """
+
+    def __init__(self, vocab: int, fraction: float, jumps: bool, has_source: bool = False) -> None:
+        self.vocab, self.fraction, self.jumps, self.has_source = vocab, fraction, jumps, has_source
         self.accepted: list[int] = []
+
+    @property
+    def source(self) -> Any | None:
+        """A MaskSource of py_engine/gpu/masked.js."""
+
+        def accept(token: int) -> bool:
+            self.accepted.append(token)
+            return True
+
+        calls = {"mask": self.mask, "accept": accept, "canSample": lambda: not self._jump()}
+        return obj(**{name: create_proxy(call) for name, call in calls.items()}) if self.has_source else None
 
     def allowed(self) -> list[bool]:
         """Whether each token may come next. Depends on all accepted tokens."""
@@ -48,6 +64,9 @@ class RandomConstraint:
 
     async def forced(self) -> list[int]:
         """The tokens that must come next."""
+        return self._jump()
+
+    def _jump(self) -> list[int]:
         at = len(self.accepted)
         return [(at + k) % self.vocab for k in range(4)] if self.jumps and at % 11 == 7 else []
 
@@ -97,6 +116,23 @@ async def generate_ahead(
         runner._times = measured
 
 
+@contextmanager
+def counted_batches(engine: Engine) -> Iterator[list[int]]:
+    """The rows of each call of Runner.decode_masked."""
+    runner: Any = engine.runner
+    decode, rows_of_calls = runner.decode_masked, list[int]()
+
+    def counting(rows: list[Any], most: int, ms: float) -> Any:
+        rows_of_calls.append(len(rows))
+        return decode(rows, most, ms)
+
+    runner.decode_masked = counting
+    try:
+        yield rows_of_calls
+    finally:
+        del runner.decode_masked
+
+
 async def answers(engine: Engine) -> dict[str, Any]:
     """The results that must not depend on the number of steps submitted ahead or on the cache's contents."""
     vocab = engine.plan.n_vocab
@@ -115,8 +151,8 @@ async def answers(engine: Engine) -> dict[str, Any]:
                 for steps in (1, 6, 30)
             ]
 
-    async def constrained(sampling: Sampling, fraction: float, jumps: bool) -> list[int]:
-        held = RandomConstraint(vocab, fraction, jumps)
+    async def constrained(sampling: Sampling, fraction: float, jumps: bool, has_source: bool = False) -> list[int]:
+        held = RandomConstraint(vocab, fraction, jumps, has_source)
         stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(40), held))
         return [i async for batch in stream for i in batch.ids]
 
@@ -126,6 +162,15 @@ async def answers(engine: Engine) -> dict[str, Any]:
         constrained(plain, 0.97, True),
         collect(engine, prompt, plain, 40),
     )
+    with counted_batches(engine) as batches:
+        out["masked"] = await asyncio.gather(
+            constrained(plain, 0.5, False, has_source=True),
+            constrained(shaped, 0.5, False, has_source=True),
+            constrained(plain, 0.97, True, has_source=True),
+            collect(engine, prompt, plain, 40),
+        )
+    out["masked alone"] = await constrained(plain, 0.97, True)
+    out["masked batches"] = batches
     out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
     longer = prompt + out["plain"][0]
     first = await collect(engine, longer, plain, 20)
