@@ -22,13 +22,13 @@ class ConstrainedAnswer:
     """The state of a constrained answer, whose next token is at position `at`; up to `left` tokens may follow.
 
     `usual_run`: tokens between two that the mask changed, on average of earlier requests; 0: not known.
-    `others`: whether another request runs, and this model's constrained answers can share steps.
-    `masked_batches`: whether they can share steps of which each needs a new mask.
+    `others`: whether another request runs. `takes_back`: decoded tokens can be taken back beside others.
+    `masked_batches`: steps that each need a new mask can be shared (Runner.decode_masked).
     """
 
     def __init__(
         self, answer: Answer, n_vocab: int, left: int, usual_run: float, others: Callable[[], bool],
-        masked_batches: bool = False,
+        *, takes_back: bool = True, masked_batches: bool = False,
     ) -> None:  # fmt: skip
         assert answer.constraint is not None
         self.constraint, self.at, self.left, self.usual_run = answer.constraint, len(answer.ids), left, usual_run
@@ -36,7 +36,7 @@ class ConstrainedAnswer:
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
         # makes masks without Python; none where each token's log-probabilities are read
         self.source = getattr(answer.constraint, "source", None) if answer.sampling.logprobs < 0 else None
-        self.in_masked_batches = masked_batches and self.source is not None
+        self._takes_back, self.in_masked_batches = takes_back, masked_batches and self.source is not None
         self.stop_ids, self.exact = answer.stop_ids, answer.exact
         # every token needs a log-probability, so none may be fed unsampled
         self.scored = answer.sampling.logprobs >= 0
@@ -102,8 +102,8 @@ class ConstrainedAnswer:
 
     @property
     def needs_masks(self) -> bool:
-        """Whether it can share steps that need a new mask each, and the mask changes most tokens."""
-        return self.in_masked_batches and not self.samples_ahead(MAX_STEPS)
+        """Whether it shares steps that need a new mask each: nothing can be sampled ahead, or most is rejected."""
+        return self.in_masked_batches and not (self._takes_back and self.samples_ahead(MAX_STEPS))
 
     def shares(self) -> bool:
         """Whether to share steps with other answers: not if the host processes each token's logits.
@@ -111,8 +111,8 @@ class ConstrainedAnswer:
         Nor if the mask changes most tokens and Python makes it: the other answers would wait for that, too. That is
         not known at first, so an answer begins by sharing.
         """
-        pays = self.in_masked_batches or self._sampled < self._tried or self.samples_ahead(MAX_STEPS)
-        return self.process is None and pays and self._others()
+        ahead = self._takes_back and (self._sampled < self._tried or self.samples_ahead(MAX_STEPS))
+        return self.process is None and (ahead or self.in_masked_batches) and self._others()
 
     def count_run(self, tokens: int, rejected: bool) -> None:
         """Count tokens that were sampled, and whether the mask then changed one."""

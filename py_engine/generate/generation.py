@@ -226,10 +226,12 @@ class Generation:
         self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
-        masked_batches = self.runner.decode_masked is not None
+        shares = not self.plan.encodes_prompts
         constrained = ConstrainedAnswer(
-            answer, self.plan.n_vocab, count, self._usual_run, self._others_run, masked_batches
-        )
+            answer, self.plan.n_vocab, count, self._usual_run, lambda: self._running > 1,
+            takes_back=shares and not self.plan.recurrent,
+            masked_batches=shares and self.runner.decode_masked is not None,
+        )  # fmt: skip
         first: Reuse | None = reuse
         try:
             while not constrained.ended and not answer.lacks_pages:
@@ -244,11 +246,6 @@ class Generation:
                 yield Batch([])  # lets the caller abort within a long prompt
         finally:
             self._usual_run = constrained.usual_run
-
-    def _others_run(self) -> bool:
-        """Whether other answers run, on a model whose decoded tokens can be taken back."""
-        takes_back = not self.plan.recurrent and not self.plan.encodes_prompts
-        return takes_back and self._running > 1
 
     def _ends_slice(self, constrained: ConstrainedAnswer) -> bool:
         return self.time_slices.expired() or constrained.shares()

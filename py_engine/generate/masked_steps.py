@@ -42,7 +42,8 @@ def _accept(runner: Runner, sequence: RunningSequence, tokens: MaskedTokens) -> 
     n, constrained = len(tokens.batch.ids), sequence.constrained
     sequence.position += n
     sequence.left -= n
-    sequence.cache.advance(sequence.position, exact=False)
+    # Its newest token may be computed already, if another sequence has ended the steps: that replaced an earlier state.
+    sequence.cache.advance(sequence.position, exact=False, back=False)
     if n:
         sequence.push(tokens.batch)
     if constrained is None:

@@ -1,6 +1,7 @@
 """Answers whose mask changes most tokens share steps, each with new masks: the same tokens as alone."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.sampling import Sampling
 from tests.support.cpu_engines import (
     GREEDY,
+    MODEL,
     PROMPT,
     PROMPTS,
     SHAPED,
@@ -22,7 +24,9 @@ from tests.support.cpu_engines import (
     counts,
     make,
 )
+from tests.support.cpu_models import GOLDEN
 
+HYBRID = GOLDEN / "granite" / "granitehybrid.F16.gguf"
 LOGPROBS = Sampling(temperature=1.1, seed=6, logprobs=2)
 
 
@@ -30,8 +34,8 @@ def strict(fraction: float = 0.3, **options: Any) -> RandomConstraint:
     return RandomConstraint(fraction, has_source=True, **options)
 
 
-def engine(parallel: int = 4, n_ctx: int = 256, page: int = 64) -> Engine:
-    made = make(n_ctx, parallel=parallel, page=page)
+def engine(parallel: int = 4, n_ctx: int = 256, page: int = 64, path: Path = MODEL) -> Engine:
+    made = make(n_ctx, parallel=parallel, page=page, path=path)
     counting = Counting(made.plan)
     counting._cpu = made.runner._cpu  # type: ignore[attr-defined]
     return Engine(made.plan, counting, "cpu", parallel)
@@ -50,6 +54,22 @@ async def test_answers_share_steps_where_masks_change_most_tokens() -> None:
 
 def again(constraint: RandomConstraint | None) -> RandomConstraint | None:
     return constraint and RandomConstraint(constraint.fraction)
+
+
+async def test_answers_of_recurrent_models_share_steps() -> None:
+    """Where another answer has ended the steps, the newest token is computed again; a next question goes on from it."""
+    used, alone = engine(path=HYBRID), make(path=HYBRID)
+    cases = [(ids, how, count) for ids, how, count in zip(PROMPTS, [WARM, SHAPED, GREEDY], (20, 33, 50), strict=False)]
+    want = [await collect(alone, ids, how, n, constraint=RandomConstraint(0.4)) for ids, how, n in cases]
+    got = await asyncio.gather(
+        *(collect(used, ids, how, n, constraint=strict(0.4)) for ids, how, n in cases),
+        collect(used, PROMPTS[3], WARM, 60),
+    )
+    assert got == [*want, await collect(alone, PROMPTS[3], WARM, 60)]
+    assert 20 <= counts(used).each < 90
+    for (ids, _, _), answer in zip(cases, want, strict=True):
+        chat = [*ids, *answer, 5]
+        assert await collect(used, chat, GREEDY, 6) == await collect(alone, chat, GREEDY, 6)
 
 
 async def test_forced_tokens_are_steps_like_others() -> None:
