@@ -2,7 +2,7 @@
  * Stored prefixes: the keys and values of blocks of tokens, so that a later visit need not compute them.
  *
  * A block's bytes are a file of the origin private file system, which browsers read several times as fast as IndexedDB's
- * Blobs. Its entry in IndexedDB is written after the file and removed before it: what has an entry is whole, even if the
+ * Blobs (prefix_reader.js). Its entry in IndexedDB is written after the file and removed before it: what has an entry is whole, even if the
  * page is killed at any moment. Files without an entry are removed by the next tidyPrefixes().
  */
 import { xxHash } from "./file_hash.js";
@@ -56,7 +56,7 @@ export function prefixesChanged(layout) {
 const folders = new Map();
 
 /** The folder of a layout's files. @param {string} layout @returns {Promise<FileSystemDirectoryHandle>} */
-function folderOf(layout) {
+export function folderOf(layout) {
   let folder = folders.get(layout);
   if (!folder) {
     const root = navigator.storage.getDirectory();
@@ -106,22 +106,6 @@ export async function putPrefix(layout, key, about, data) {
   else await folder.removeEntry(key).catch(() => {});
 }
 
-/**
- * A block's bytes. Undefined, and the block is removed, if they are missing or damaged.
- * @param {string} layout @param {string} key @param {string} digest its xxHash64 @returns {Promise<ArrayBuffer | undefined>}
- */
-export async function getPrefix(layout, key, digest) {
-  try {
-    const file = await (await (await folderOf(layout)).getFileHandle(key)).getFile();
-    const data = await file.arrayBuffer();
-    if ((await xxHash(data)) === digest) return data;
-  } catch {
-    // the file is missing or cannot be read
-  }
-  await removePrefixes([[layout, key]]).catch(() => {});
-  return undefined;
-}
-
 /** Sets the time of last use of blocks to now. @param {string} layout @param {string[]} keys */
 export async function touchPrefixes(layout, keys) {
   const used = Date.now();
@@ -135,7 +119,7 @@ export async function touchPrefixes(layout, keys) {
 }
 
 /** @param {[string, string][]} blocks (layout, key) */
-async function removePrefixes(blocks) {
+export async function removePrefixes(blocks) {
   if (!blocks.length) return;
   await database.transact(BLOCKS, "readwrite", (store) => blocks.map((key) => store.delete(key))[0]);
   for (const layout of new Set(blocks.map(([layout]) => layout))) changes.postMessage(layout);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -9,6 +10,8 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.files.stored_blocks import StoredBlock
+
+IN_USE = "NoModificationAllowedError"  # the file that should be written
 
 
 class Prefixes:
@@ -36,18 +39,30 @@ class Prefixes:
         """How often a user has removed blocks of all models."""
         return int(js.wispShards.prefixRemovals())
 
-    async def get(self, key: str, block: StoredBlock) -> Any:
-        """A block's bytes, an ArrayBuffer; None if it is missing or damaged."""
-        return await js.wispShards.getPrefix(self._layout, key, block.hash)
+    async def read(self, blocks: Sequence[tuple[str, StoredBlock]]) -> AsyncGenerator[Any, None]:
+        """Yield the bytes of blocks, an ArrayBuffer that the next one overwrites.
+
+        It ends where a block is missing or damaged.
+        """
+        hashes = to_js([[key, block.hash] for key, block in blocks])
+        reader = js.wispShards.PrefixReader.new(self._layout, hashes)
+        try:
+            for _ in blocks:
+                data = await reader.next()
+                if data is None:
+                    return
+                yield data
+        finally:
+            reader.close()
 
     async def put(self, key: str, block: StoredBlock, data: Any) -> bool:
-        """Store a block's bytes. False: storage is full, or there is none."""
+        """Store a block's bytes, unless another worker reads it now. False: storage is full, or there is none."""
         about = {"depth": block.depth, "prompted": block.prompted, "groups": block.groups}
         data = data if not isinstance(data, bytes) else to_js(memoryview(data)).buffer
         try:
             await js.wispShards.putPrefix(self._layout, key, to_js(about, dict_converter=js.Object.fromEntries), data)
-        except JsException:
-            return False
+        except JsException as error:
+            return str(error.name) == IN_USE
         return True
 
     async def touch(self, keys: list[str]) -> None:

@@ -12,4 +12,5 @@ export * from "./http.js";
 export * from "./model_database.js";
 export { dropParts, listParts, readPart } from "./parts_database.js";
 export * from "./prefix_database.js";
+export { PrefixReader } from "./prefix_reader.js";
 export { getChoice, putChoice } from "../tuning/choices.js";

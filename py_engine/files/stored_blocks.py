@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,8 +37,11 @@ class BlockStore(Protocol):
     def removals(self) -> int:
         """How often a user has removed blocks. What was computed before is not to be stored any more."""
 
-    async def get(self, key: str, block: StoredBlock) -> Any:
-        """A block's bytes as Runner.read_pages() returned them; None if it is missing or damaged."""
+    def read(self, blocks: Sequence[tuple[str, StoredBlock]]) -> AsyncGenerator[Any, None]:
+        """Yield blocks' bytes as Runner.read_pages() returned them, which the next ones may overwrite.
+
+        It ends where a block is missing or damaged.
+        """
 
     async def put(self, key: str, block: StoredBlock, data: Any) -> bool:
         """Store a block's bytes. False: they cannot be stored."""

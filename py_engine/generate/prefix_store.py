@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
 from py_engine.errors import WispError
@@ -19,8 +19,7 @@ from py_engine.plan.plan import Plan
 
 VERSION = 1  # of the layout; another one where blocks are computed or stored differently
 IDLE_S = 0.3  # without a request before blocks are stored
-READ_AHEAD = 16  # blocks read while one is written to the device
-READ_RATE = 0.4e9  # bytes a second: a block is stored, and read, if this is quicker than computing it
+READ_RATE = 1.0e9  # bytes a second: a block is stored, and read, if this is quicker than computing it
 
 
 class BlockDevice(Protocol):
@@ -98,29 +97,26 @@ class PrefixStore:
     ) -> list[str]:
         """Add stored blocks after the known ones to the caches, as far as they are whole; return their keys."""
         page, first, end = cache.page, len(known), cache.page * (len(known) + len(wanted))
-        before = known[-1] if known else None
-        reads: list[asyncio.Future[Any]] = []
-        try:
-            for i, (key, entry) in enumerate(wanted):
-                reads += [asyncio.ensure_future(self._store.get(*w)) for w in wanted[len(reads) : i + READ_AHEAD]]
-                data = await reads[i]
-                groups = [g for g in range(len(cache.pools)) if first + i >= cache.first_block(g, end)]
-                if data is None or not all(cache.pools[group].available for group in groups):
-                    self._stored = None
-                    return [key for key, _ in wanted[:i]]
+        before, used = known[-1] if known else None, list[str]()
+        async with aclosing(self._store.read(wanted)) as found:
+            async for data in found:
+                key, entry = wanted[len(used)]
+                at = first + len(used)
+                groups = [g for g in range(len(cache.pools)) if at >= cache.first_block(g, end)]
+                if not all(cache.pools[group].available for group in groups):
+                    break
                 block = Block([cache.take(g) if g in groups else None for g in range(len(cache.pools))])
                 device.write_pages(self._places(block, entry), data)
-                at = page * (first + i)
-                cache.fill(block, before, ids[at : at + page], False, root)
+                cache.fill(block, before, ids[page * at : page * (at + 1)], False, root)
                 block.prompted = entry.prompted
                 for group in groups:
                     cache.release(group, block)
                 before = block
-                await asyncio.sleep(0)  # what was read ahead does not hold up the streams
-        finally:
-            for read in reads:
-                read.cancel()
-        return [key for key, _ in wanted]
+                used.append(key)
+                await asyncio.sleep(0)  # what was opened ahead does not hold up the streams
+        if len(used) < len(wanted):
+            self._stored = None
+        return used
 
     def _places(self, block: Block, entry: StoredBlock) -> list[tuple[int, int, int]]:
         """(group, page, first byte in the data) of each page of a block."""

@@ -30,17 +30,19 @@ STORED = """async (least) => {
     while ((await engine.stats()).prefixes.written_tokens < least) await new Promise((done) => setTimeout(done, 50));
     return engine.promptCache.usage();
 }"""
-DAMAGE = """async () => {
+WRITABLES = """async () => {
     const all = await (await navigator.storage.getDirectory()).getDirectoryHandle("wisp-prefixes");
-    let files = 0;
+    globalThis.writables = [];
     for await (const [, layout] of all.entries())
-        for await (const [, handle] of layout.entries()) {
-            const file = await handle.createWritable({ keepExistingData: true });
-            await file.write({ type: "write", position: 100, data: new Uint8Array([1, 2, 3]) });
-            await file.close();
-            files += 1;
-        }
-    return files;
+        for await (const [, handle] of layout.entries())
+            writables.push(await handle.createWritable({ keepExistingData: true }));
+    return writables.length;
+}"""
+DAMAGE = """async () => {
+    for (const file of writables) {
+        await file.write({ type: "write", position: 100, data: new Uint8Array([1, 2, 3]) });
+        await file.close();
+    }
 }"""
 
 
@@ -126,13 +128,26 @@ def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
     text, prompt, _ = ask(page)
     whole = (prompt - 1) // 64 * 64
     page.evaluate(STORED, whole)
-    assert page.evaluate(DAMAGE) >= whole // 64
+    assert page.evaluate(WRITABLES) >= whole // 64
+    page.evaluate(DAMAGE)
     page = visits.load_again()
     assert ask(page) == (text, prompt, 0)
     page.evaluate(STORED, 64)
     page = visits.load_again()
     assert ask(page)[0] == text
     assert ask(page, WORDS + "?")[2] >= whole
+
+
+def test_blocks_that_others_write_are_read_all_the_same(visits: Visits) -> None:
+    """Files that are open elsewhere give no handle that reads at once."""
+    page = visits.begin()
+    text, prompt, _ = ask(page)
+    whole = (prompt - 1) // 64 * 64
+    page.evaluate(STORED, whole)
+    page = visits.load_again()
+    assert page.evaluate(WRITABLES) >= whole // 64
+    assert ask(page) == (text, prompt, whole)
+    page.evaluate("Promise.all(writables.map((file) => file.abort()))")
 
 
 def test_private_requests_are_not_stored(visits: Visits) -> None:

@@ -1,6 +1,7 @@
 """Stored prefixes on the numpy executor: a later engine reads what an earlier one has computed, bit for bit."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,13 @@ class Memory:
     def removals(self) -> int:
         return self.removed
 
-    async def get(self, key: str, block: StoredBlock) -> Any:
-        self.reads += 1
-        await asyncio.sleep(0)
-        return self.data[key][1] if key in self.data else None
+    async def read(self, blocks: Sequence[tuple[str, StoredBlock]]) -> AsyncGenerator[bytes, None]:
+        for key, _ in blocks:
+            self.reads += 1
+            await asyncio.sleep(0)
+            if key not in self.data:
+                return
+            yield self.data[key][1]
 
     async def put(self, key: str, block: StoredBlock, data: bytes) -> bool:
         if not self.full:
