@@ -131,6 +131,7 @@ def test_a_load_begins_again(page: Page, lose_gpu: Callable[[], None], bad_serve
     file = bad_server.files["again.gguf"] = File(data, hold_at=half)
     run(page, LOAD, model=bad_server.url("again.gguf"))
     wait_for(lambda: page.evaluate("1") and file.sent >= half)
+    page.wait_for_timeout(500)  # in which the browser receives what was sent
     lose_gpu()
     file.hold_at = None
     found = settled(page, "loading")
