@@ -31,6 +31,12 @@ NAMED = {
 
 Message = dict[str, Any]
 
+MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
+
+
+def _shown(error: Exception) -> str:
+    return str(error)[:MAX_SHOWN]
+
 
 class ChatTemplate:
     """A compiled template, with the texts of the model's BOS and EOS tokens."""
@@ -48,7 +54,9 @@ class ChatTemplate:
             self._limits = environment.limits
             self._template = environment.from_string(source)
         except Exception as error:  # any exception of Jinja's parser: the template is broken
-            raise WispError(f"The model's chat template does not compile: {error}", "bad_chat_template") from error
+            raise WispError(
+                f"The model's chat template does not compile: {_shown(error)}", "bad_chat_template"
+            ) from error
 
     def render(
         self,
@@ -79,9 +87,8 @@ class ChatTemplate:
                 limits.spend(len(part) >> 8)
                 out.append(part)
         except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
-            raise WispError(
-                f"The model's chat template rejects these messages: {error}", "bad_chat_template", param="messages"
-            ) from error
+            message = f"The model's chat template rejects these messages: {_shown(error)}"
+            raise WispError(message, "bad_chat_template", param="messages") from error
         finally:
             limits.end()
         return "".join(out)
