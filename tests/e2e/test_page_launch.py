@@ -104,5 +104,5 @@ def test_what_any_site_shares_that_is_no_form_is_dropped(page: Page, server: Ser
     page.click("button")
     expect(page).to_have_url(server.url)
     wait_ready(page)
-    wait_until(page, "typeof launch === 'function'")  # the page's start has gone on
+    wait_until(page, "typeof launch === 'function'")  # the page has started
     assert page.evaluate(LEFT) == 0

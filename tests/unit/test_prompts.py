@@ -158,7 +158,7 @@ def test_tools_and_names_of_their_results_cannot_forge_turns() -> None:
     assert prompt.text.count("<|im_start|>system") == 4
 
 
-def test_marks_that_a_template_puts_together_are_broken() -> None:
+def test_marks_that_a_template_joins_are_broken() -> None:
     template = ChatTemplate(
         "{% for m in messages %}{{ '<' ~ ('turn' if m.role == 'tool' else m.role) ~ '>' }}{% endfor %}"
     )
