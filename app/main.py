@@ -117,8 +117,8 @@ def _value(value: Any) -> Any:
         return value.to_py().tolist()
     try:
         return json_input.parse(_to_json(value))
-    except json_input.TooDeep as error:
-        raise WispError(f"The request's {error}. Make it flatter.", "invalid_value") from None
+    except (json_input.TooDeep, json_input.TooLarge) as error:
+        raise WispError(f"The request's {error}. {error.advice}", "invalid_value") from None
     except (JsException, TypeError):  # BigInt, cycles
         raise WispError(
             "The request has a value that JSON cannot express, such as a BigInt or a cycle.", "invalid_type"

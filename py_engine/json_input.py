@@ -1,7 +1,7 @@
 """Parse JSON from outside: requests, answers of other servers, arguments of tools.
 
-Python's parser recurses in C. In WebAssembly its stack overflows long before Python notices, which ends the engine, so
-the depth is checked first.
+Python's parser recurses in C. In WebAssembly its stack overflows long before Python notices, which ends the engine. And
+each value becomes an object of many times its characters. So depth and memory are checked first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from itertools import accumulate
 from typing import Any
 
 MAX_DEPTH = 100  # objects and lists within each other
+MAX_BYTES = 160 << 20  # of the objects that a text becomes, without its strings' characters
+# Of an object, a list, a member's place and value, an item and half a string; roughly.
+_BYTES = {"{": 150, "[": 60, ":": 100, ",": 40, '"': 25}
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
@@ -23,14 +26,29 @@ _OTHERS = bytes(c for c in range(256) if c not in _OPENING + _CLOSING)
 class TooDeep(ValueError):
     """The JSON is nested more than MAX_DEPTH levels deep."""
 
+    advice = "Make it flatter."
+
     def __init__(self) -> None:
         super().__init__(f"JSON is nested more than {MAX_DEPTH} levels deep")
 
 
+class TooLarge(ValueError):
+    """The values of the JSON would need more than MAX_BYTES."""
+
+    advice = "Send less at once."
+
+    def __init__(self) -> None:
+        super().__init__(f"JSON has so many values that they would need more than {MAX_BYTES >> 20} MB of memory")
+
+
 def parse(text: str | bytes) -> Any:
-    """Parse JSON. Raises TooDeep, or another ValueError where the text is not JSON."""
+    """Parse JSON. Raises TooDeep, TooLarge, or another ValueError where the text is not JSON."""
     if isinstance(text, bytes):
         text = text.decode("utf-8")
+    if _size(text) > MAX_BYTES:
+        strings = (text.count('"') - text.count('\\"')) * _BYTES['"']
+        if strings > MAX_BYTES or strings + _size(_STRING.sub("", text)) > MAX_BYTES:
+            raise TooLarge
     if depth(text) > MAX_DEPTH:
         raise TooDeep
     return json.loads(text)
@@ -43,6 +61,11 @@ def stored(text: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _size(text: str) -> int:
+    """Bytes of the objects that a JSON text becomes, roughly; more where strings have brackets, colons and commas."""
+    return sum(text.count(mark) * size for mark, size in _BYTES.items())
 
 
 def depth(text: str) -> int:

@@ -74,6 +74,7 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
             if not self.raw_requestline.endswith(b"\n"):
                 self._answer_overlong()
             elif self.parse_request():
+                self._check_headers()
                 self.route()
         except BadRequest as error:
             self.reject(HTTPStatus.BAD_REQUEST, "invalid_value", str(error))
@@ -87,6 +88,14 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         """Reject what is no request of HTTP/1, in the form of all errors."""
         status = HTTPStatus(code)
         self.reject(status, "invalid_value", f"{message or status.phrase}.")
+
+    def _check_headers(self) -> None:
+        """Raise BadRequest for headers that another program may read as another request."""
+        for name in ("Host", "Content-Length", "Transfer-Encoding", "Authorization", "Origin"):
+            if len(self.headers.get_all(name, [])) > 1:
+                raise BadRequest(f"The request has several headers {name}.")
+        if self.headers.defects or self.headers.get_payload():  # all lines after one that is no header were ignored
+            raise BadRequest("The request has a line that is no header.")
 
     def ignore_body(self) -> None:
         """Close the connection after the answer if the request has a body, which would be read as the next request."""

@@ -78,6 +78,7 @@ def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: 
     variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
         variables["documents"] = _broken(model, variables["documents"])
+    tools = _broken(model, tools)  # other programs describe them
 
     def render(messages: Messages, prompt: bool = True) -> str:
         text = model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
@@ -93,24 +94,26 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
     Such texts come from files and other programs. Unbroken, a passage could end its turn and begin one of the system.
     """
 
-    def content_of(message: dict[str, Any]) -> Any:
+    def safe(message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
         if message["role"] in ("tool", "function"):
-            return _broken(model, content)
-        if not isinstance(content, list):
-            return content
-        return [_broken(model, part) if part.get("untrusted") else part for part in content]
+            return {"content": content} | {name: _broken(model, value) for name, value in message.items()}
+        if isinstance(content, list):
+            content = [_broken(model, part) if part.get("untrusted") else part for part in content]
+        return {**message, "content": content}
 
-    return [{**message, "content": content_of(message)} for message in messages]
+    return list(map(safe, messages))
 
 
 def _broken(model: Loaded, value: Any) -> Any:
-    """The value with the special tokens broken in all its texts."""
+    """The value with the special tokens broken in all its texts, and in the names of its members."""
     if isinstance(value, str):
-        return model.tokenizer.broken(value, model.template.source)
+        return model.tokenizer.broken(value, model.template.written)
     if isinstance(value, list):
         return [_broken(model, part) for part in value]
-    return {key: _broken(model, part) for key, part in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {_broken(model, name): _broken(model, part) for name, part in value.items()}
+    return value
 
 
 def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | MixedPrompt) -> Prompt:

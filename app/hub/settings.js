@@ -8,9 +8,12 @@ const NAME = "hub";
 /** @typedef {{ baseURL: string, token: string }} Settings `token`: empty if there is none */
 
 /** @returns {Promise<Settings>} */
-export async function readHub() {
+export const readHub = async () => settingsOf(await read(NAME).catch(() => undefined));
+
+/** @param {string | undefined} text @returns {Settings} */
+function settingsOf(text) {
   try {
-    const { baseURL = HUB, token = "" } = JSON.parse((await read(NAME)) ?? "{}");
+    const { baseURL = HUB, token = "" } = JSON.parse(text ?? "{}");
     return { baseURL, token };
   } catch {
     return { baseURL: HUB, token: "" };
@@ -22,7 +25,7 @@ export async function readHub() {
  * @param {{ baseURL?: string, token?: string }} changes an empty `baseURL` is the public hub's @returns {Promise<Settings>}
  */
 export async function changeHub({ baseURL, token }) {
-  const before = await readHub();
+  const before = settingsOf(await read(NAME)); // rejects where it cannot be read: the token would be lost
   const address = baseURL === undefined ? before.baseURL : checked(baseURL || HUB);
   const known = new URL(address).origin === new URL(before.baseURL).origin ? before.token : "";
   const after = { baseURL: address, token: (token ?? known).trim() };

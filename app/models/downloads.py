@@ -81,6 +81,7 @@ class Downloads:
         self._items: dict[str, Download] = {}  # in order
         self.limit = LIMIT
         self._restoring: asyncio.Task[None] | None = None
+        self._is_read = False  # whether the stored queue was read
 
     # -- requests
 
@@ -247,6 +248,9 @@ class Downloads:
             for item in self._items.values()
             if item.state != DONE
         ]  # fmt: skip
+        await self._restored()
+        if not self._is_read:
+            return  # what an earlier visit has stored would be lost
         try:
             await self._platform.write_text(NAME, json.dumps({"limit": self.limit, "items": items}))
         except ConnectionError:  # no storage: the queue lives as long as the engine
@@ -261,7 +265,9 @@ class Downloads:
         try:
             stored = json_input.stored(await self._platform.read_text(NAME))
         except ConnectionError:
+            self._restoring = None  # the next call tries again
             return
+        self._is_read = True
         self.limit = min(MOST, max(1, whole(stored.get("limit")) or LIMIT))
         items = stored.get("items")
         for entry in items if isinstance(items, list) else ():
@@ -274,5 +280,5 @@ class Downloads:
             key = " ".join(str(part) for part in chosen.parts)
             state = PAUSED if entry.get("paused") else QUEUED
             loaded, total = (whole(entry.get(name)) or 0 for name in ("loaded", "total"))
-            self._items[key] = Download(key, chosen, state, loaded, total)
+            self._items.setdefault(key, Download(key, chosen, state, loaded, total))
         self._pump()

@@ -58,7 +58,7 @@ async function takeShared(id, { write, isMedium, addMedia, isDocument, addDocume
   const scope = new URL("./", document.baseURI).href;
   const cache = await openSharedForms(scope);
   const url = sharedFormUrl(id, scope);
-  const form = await (await cache.match(url))?.formData();
+  const form = await (await cache.match(url))?.formData().catch(() => null); // any site may post what is no form
   await cache.delete(url);
   if (!form) return;
   const texts = ["title", "text", "url"].map((name) => String(form.get(name) ?? "").trim());

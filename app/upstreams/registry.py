@@ -92,13 +92,30 @@ class Upstreams:
     # -- configuring
 
     async def _all(self) -> dict[str, Upstream]:
-        """All upstreams by name. Read from storage each time, because another tab may have changed them.
+        """All upstreams by name; none where storage cannot be read."""
+        try:
+            return await self._read()
+        except ConnectionError:
+            return {}
+
+    async def _to_change(self) -> dict[str, Upstream]:
+        """All upstreams by name, to be stored again: where they cannot be read, that would remove the others."""
+        try:
+            return await self._read()
+        except ConnectionError as error:
+            raise WispError(
+                f"This browser could not read the stored upstreams: {error}. They stay as they are; try again.",
+                "quota_exceeded",
+            ) from None
+
+    async def _read(self) -> dict[str, Upstream]:
+        """Read all upstreams by name, each time, because another tab may have changed them. ConnectionError.
 
         Damaged entries are left out; the next change removes them from storage.
         """
         try:
             stored = json_input.parse(await self._platform.read_text(STORE) or "[]")
-        except (ConnectionError, ValueError):
+        except ValueError:
             return {}
         found = [restored(fields) for fields in stored] if isinstance(stored, list) else []
         return {upstream.name: upstream for upstream in found if upstream is not None}
@@ -122,7 +139,7 @@ class Upstreams:
         return {"object": "list", "data": [self._about(upstream) for upstream in (await self._all()).values()]}
 
     async def _set(self, fields: Fields, call: Call) -> dict[str, Any]:
-        before = await self._all()
+        before = await self._to_change()
         upstream = configured(fields, before.get(str(fields.get("name"))))
         return await self._refreshed(upstream)
 
@@ -131,13 +148,13 @@ class Upstreams:
 
     async def _remove(self, fields: Fields, call: Call) -> None:
         upstream = await self._named(fields)
-        rest = await self._all()
+        rest = await self._to_change()
         rest.pop(upstream.name, None)
         await self._store(rest)
 
     async def _named(self, fields: Fields) -> Upstream:
         name = checked_name(fields.get("name"))
-        upstreams = await self._all()
+        upstreams = await self._to_change()
         if name not in upstreams:
             known = ", ".join(upstreams) or "none"
             raise WispError(f"There is no upstream {name!r}; there are: {known}.", "not_found", NOT_FOUND, "name")
@@ -152,7 +169,7 @@ class Upstreams:
             except WispError as error:
                 upstream.error = error.message
         upstream.asked = time.time()
-        upstreams = await self._all()
+        upstreams = await self._to_change()
         upstreams[upstream.name] = upstream
         await self._store(upstreams)
         return self._about(upstream)
@@ -250,6 +267,8 @@ class Upstreams:
         del data
         try:
             answer = json_input.parse(text)
+        except json_input.TooLarge:
+            raise errors.endless(upstream, f"{json_input.MAX_BYTES >> 20} MB of values") from None
         except ValueError:
             answer = None
         if reply.status >= 400 or (isinstance(answer, dict) and answer.get("error") and "object" not in answer):

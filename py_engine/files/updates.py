@@ -30,7 +30,7 @@ async def newer(url: str) -> bool:
         model = await js.wispShards.getModel(url)
         asked = float(getattr(model, "asked", None) or 0) if model is not None else 0.0
         now = 1000 * time.time()
-        if model is None or not js.navigator.onLine or now - asked < DAY_MS:
+        if model is None or not js.navigator.onLine or 0 <= now - asked < DAY_MS:  # before: the clock was set back
             return False
         body = await js.wispShards.request(url, 0, 1, js.AbortController.new().signal)
         body.cancel()

@@ -31,6 +31,12 @@ NAMED = {
 
 Message = dict[str, Any]
 
+MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
+
+
+def _shown(error: Exception) -> str:
+    return str(error)[:MAX_SHOWN]
+
 
 class ChatTemplate:
     """A compiled template, with the texts of the model's BOS and EOS tokens."""
@@ -40,6 +46,7 @@ class ChatTemplate:
         self._bos, self._eos = bos, eos
         self._requires_parts: bool | None = None
         self._takes_parts: bool | None = None
+        self._written: str | None = None
         self._at: datetime | None = None
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
@@ -48,7 +55,9 @@ class ChatTemplate:
             self._limits = environment.limits
             self._template = environment.from_string(source)
         except Exception as error:  # any exception of Jinja's parser: the template is broken
-            raise WispError(f"The model's chat template does not compile: {error}", "bad_chat_template") from error
+            raise WispError(
+                f"The model's chat template does not compile: {_shown(error)}", "bad_chat_template"
+            ) from error
 
     def render(
         self,
@@ -79,9 +88,8 @@ class ChatTemplate:
                 limits.spend(len(part) >> 8)
                 out.append(part)
         except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
-            raise WispError(
-                f"The model's chat template rejects these messages: {error}", "bad_chat_template", param="messages"
-            ) from error
+            message = f"The model's chat template rejects these messages: {_shown(error)}"
+            raise WispError(message, "bad_chat_template", param="messages") from error
         finally:
             limits.end()
         return "".join(out)
@@ -97,24 +105,40 @@ class ChatTemplate:
         return self._requires_parts
 
     @property
+    def written(self) -> str:
+        """The template's source, and what it makes of short conversations: it may put marks together of pieces."""
+        if self._written is None:
+            roles = ("system", "user", "assistant", "tool")
+            said = [{"role": role, "content": [{"type": "text", "text": role}] if self.requires_parts else role}
+                    for role in roles]  # fmt: skip
+            self._written = self.source
+            for conversation in (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]]):
+                try:
+                    self._written += "\n" + self.render(conversation)
+                except WispError as error:
+                    if type(error.__cause__).__name__ == "LimitExceeded":
+                        break  # the others would take as long
+        return self._written
+
+    def _rendered(self, messages: list[Message]) -> str:
+        try:
+            return self.render(messages)
+        except WispError:
+            return ""
+
+    @property
     def takes_parts(self) -> bool:
         """Whether the template writes the texts of a list of parts itself."""
         if self._takes_parts is None:
             first, second = "a0b1c2d3", "e4f5a6b7"
             parts = [{"type": "text", "text": first}, {"type": "text", "text": second}]
-            try:
-                text = self.render([{"role": "user", "content": parts}])
-            except WispError:
-                text = ""
+            text = self._rendered([{"role": "user", "content": parts}])
             # other templates fail, or write the list as it is
             self._takes_parts = first in text and second in text and not re.search("['\"]type['\"]", text)
         return self._takes_parts
 
     def _renders(self, probe: str, content: Any) -> bool:
-        try:
-            return probe in self.render([{"role": "user", "content": content}])
-        except WispError:
-            return False
+        return probe in self._rendered([{"role": "user", "content": content}])
 
     def prepare(self, messages: list[Message]) -> list[Message]:
         """Convert OpenAI's messages to what the template expects: its form of content, tool arguments as objects."""

@@ -9,12 +9,14 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2.runtime import Undefined
+from markupsafe import Markup, escape
 
-from py_engine.text.template_limits import MAX_PIECES, LimitExceeded, Limits
+from py_engine.text.template_limits import MAX_BITS, MAX_PIECES, QUOTED, LimitExceeded, Limits
 
 MAX_REPEAT = 1_000_000  # length of a sequence that * makes
-MAX_BITS = 4096  # of an integer
 MAX_WIDTH = 10_000  # of a padded or indented text, and of a number in a format
+ESCAPED = 5  # characters that the escape filter makes of one, as in &#34;
+CASED = 3  # characters that a change of case makes of one, at most
 
 
 def words(text: str) -> frozenset[str]:
@@ -40,8 +42,9 @@ _PADDING = words("center expandtabs ljust rjust zfill")
 # At worst they compare length times argument characters. 64 comparisons count as one character: they are fast.
 _QUADRATIC = words("lstrip rfind rindex rpartition rstrip strip")
 _SPLITTING = words("rsplit split")
+_CASES = words("capitalize casefold lower swapcase title upper")
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_FORMAT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?")
+_FORMAT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?([ra]?)")
 
 
 def check_product(limits: Limits, left: Any, right: Any) -> None:
@@ -63,22 +66,39 @@ def check_power(left: Any, right: Any) -> None:
 
 def check_percent(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     """Check text % values."""
+    quoted = 1
     for found in _FORMAT.finditer(text):
-        if any(width == "*" or int(width[:6] or 0) > MAX_WIDTH for width in found.groups("")):
+        *widths, quoting = found.groups("")
+        if any(width == "*" or _is_wide(width) for width in widths):
             raise LimitExceeded("its format string has too large a width")
-    limits.foresee(len(text) + text.count("%") * (MAX_BITS + max(map(limits.size, values), default=0)))
+        quoted = QUOTED if quoting else quoted
+    size = quoted * escaped(text, max(map(limits.shown, values), default=0))
+    limits.foresee(len(text) + text.count("%") * (MAX_BITS + size))
 
 
 def check_fields(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     """Check text.format(*values)."""
     fields = 0
-    for _, name, form, _ in string.Formatter().parse(text):
+    quoted = 1
+    for _, name, form, conversion in string.Formatter().parse(text):
         fields += name is not None
-        if form and ("{" in form or any(int(n[:6]) > MAX_WIDTH for n in re.findall(r"\d+", form))):
+        quoted = QUOTED if conversion in ("r", "a") else quoted
+        if form and ("{" in form or any(map(_is_wide, re.findall(r"\d+", form)))):
             raise LimitExceeded("its format string has too large a width")
     if any(not isinstance(v, str | int | float | list | tuple | dict | Undefined | None) for v in values):
         raise LimitExceeded("it formats a value that is no text, number or list")
-    limits.foresee(len(text) + fields * (MAX_BITS + max(map(limits.size, values), default=0)))
+    size = quoted * escaped(text, max(map(limits.shown, values), default=0))
+    limits.foresee(len(text) + fields * (MAX_BITS + size))
+
+
+def _is_wide(digits: str) -> bool:
+    """Whether a number in a format string is too large. No format needs a run of zeros before it."""
+    return len(digits) > 5 or int(digits or 0) > MAX_WIDTH
+
+
+def escaped(text: str, size: int) -> int:
+    """At most as many characters as another text of that size has in `text`: one that is escaped escapes others."""
+    return size * ESCAPED if isinstance(text, Markup) else size
 
 
 def belongs_to_a_value(called: Any) -> bool:
@@ -116,16 +136,22 @@ def check_method(
         given = dict(zip(("sep", "maxsplit"), args, strict=False)) | kwargs
         limits.cut(_pieces(owner, given.get("sep"), given.get("maxsplit")))
     elif name == "splitlines":
-        limits.cut(len(owner) if len(owner) <= MAX_PIECES else sum(map(owner.count, _LINE_ENDS)))
+        limits.cut(_lines(owner))
+    elif name in _CASES:
+        _check_case(limits, owner)
     elif name == "join" and args:
         if isinstance(args[0], str):
             limits.cut(len(args[0]))
         size = limits.size(args[0]) if isinstance(args[0], str | list | tuple | dict) else 0
-        limits.foresee(size + len(owner) * (len(args[0]) if size else 0))
+        limits.foresee(escaped(owner, size) + len(owner) * (len(args[0]) if size else 0))
         if not size and not isinstance(args[0], list | tuple | dict | str):
             raise LimitExceeded("it joins what is no list")
     elif name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
-        limits.foresee(len(owner) + owner.count(args[0]) * len(args[1]))
+        old, new = args[:2]
+        limits.foresee(escaped(owner, len(old) + len(new)))
+        if isinstance(owner, Markup):
+            old, new = escape(old), escape(new)
+        limits.foresee(len(owner) + owner.count(old) * len(new))
 
 
 def _check_comparisons(limits: Limits, text: str, args: tuple[Any, ...]) -> None:
@@ -136,6 +162,16 @@ def _pieces(text: str, sep: Any, maxsplit: Any) -> int:
     """At most as many as text.split(sep, maxsplit) makes."""
     made = text.count(sep) + 1 if isinstance(sep, str) and sep else len(text) // 2 + 1
     return min(made, maxsplit + 1) if isinstance(maxsplit, int) and maxsplit >= 0 else made
+
+
+def _lines(text: str) -> int:
+    """At most as many as text.splitlines() makes, if they are many."""
+    return len(text) if len(text) <= MAX_PIECES else sum(map(text.count, _LINE_ENDS))
+
+
+def _check_case(limits: Limits, text: str) -> None:
+    if not text.isascii():
+        limits.check_size(len(text) * CASED)
 
 
 def _check_width(width: Any) -> None:
@@ -156,7 +192,9 @@ def _indent(limits: Limits, given: Arguments) -> None:
     width = given["width"]
     _check_width(width)
     text = str(given["s"])
-    limits.foresee(len(text) + (text.count("\n") + 2) * (len(width) if isinstance(width, str) else max(0, width)))
+    lines = sum(map(text.count, _LINE_ENDS))
+    limits.cut(lines)
+    limits.foresee(len(text) + (lines + 2) * (len(width) if isinstance(width, str) else max(0, width)))
 
 
 def _replace(limits: Limits, given: Arguments) -> None:
@@ -167,11 +205,12 @@ def _replace(limits: Limits, given: Arguments) -> None:
 def _join(limits: Limits, given: Arguments) -> None:
     _cut(limits, given)
     given["value"] = list(given["value"])
-    limits.foresee(limits.size(given["value"]) + len(given["value"]) * len(str(given["d"])))
+    limits.foresee(sum(map(limits.shown, given["value"])) + len(given["value"]) * len(str(given["d"])))
 
 
 def _format(limits: Limits, given: Arguments) -> None:
-    check_percent(limits, str(given["value"]), (*given["args"], *given["kwargs"].values()))
+    text = given["value"]
+    check_percent(limits, text if isinstance(text, str) else str(text), (*given["args"], *given["kwargs"].values()))
 
 
 def _round(limits: Limits, given: Arguments) -> None:
@@ -195,6 +234,15 @@ def _cut(limits: Limits, given: Arguments) -> None:
     text = given["value"] if "value" in given else given["s"]
     if isinstance(text, str):
         limits.cut(len(text))
+
+
+def _case(limits: Limits, given: Arguments) -> None:
+    _check_case(limits, str(given["s"]))
+
+
+def _title(limits: Limits, given: Arguments) -> None:
+    _cut(limits, given)
+    _case(limits, given)
 
 
 def _sum(limits: Limits, given: Arguments) -> None:
@@ -232,8 +280,8 @@ def check_attributes(values: tuple[Any, ...]) -> None:
 
 
 FILTERS: dict[str, Callable[[Limits, Arguments], None]] = {
-    "batch": _groups, "center": _center, "e": _escape, "escape": _escape, "forceescape": _escape, "format": _format,
-    "groupby": _cut, "indent": _indent, "int": _int, "join": _join, "list": _cut, "replace": _replace, "round": _round,
-    "slice": _groups, "sort": _cut, "sum": _sum, "title": _cut, "tojson": _json, "trim": _trim, "unique": _cut,
-    "urlencode": _escape, "wordcount": _cut,
+    "batch": _groups, "capitalize": _case, "center": _center, "e": _escape, "escape": _escape, "forceescape": _escape,
+    "format": _format, "groupby": _cut, "indent": _indent, "int": _int, "join": _join, "list": _cut, "lower": _case,
+    "replace": _replace, "round": _round, "slice": _groups, "sort": _cut, "sum": _sum, "title": _title,
+    "tojson": _json, "trim": _trim, "unique": _cut, "upper": _case, "urlencode": _escape, "wordcount": _cut,
 }  # fmt: skip

@@ -24,10 +24,13 @@ MAX_BYTES = 96 << 20  # of all the values that one rendering makes
 COPIED = 12  # a step copies 2 ** COPIED characters of texts that are joined
 GROWING_FROM = 4096  # characters of a text that may be a prompt, to which a template adds piece by piece
 GROWING = 16  # such texts that are watched
+QUOTED = 10  # characters that a character is, at most, in a text that Python quotes: that of a container
+MAX_BITS = 4096  # of an integer
 MAX_FOLDED = 4 << 20  # bytes of the values that the compiler makes of constants
 MAX_PIECES = 400_000  # of one text: characters or words in a list, each an object of its own
 LAZY_BYTES = 1024  # of an iterator that computes its items: generators within each other, and their frames
 MAX_NESTING = 120  # containers within each other: those of a request (json_input.py) and a few of the template
+NOTED_BYTES = 200  # that the account itself needs for a container
 ITERATOR_DEPTH = 20  # levels that an iterator counts as
 MAX_CALLS = 50  # macros, filters and blocks within each other
 # In a browser the processor's time is the time since the worker began, and is not available after 36 minutes.
@@ -35,6 +38,7 @@ CLOCK = time.perf_counter if sys.platform == "emscripten" else time.process_time
 CLOCK_STEPS = 100  # steps between two looks at the clock
 
 _FLAT = (int, float, complex, range, type(None), Undefined)  # these hold no other values
+_MANY_BITS = ~63  # rounds down: a small number is no longer than the 8 characters that any member counts as
 _ATOMS = frozenset([str, int, float, bool, type(None)])
 
 
@@ -114,13 +118,21 @@ class Limits:
                     self.compared(key)
         elif isinstance(value, Iterator):
             return self._drained(value)
+        elif kind is int and value.bit_length() > MAX_BITS:
+            raise LimitExceeded("its numbers are too large")
         return value
+
+    def returned(self, value: Any) -> Any:
+        """Account for what a call or a filter returns. The members of its lists may be new values, too."""
+        if isinstance(value, list | tuple):
+            self._allocate(sum(map(sys.getsizeof, value)))
+        return self.made(value)
 
     def _drained(self, items: Iterator[Any]) -> Iterator[Any]:
         """Advance an iterator to its end now. Iterators of iterators would recurse when they advance or are freed."""
         if id(items) in self._sizes:
             return items  # one of _drained() or lazy()
-        found = self.made(list(self.stepped(items)))
+        found = self.returned(list(self.stepped(items)))
         return self._held(iter(found), found)
 
     def lazy(self, items: Iterator[Any], holds: Iterable[Any]) -> Iterator[Any]:
@@ -229,6 +241,10 @@ class Limits:
         """The characters of a value as text, roughly. At least 1 for each member of a container."""
         return len(value) if isinstance(value, str) else self.measure(value)[1]
 
+    def shown(self, value: Any) -> int:
+        """At most as many characters as a value's text has."""
+        return self.size(value) * (QUOTED if isinstance(value, (list, tuple, dict)) else 1)
+
     def holds(self, value: Any) -> bool:
         """Whether another value may hold this one, whose depth must then stay as it was measured."""
         return id(value) in self._sizes
@@ -252,15 +268,16 @@ class Limits:
                 return depth + 1, size
             if level and not isinstance(value, _FLAT):
                 raise LimitExceeded("it stores a macro, cycler, loop or function in another value")
-            return 0, 8
+            return 0, 8 + (value.bit_length() & _MANY_BITS if isinstance(value, int) else 0)
         if level > MAX_NESTING:
             raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")
         depth, size = 0, 0
         for parts in (value.keys(), value.values()) if isinstance(value, dict) else (value,):
             self.spend(len(value) >> 2)
             for part in parts:
-                if type(part) in _ATOMS:
-                    size += 8 + (len(part) if type(part) is str else 0)
+                kind = type(part)
+                if kind in _ATOMS:
+                    size += 8 + (len(part) if kind is str else part.bit_length() & _MANY_BITS if kind is int else 0)
                     continue
                 below, inside = self.measure(part, level + 1)
                 depth, size = max(depth, below), size + 8 + inside
@@ -272,6 +289,7 @@ class Limits:
             raise LimitExceeded(f"it nests lists more than {MAX_NESTING} levels deep")
         if size > MAX_TEXT:
             raise LimitExceeded("it makes a list that is too long")
+        self._allocate(NOTED_BYTES)
         self._sizes[id(value)] = (value, depth, size)
 
     def _allocate(self, size: int) -> None:
@@ -289,7 +307,9 @@ class Limits:
             made = [self.copied(part, level + 1) for part in value]
         else:
             return value
+        left = self._bytes  # the copies of a long conversation are not the template's
         self.measure(made)
+        self._bytes = left
         return made
 
 

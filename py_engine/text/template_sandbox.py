@@ -22,6 +22,7 @@ from jinja2 import nodes
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, missing
+from markupsafe import Markup
 
 from py_engine.text import indented_json
 from py_engine.text.template_code import (
@@ -44,11 +45,13 @@ from py_engine.text.template_costs import (
     check_percent,
     check_power,
     check_product,
+    escaped,
     words,
 )
 from py_engine.text.template_limits import LimitExceeded, Limits
 from py_engine.text.template_values import AccountedNamespace, Missing
 
+MAX_BOUND = 1 << 60  # of a range: lists of larger numbers need more memory
 BLOCK_CALLS = 5  # calls of macros that one of a block counts as: it recurses in C
 
 _REMOVED = words("pprint striptags urlize wordwrap xmlattr")  # cost that cannot be foreseen; no model needs them
@@ -61,6 +64,10 @@ _OF_TYPES = words(  # tests that look at no more than a value's type
 )
 _OF_DICTS = frozenset(dir(dict))
 _QUICK = words("attr count d default first last length random")  # take as long for many members as for one
+_OF_TEXTS = words(  # read any value as a text
+    "capitalize center e escape filesizeformat float forceescape format indent int lower replace safe string title "
+    "trim truncate upper urlencode"
+)
 _CHOOSING = words("attr d default first last max min random")  # return a value that was there before
 
 
@@ -78,7 +85,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     """A Jinja environment that accounts for everything to `limits`."""
 
     code_generator_class = Code
-    intercepted_binops = frozenset(["+", "*", "**", "%"])
+    intercepted_binops = frozenset(["+", "-", "*", "**", "%"])
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.limits = limits = Limits()
@@ -109,6 +116,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         def limited_range(*arguments: int) -> range:
             numbers = range(*arguments)
+            if max(map(abs, arguments)) > MAX_BOUND:
+                raise LimitExceeded("its numbers are too large")
             if len(numbers) > MAX_REPEAT:
                 raise LimitExceeded("its loops are too long")
             return numbers
@@ -188,12 +197,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _text(self, value: Any) -> str:
         if type(value) is str:
             return value
-        self.limits.foresee(self.limits.size(value))
+        self.limits.foresee(self.limits.shown(value))
         return str(value)
 
     def _finalized(self, value: Any) -> Any:
         """Account for what {{ }} prints."""
-        self.limits.foresee(self.limits.size(value))
+        self.limits.foresee(self.limits.shown(value))
         return value
 
     def call(self, context: Any, called: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -207,7 +216,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             result = self._called(context, called, args, kwargs)
             if isinstance(result, _VIEWS) and isinstance(called.__self__, dict):
                 return limits.viewed(result, called.__self__)
-            return result if getattr(called, "__name__", "") == "get" else limits.made(result)
+            return result if getattr(called, "__name__", "") == "get" else limits.returned(result)
         finally:
             limits.leave(weight)
 
@@ -228,7 +237,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return limits.text([left, right])
         sequences = isinstance(left, list | tuple) and isinstance(right, list | tuple)
         if operator == "+" and (sequences or isinstance(left, str)):
-            limits.foresee(limits.size(left) + limits.size(right))
+            either = left if isinstance(left, Markup) else right
+            limits.foresee(escaped(either, limits.size(left) + limits.size(right)))
         elif operator == "*":
             check_product(limits, left, right)
         elif operator == "**":
@@ -277,11 +287,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         def accounted(*args: Any, **kwargs: Any) -> Any:
             limits.spend()
             value = args[passed]
-            if isinstance(value, Iterator) and name in _READING:
-                value = limits.made(list(limits.counted(value)))
+            if isinstance(value, Iterator | range) and name in _READING:
+                value = limits.returned(list(limits.counted(value)))
             if isinstance(value, (list, tuple, dict, range)):
                 limits.spend(len(value) * weight if name not in _QUICK else 1)
                 limits.spend(weight * limits.size(value) >> 8 if weight > 1 else 0)
+                if name in _OF_TEXTS:
+                    limits.foresee(limits.shown(value))
             elif not isinstance(value, Iterator):
                 limits.foresee(limits.size(value))
             args = (*args[:passed], value, *args[passed + 1 :])
@@ -299,7 +311,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 result = filter(*args, **kwargs)
                 if name in _LAZY:
                     return limits.lazy(result, (value, *args[passed + 1 :], *kwargs.values()))
-                return result if name in _CHOOSING else limits.made(result)
+                return result if name in _CHOOSING else limits.returned(result)
             finally:
                 limits.leave()
 

@@ -172,6 +172,23 @@ def test_a_body_of_a_file_s_request_is_no_request(site: Server) -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 1
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Content-Length: 0\r\nContent-Length: 40",
+        "Host: localhost",
+        "Content-Length : 40",
+        "Content-Length: 0\r\nx",
+        "x\r\nY: z",
+    ],
+)
+def test_headers_that_others_may_read_differently_are_refused(site: Server, lines: str) -> None:
+    inner = "GET /second HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = raw(site, f"GET / HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n\r\n{inner}".encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_only_names_of_this_machine_are_answered(site: Server) -> None:
     for host in ("127.0.0.1", "localhost:8000", f"127.0.0.1:{site.server_address[1]}"):
         assert ask(site, "/", Host=host)[0] == 200

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import new_profile
+from tests.support.browser import new_profile, wait_until
 from tests.support.chat_page import open_page, wait_ready
 from tools.serve import Server
 
@@ -14,6 +14,10 @@ NOTE = {"name": "note.md", "mimeType": "text/markdown", "buffer": b"# Zorbix\n\n
 # Chromium launches installed apps only, so that the tests hand the page's consumer what Chromium would.
 QUEUE = """const launchQueue = { setConsumer(consumer) { globalThis.launch = consumer; } };
 Object.defineProperty(globalThis, "launchQueue", { value: launchQueue });"""
+LEFT = """async () => {  // how many shared forms are stored
+    const name = (await caches.keys()).find((name) => name.startsWith("wisp-shared"));
+    return (await (await caches.open(name)).keys()).length;
+}"""
 LAUNCH = """async (names) => {
     const folder = await navigator.storage.getDirectory();
     const files = [];
@@ -89,6 +93,16 @@ def test_what_is_shared_waits_in_the_message_field_and_for_the_users_word(page: 
     expect(notice).to_contain_text("note.md was shared with Wisp.")
     notice.get_by_role("button", name="Add").click()
     expect(page.locator("#document-list")).to_contain_text("note.md")
-    left = page.evaluate("async () => (await (await caches.open((await caches.keys())"
-                         ".find((name) => name.startsWith('wisp-shared')))).keys()).length")  # fmt: skip
-    assert left == 0
+    assert page.evaluate(LEFT) == 0
+
+
+def test_what_any_site_shares_that_is_no_form_is_dropped(page: Page, server: Server) -> None:
+    page.goto("about:blank")
+    page.set_content(
+        f'<form method="post" action="{server.url}share" enctype="text/plain"><input name="text" /><button>Go</button>'
+    )
+    page.click("button")
+    expect(page).to_have_url(server.url)
+    wait_ready(page)
+    wait_until(page, "typeof launch === 'function'")  # the page has started
+    assert page.evaluate(LEFT) == 0

@@ -230,6 +230,32 @@ def test_the_responses_api_calls_the_tools_of_servers(opened: tuple[Page, list[s
     assert caught.value.status_code == 424
 
 
+def test_servers_that_cannot_be_read_for_a_moment_are_not_lost(page: Page) -> None:
+    modules = bundle("mcp-servers", ROOT / "tests" / "support" / "pages" / "mcp_servers.js")
+    found = page.evaluate(
+        """async (modules) => {
+          const { McpServers, read, write } = await import(modules);
+          const before = await read("mcp");
+          const office = { name: "office", url: "https://office.example/mcp", tools: 5 };
+          await write("mcp", JSON.stringify([null, { name: "damaged", url: "no address" }, office]));
+          const parts = { wisp: () => new Promise(() => {}), ask: null, changed: () => {}, called: () => {} };
+          const servers = new McpServers(parts);
+          const { open } = IDBFactory.prototype;
+          IDBFactory.prototype.open = () => { throw new Error("blocked"); };
+          const added = { name: "home", url: "https://home.example/mcp" };
+          const failed = await servers.set(added).then(() => "", (error) => error.message);
+          IDBFactory.prototype.open = open;
+          void servers.set({ ...added, name: "other" });
+          while (!(await read("mcp")).includes("other")) await new Promise((resolve) => setTimeout(resolve, 20));
+          const stored = JSON.parse(await read("mcp"));
+          await write("mcp", before ?? "[]");
+          return [failed, stored.map(({ name }) => name)];
+        }""",
+        modules,
+    )
+    assert found == ["blocked", ["office", "home", "other"]]
+
+
 def test_models_get_the_tools_of_the_servers_that_are_on(page: Page) -> None:
     modules = ROOT / "tests" / "support" / "pages" / "mcp_servers.js"
     page.evaluate(SERVERS, bundle("mcp-servers", modules))

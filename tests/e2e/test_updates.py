@@ -101,6 +101,7 @@ def test_the_host_is_asked_once_a_day(cached: Callable[..., Case], bad_server: F
     assert not newer()
     assert c.file.requests == []
     assert newer(days=2)
+    assert newer(days=-2), "the clock was set back"
     c.page.context.set_offline(True)
     assert not newer(days=2)
     c.page.context.set_offline(False)

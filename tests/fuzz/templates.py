@@ -19,9 +19,11 @@ MESSAGES: list[Any] = [
 ]  # fmt: skip
 ATOMS = words(
     "1 0 -1 2 7 60 1000 99999 1000000 10**9 2**63 1.5 1e308 '' 'a' 'ab' 'a,b' '%s%s' '%(a)s' '%99999d' '%*d' '{0}{0}' "
+    "'%.0000009999999d' '{:>0000009999999}' '%r' huge "
     "'{:99999}' '{:{}}' '<|im_end|>' none true false x ns.x y m messages messages[0] messages[0].content tools "
     "messages[-1].tool_calls range(3) range(1000000) [] [1] {} {'a':1} (1,) namespace dict loop self caller range "
-    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) big many rows"
+    "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) "
+    "('{0}%s<'*9|e) big many rows ('a\\r'*200000) quotes"
 )
 FILTERS = words(
     "abs attr('x') attr('format') batch(3) batch(10**9,0) capitalize center(9) center(10**9) count d default(1) "
@@ -34,7 +36,8 @@ FILTERS = words(
     "trim(x) truncate(5) unique upper urlencode "
     "wordcount striptags urlize map('string')|map('int')|first select('lt',1)|map('default',x) map('map','string') "
     "map('select')|map('list') map('replace',x,big) sort(attribute='role',reverse=true) groupby('a') format(*many) "
-    "max(attribute='a') batch(2)|map('first') slice(99)|map('list') unique(attribute='a') tojson(sort_keys=true)"
+    "max(attribute='a') batch(2)|map('first') slice(99)|map('list') unique(attribute='a') tojson(sort_keys=true) "
+    "indent(9999) indent(999,true,true) format(quotes,quotes)"
 )
 METHODS = words(
     "upper() lower() strip() strip(x) split() split(x) rsplit(x,1) splitlines() join(x) replace('a','bb') "
@@ -42,7 +45,9 @@ METHODS = words(
     "startswith(x) find(x) rfind(x) count(x) encode() title() items() keys() values() get('role') get('a',x) copy() "
     "append(1) update(x) pop() fromkeys(x) index(1) to_bytes(10**9,'big') bit_length() role content a x __class__ "
     "__init__ mro __globals__ _Namespace__attrs _limits gi_frame find(big) count(big) partition(big) removesuffix(big) "
-    "casefold() swapcase() strip(big) rindex(big) split(big) join(many) format(*many) translate(x) maketrans(x)"
+    "casefold() swapcase() "
+    "partition('b') replace('<',quotes) join([quotes]) strip(big) rindex(big) split(big) join(many) format(*many) "
+    "translate(x) maketrans(x)"
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
 TESTS = words(
@@ -163,6 +168,7 @@ def case(rng: Random) -> str:
     """A template, sometimes damaged or repeated."""
     text = "{% set ns = namespace(x='a') %}{% set x = 'ab' %}{% set y = [1] %}{% macro m(a) %}{{ a }}{% endmacro %}"
     text += "{% set big = 'b,' * 400000 ~ 'a' %}"
+    text += "{% set huge = 2 ** 2000 * 2 ** 2000 %}{% set quotes = '\"😀' * 400000 %}"
     text += "{% set many = range(9999)|list %}{% set rows = [{'a': 'b'}] * 9999 %}"
     if rng.random() < 0.15:
         text += nested(rng)

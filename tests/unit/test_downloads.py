@@ -7,7 +7,7 @@ import pytest
 
 from app.models import loading
 from app.models.catalog import Catalog
-from app.models.downloads import Downloads
+from app.models.downloads import NAME, Downloads
 from py_engine.errors import WispError
 from tests.support.gguf_bytes import MINI
 from tests.support.worker_page import settle
@@ -144,6 +144,23 @@ async def test_a_failed_download_says_why_and_can_be_resumed(browser: Browser) -
     await visit.queue.resume(A)
     await browser.arrive(A, 3)
     assert (await visit.states())[0] == "a done"
+
+
+async def test_a_stored_queue_that_cannot_be_read_for_a_moment_stays(browser: Browser) -> None:
+    visit = await filled(browser)
+    await visit.queue.pause(A)
+    stored = browser.texts[NAME]
+    await visit.end()
+    later, read = Visit(browser), browser.read_text
+
+    async def fails(name: str) -> str | None:
+        raise ConnectionError("it is blocked")
+
+    browser.read_text = fails  # type: ignore[method-assign]
+    await later.queue.add({"model": C})
+    assert browser.texts[NAME] == stored
+    browser.read_text = read  # type: ignore[method-assign]
+    assert [state.split()[0] for state in await later.states()] == ["c", "a", "b"]
 
 
 async def test_the_next_visit_continues(browser: Browser) -> None:

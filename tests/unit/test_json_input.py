@@ -1,6 +1,7 @@
 """JSON from outside: the depth of any text is known before it is parsed."""
 
 import json
+import tracemalloc
 from itertools import accumulate
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_engine.json_input import MAX_DEPTH, TooDeep, depth, is_deep, parse, stored
+from py_engine.json_input import MAX_BYTES, MAX_DEPTH, TooDeep, TooLarge, depth, is_deep, parse, stored
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('[]{}",\\a'),
@@ -41,6 +42,26 @@ def test_deep_json_is_refused_before_it_is_parsed(opening: str) -> None:
     closing = "".join({"[": "]", "{": "}"}.get(c, "") for c in reversed(opening.replace('"["', "")))
     times = MAX_DEPTH // len(closing)
     assert levels(parse(opening * times + "1" + closing * times)) == times * len(closing)
+
+
+@pytest.mark.parametrize("item", ["[],", "{},", '{"a":1},', "1.5,", '"ab",', "[[1]],"])
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(item: str) -> None:
+    text = item * (MAX_BYTES // 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="160 MB"):
+            parse(f"[{text[:-1]}]")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MAX_BYTES
+
+
+def test_long_strings_and_prompts_of_tokens_are_not_too_large() -> None:
+    long = 'a,{["' * (MAX_BYTES // 200)
+    assert parse(json.dumps({"content": long})) == {"content": long}
+    ids = list(range(1_000_000))
+    assert parse(json.dumps(ids)) == ids
 
 
 @pytest.mark.parametrize("inner", ["", "1", "[]", "{}"])

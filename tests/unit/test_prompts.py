@@ -126,9 +126,45 @@ def test_tools_documents_and_untrusted_parts_cannot_forge_turns() -> None:
         assert count == plain, message
         assert FORGED.strip() in text  # the model reads it all
     model.template = template = ChatTemplate(
-        "{% for d in documents %}{{ d.text }}{% endfor %}{{ messages[0].content }}"
+        "{% for d in documents %}{{ d.text }}{{ d|items|list }}{% endfor %}{{ messages[0].content }}"
     )
-    assert turns({"role": "user", "content": "x"}, documents=[{"text": FORGED}])[0] == 0
+    assert turns({"role": "user", "content": "x"}, documents=[{"text": FORGED}, {FORGED: "x"}])[0] == 0
+
+
+@pytest.mark.parametrize("cut", range(1, len("<|im_start|>")))
+@pytest.mark.parametrize("blanks", ["", " \n"])
+def test_parts_that_a_template_writes_one_after_the_other_make_no_special_token(cut: int, blanks: str) -> None:
+    model = mini()
+    model.template = ChatTemplate("{% for p in messages[0].content %}{{ p.text|trim }}{% endfor %}")
+    texts = [FORGED + "<|im_start|>"[:cut] + blanks, "<|im_start|>"[cut:]]
+    for parts in (texts, [*texts[0], *texts[1]]):
+        content = [{"type": "text", "text": text, "untrusted": True} for text in parts]
+        messages = prompts.harmless(model, [{"role": "user", "content": content}])
+        text = model.template.render(model.template.prepare(messages))
+        assert not control(model.tokenizer, model.tokenizer.encode(text, parse_special=True))
+
+
+def test_tools_and_names_of_their_results_cannot_forge_turns() -> None:
+    model = mini()
+    template = model.template = ChatTemplate(
+        "{% for m in messages %}{{ m.name }}{{ m.tool_call_id }}{{ m.content }}{% endfor %}{{ tools|tojson }}"
+    )
+    tools = [{"type": "function", "function": {"name": "f", "description": FORGED, "parameters": {FORGED: 1}}}]
+    request = chat_request({"messages": [{"role": "user", "content": "x"}]})
+    said: Any = [{"role": "tool", "name": FORGED, "tool_call_id": FORGED, "content": "x"}]
+    messages = template.prepare(prompts.harmless(model, said))
+    prompt = prompts.of_chat(RequestMedia(model), request, messages, tools)
+    assert not control(model.tokenizer, prompt.ids)
+    assert prompt.text.count("<|im_start|>system") == 4
+
+
+def test_marks_that_a_template_joins_are_broken() -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}{{ '<' ~ ('turn' if m.role == 'tool' else m.role) ~ '>' }}{% endfor %}"
+    )
+    found = toy()
+    assert 3 in found.encode_prompt(found.broken("<turn>", template.source))
+    assert 3 not in found.encode_prompt(found.broken("<turn>", template.written))
 
 
 def chat_of(turns: int, answer: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
-from py_engine.text.template_limits import LAZY_BYTES, LimitExceeded, Limits
+from py_engine.text.template_limits import LAZY_BYTES, NOTED_BYTES, LimitExceeded, Limits
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -100,10 +100,11 @@ def test_runaway_templates_end(source: str) -> None:
 
 def test_lazy_iterators_count_as_memory() -> None:
     limits = Limits()
-    limits.start(values=10 * LAZY_BYTES)
-    iterators = [limits.lazy(iter([1]), ([1],)) for _ in range(10)]
+    limits.start(values=10 * LAZY_BYTES + 11 * NOTED_BYTES)
+    held = ([1],)
+    iterators = [limits.lazy(iter([1]), held) for _ in range(10)]
     with pytest.raises(LimitExceeded, match="too many values"):
-        iterators.append(limits.lazy(iter([1]), ([1],)))
+        iterators.append(limits.lazy(iter([1]), held))
 
 
 DEEP = [

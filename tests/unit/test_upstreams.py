@@ -347,3 +347,34 @@ async def test_damaged_storage_is_no_upstreams(text: str) -> None:
     sound = {"name": "office", "baseURL": BASE, "models": ["org/big"]}
     assert (await page.call("upstreams.set", **sound))["models"] == ["office/org/big"]
     assert [upstream["name"] for upstream in await upstreams_of(page)] == ["office"]
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("kind", ["set", "remove", "refresh"])
+async def test_storage_that_cannot_be_read_loses_no_upstreams(kind: str, reads: int) -> None:
+    page = Page()
+    fields = {"name": "office"} | ({"baseURL": BASE, "models": ["other"]} if kind == "set" else {})
+    await page.call("upstreams.set", name="office", baseURL=BASE, models=["org/big"])
+    await page.call("upstreams.set", name="home", baseURL=BASE, models=["org/big"])
+    stored, left = page.platform.kept["upstreams"], reads
+
+    async def read(_: str) -> str:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ConnectionError("it is blocked")
+        return stored
+
+    page.platform.read_text = read  # type: ignore[assignment]
+    found = await page.call(f"upstreams.{kind}", **fields)
+    assert "could not read the stored upstreams" in found["error"]["message"]
+    assert page.platform.kept["upstreams"] == stored
+
+
+async def test_an_answer_of_too_many_numbers_names_the_limit() -> None:
+    page = UpstreamPage()
+    await page.call("upstreams.set", name="office", baseURL=BASE, key=KEY, models=["org/big"])
+    numbers = ",".join(["0.5"] * (4 << 20))
+    answer(page, "chat/completions", lambda: Reply(f"[{numbers}]".encode()))
+    found = await page.call("chat.completions", request={"model": "office/org/big", "messages": HI})
+    assert "160 MB" in found["error"]["message"]

@@ -81,7 +81,7 @@ export class McpServers {
 
   /** @returns {Promise<Entry[]>} */
   async list() {
-    await (this.#loaded ??= this.#load());
+    await this.#load().catch((error) => console.warn("The list of MCP servers cannot be read:", error));
     return this.#all;
   }
 
@@ -291,20 +291,36 @@ export class McpServers {
     await server?.close().catch(() => {});
   }
 
-  async #load() {
-    try {
-      const texts = JSON.parse((await read(STORED)) ?? "[]");
-      this.#all = [...texts.map(made), ...this.#all];
-      this.#parts.changed();
-    } catch (error) {
-      console.warn("The list of MCP servers cannot be read:", error);
-    }
+  /** Adds the stored servers, once. Rejects where the storage cannot be read; the next call tries again. */
+  #load() {
+    return (this.#loaded ??= this.#read().catch((error) => {
+      this.#loaded = null;
+      throw error;
+    }));
+  }
+
+  async #read() {
+    const known = new Set(this.#all.map(({ name }) => name));
+    const added = listOf(await read(STORED)).filter(({ name }) => !known.has(name));
+    this.#all = [...added.map(made), ...this.#all];
+    this.#parts.changed();
   }
 
   async #store() {
+    await this.#load(); // servers that were not read yet would be lost
     const own = [...this.#all.filter(({ relayed }) => !relayed), ...this.#hidden];
     await write(STORED, JSON.stringify(own.map(stored)));
     this.#parts.changed();
+  }
+}
+
+/** The stored servers, without damaged ones. @param {string | undefined} text @returns {Stored[]} */
+function listOf(text) {
+  try {
+    const found = JSON.parse(text ?? "[]");
+    return found.filter((/** @type {any} */ one) => NAME.test(one?.name ?? "") && URL.canParse(one.url));
+  } catch {
+    return [];
   }
 }
 
@@ -317,7 +333,7 @@ const signInInSettings = () => Promise.reject(new Error(`${t("Sign in first: con
 /** @param {Stored} stored @returns {Entry} */
 const made = (stored) => ({
   ...stored,
-  tools: stored.tools ?? [],
+  tools: Array.isArray(stored.tools) ? stored.tools : [],
   relayed: false,
   headers: {},
   opening: null,

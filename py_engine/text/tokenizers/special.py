@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
 from heapq import heappop, heappush
 
 from py_engine.text.tokenizers.vocab import CONTROL, USER_DEFINED, Vocab, check_lengths
@@ -37,6 +38,7 @@ class SpecialTokens:
         self._lengths = {head: sorted(found, reverse=True) for head, found in lengths.items()}
         first = "".join(map(re.escape, sorted({head[0] for head in lengths})))
         self._first = re.compile(f"[{first}]") if first else None
+        self._marks: tuple[frozenset[str] | None, list[str], int] = (None, [], 0)  # of _begun()
 
     def split(self, text: str, control: bool) -> list[str | int]:
         """Split at special tokens: at user-defined ones always, at others with `control`."""
@@ -114,7 +116,8 @@ class SpecialTokens:
         """Break every control token in a text, and the user-defined ones of `also`, so that none is recognised.
 
         Not parsing them would not be enough: templates change texts, and the merges of some vocabularies make a control
-        token from its characters.
+        token from its characters. Nor is the beginning of one left at the text's end: templates write the parts of a
+        message without a separator.
         """
         text = text.replace(BREAK, "")
         if self._first is None:
@@ -132,4 +135,20 @@ class SpecialTokens:
             else:
                 continue
             out.append(BREAK)
-        return "".join([*out, text[at:]])
+        begun = self._begun(text, at, also)
+        return "".join([*out, text[at:]] if begun is None else [*out, text[at:begun], BREAK, text[begun:]])
+
+    def _begun(self, text: str, start: int, also: frozenset[str]) -> int | None:
+        """Where to break the beginning of a token to be broken that is the end of text[start:], blanks aside."""
+        if self._marks[0] != also:
+            types, ids = self._vocab.types, self._vocab.special_ids
+            marks = sorted(mark for mark, rank in self._all.items() if types[ids[rank]] == CONTROL or mark in also)
+            self._marks = also, marks, max(map(len, marks), default=0)
+        _, marks, longest = self._marks
+        end = len(text.rstrip(_BLANKS))
+        for at in range(max(start, end - longest + 1), end):
+            beginning = text[at:end]
+            after = bisect_right(marks, beginning)
+            if after < len(marks) and marks[after].startswith(beginning):
+                return at + 1
+        return None
