@@ -147,7 +147,9 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         "BIAS": int(norm.bias is not None),
         "AFTER": int(norm.after_rotation),
     }
-    consts = dict(epilogue.consts) | ({"rope_scale": 1.0} if norm.after_rotation else {})  # the norm would undo it
+    consts = dict(epilogue.consts)
+    if norm.after_rotation:  # the norm undoes the scale of the rotation, but for its eps
+        eps, consts["rope_scale"] = eps / consts["rope_scale"] ** 2, 1.0
     ops.add(
         "norm_rope_append",
         dict(epilogue.params) | ops.state_params | {"WG": threads} | flags,
