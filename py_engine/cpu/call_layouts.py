@@ -81,7 +81,8 @@ FIELDS: dict[str, list[str]] = {
         " y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",
-        "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
+        "head_norm": "state q_rows kv_rows head_dim across_heads per_head alone mean norm_values eps:f norm bias x"
+        " x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
         " soft_cap:f scale:f sinks slopes relative relative_halves heads buckets q q_stride k v y y_stride",

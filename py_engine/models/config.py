@@ -189,7 +189,7 @@ class Config:
     layer_norm: bool = False  # layer norms; else RMS norms
     parallel: bool = False  # attention and feed-forward network read the same residual stream
     value_norm: bool = False  # value heads are normalised, too
-    plain_norms: bool = False  # the layer norms have no weights
+    plain_norms: bool = False  # the norms of the layers have no weights
     value_dim: int = 0  # dimensions of a value head, if not a key head's
     value_scale: float = 1.0  # factor of attention's result, where value_dim is given
     unit_qk_norm: bool = False  # queries and keys are normalised without weights
@@ -198,6 +198,7 @@ class Config:
     norm_groups: int = 1  # parts of a row that are normalised one by one
     head_norms: bool = False  # the weights of the norm of queries and keys, of one dimension, are of each head
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
+    single_query_norm: bool = False  # then, the norm of queries has one weight for each head, that of keys has none
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
     routes_input: bool = False  # the router of experts reads the layer's input
@@ -213,6 +214,7 @@ class Config:
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")  # of the norms after the two blocks
     post_norm_eps: float = 0.0  # of these norms; 0: that of the others
     unit_embeddings: bool = False  # embeddings are normalised without weights
+    adds_embeddings: bool = False  # each layer adds them again, with a factor of its own
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
     embedding_scale: float = 1.0

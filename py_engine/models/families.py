@@ -135,6 +135,7 @@ DECODERS: dict[str, str] = {
     "starcoder2": "gpt2",
     "step35": "step35",
     "t5": "t5",
+    "talkie": "talkie",
     "xverse": "llama",
 }
 ENCODERS: dict[str, str] = {

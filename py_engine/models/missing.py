@@ -25,5 +25,4 @@ NEEDS: dict[str, str] = {
     "kimi-k3": "attention over the results of earlier layers",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
-    "talkie": "a factor for each query head after its norm, and embeddings that are added after each layer",
 }

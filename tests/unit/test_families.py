@@ -66,6 +66,7 @@ from py_engine.models import (
     stablelm,
     step35,
     t5,
+    talkie,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ DECODERS: Sequence[Decoder[Any]] = (
     stablelm,
     step35,
     t5,
+    talkie,
 )
 ENCODERS: Sequence[Architecture[Any]] = (bert, eurobert, gemma4, llama_embed, modern_bert, t5)
 

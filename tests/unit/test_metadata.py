@@ -191,14 +191,6 @@ def test_a_gating_that_is_not_supported_is_named() -> None:
         plan(changed("experts/dots1.F16", {"expert_gating_func": 4}))
 
 
-@pytest.mark.parametrize(("missing", "there"), [("q", "k"), ("k", "q")])
-def test_a_norm_of_queries_or_keys_alone_is_refused(missing: str, there: str) -> None:
-    found = header("experts/glm4moe.F16")
-    del found.tensors[f"blk.0.attn_{missing}_norm.weight"]
-    with pytest.raises(WispError, match=rf"attn_{there}_norm\.weight, but not blk\.0\.attn_{missing}_norm\.weight"):
-        plan(found)
-
-
 @pytest.mark.parametrize("causal", [None, True])
 @pytest.mark.parametrize("name", ["llama-embed", "eurobert"])
 def test_an_encoder_like_llama_has_to_say_that_it_is_not_causal(name: str, causal: bool | None) -> None:

@@ -164,6 +164,14 @@ def test_yarn_before_a_norm_of_heads_counts_beside_the_epsilon(preset: str, tmp_
     assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
+@pytest.mark.parametrize("alone", ["q", "k"])
+@pytest.mark.parametrize("preset", ["stablelm-12b", "glm4moe"])
+def test_a_norm_of_queries_or_keys_alone(preset: str, alone: str, tmp_path: Path) -> None:
+    other = "k" if alone == "q" else "q"
+    path = saved(tmp_path / "model.gguf", preset, without_tensors(f"attn_{other}_norm.weight"))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 UNSCALED = [("gemma3", "token_embd"), ("llama4", "ffn_down_exps"), ("gpt-oss", "ffn_down_exps")]
 UNSCALED += [("gemma4-moe", "ffn_gate_up_exps")]
 
@@ -223,6 +231,7 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("nemotron_h", with_a_short_network, {}),
     ("nemotron_h_moe", unchanged, {"latent": 40}),
     ("qwen2moe", stored_as(GATE_OF_SHARED_EXPERT, "F16"), {}),
+    ("stablelm-12b", without_tensors("attn_q_norm.weight"), {}),
 ]
 
 

@@ -114,6 +114,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         add_post_norm(file, c, prefix + "post_ffw_norm")
     if late:
         file.norm(prefix + "layer_output_norm", width, bias=True)
+    if arch == "talkie":
+        file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
 
 
 def add_post_norm(file: GgufFile, c: Settings, name: str) -> None:
@@ -144,6 +146,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     if arch == "plamo2":  # each head has weights
         file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch == "talkie":  # of each query head
+        file.norm(prefix + "attn_q_norm", heads, 1, mean=SHARP)
     elif arch in QK_NORM or c.get("qk_norm"):
         file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)

@@ -215,7 +215,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer"):
+    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer", "talkie"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:

@@ -15,7 +15,7 @@ from tests.golden.make import reference_gemma3n, reference_rwkv, reference_t5
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward, mixture
 from tests.golden.make.reference_latent import latent_attention
-from tests.golden.make.reference_model import ReferenceModel, gelu
+from tests.golden.make.reference_model import PLAIN_NORMS, ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
@@ -28,9 +28,10 @@ MULTIPLIED_LOGITS = {
     "minicpm3",
     "grok",
     "muse-glimmer",
+    "talkie",
 }  # by a scale that divides others
 CAPPED_LOGITS = {"gemma3n", "muse-glimmer"}  # at 30, where the metadata has no cap
-NORMALIZED_EMBEDDINGS = {"muse-glimmer"}  # by a norm without weights
+NORMALIZED_EMBEDDINGS = {"muse-glimmer", "talkie"}  # by a norm without weights
 POST_NORM_EPSILON = {"muse-glimmer": 1e-8}  # of norms after blocks, where it is not that of other norms
 
 
@@ -85,6 +86,7 @@ class Reference(ReferenceModel):
         if "rwkv" in self.architecture:
             return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
+        start = x
         for step in range(self.n_layer * self.key("num_loops", 1)):
             layer = step % self.n_layer
             if step and not layer and not self.key("skip_loop_final_norm"):
@@ -94,7 +96,7 @@ class Reference(ReferenceModel):
                 x = self.add_per_layer_input(x, layer, extra[:, layer])
             scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
             if scale is not None:
-                x = x * scale
+                x = x + scale * start if self.architecture == "talkie" else x * scale
         return self.norm(x, OUTPUT_NORMS.get(self.architecture, "output_norm"))
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
@@ -106,7 +108,7 @@ class Reference(ReferenceModel):
             return self.normed_networks(x + self.norm(mixed, prefix + "post_attention_norm"), layer)
         if arch in ("arctic", "grok"):
             return self.layer_of_two_networks(x, layer, shared)
-        h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
+        h = self.optional_norm(x, prefix + "attn_norm") if arch not in PLAIN_NORMS else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
             return x + self.one_part(h, layer)
@@ -133,7 +135,7 @@ class Reference(ReferenceModel):
         x = x + scale * mixes
         if arch == "dbrx":
             before = prefix + "attn_output_norm"
-        read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
+        read = self.normalize(x) if arch in PLAIN_NORMS else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.post_norm(out, prefix + "post_ffw_norm"))
 

@@ -41,7 +41,8 @@ KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
-KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon"}
+KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon", "talkie"}
+PLAIN_NORMS = {"olmo", "talkie"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -175,7 +176,7 @@ class ReferenceModel:
         """Normalize, then apply the norm's weight and, where present, its bias."""
         groups = self.key("attention.group_norm_groups", 1)
         y = self.normalize(x.reshape(len(x), groups, -1)).reshape(x.shape) if groups > 1 else self.normalize(x)
-        if self.architecture == "olmo":  # its norms have no weights
+        if self.architecture in PLAIN_NORMS:
             return y
         weight = self.tensors.get(name)  # Falcon-H1's
         y = y * (self.tensors[name + ".weight"] if weight is None else weight)
