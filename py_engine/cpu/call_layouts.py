@@ -65,7 +65,7 @@ FIELDS: dict[str, list[str]] = {
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
         "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
-        " keys q q_stride queries gates g_stride dt beta eps:f y y_stride",
+        " keys q q_stride queries gates g_stride dt beta eps:f bound:f y y_stride",
         "token_shift": f"{_CACHE} cols parts first rows window writes factors windows changes changes_stride x x_stride"
         " y0 y1 y2 y_stride",
         "wkv7_inputs": "state cols heads is_first factors first_values first_stride x stride decay rate key value"

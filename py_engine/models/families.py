@@ -23,6 +23,7 @@ DECODERS: dict[str, str] = {
     "baichuan": "llama",
     "bailingmoe": "llama",
     "bailingmoe2": "qwen",
+    "bailingmoe3": "bailing3",
     "bitnet": "bitnet",
     "bloom": "bloom",
     "chatglm": "glm4",

@@ -10,6 +10,7 @@ from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
+from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
@@ -39,10 +40,23 @@ class LatentLayer:
         latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
-        """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value)."""
-        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
+        """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
+
+        If the file has a gate for each head, its activation for h scales the result.
+        """
+        cfg, ops, tensor = self.cfg, self.ops, self.b + "attn_gate.weight"
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
+        attn = self._attend(h, norm, cache, rope, window)
+        if tensor not in self.w:
+            return attn
+        matrix = self.w.matrix(tensor, self.shape.heads, cfg.embedding_length)
+        gates = ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
+        how = Gates(gates, cfg.gate_activation, span=self.shape.value)
+        return gate(ops, how, attn, 0, cfg.attention_cols, for_products=True)
+
+    def _attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
+        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         q, kv = self._inputs(h, norm)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)

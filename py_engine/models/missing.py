@@ -9,14 +9,12 @@ VISION = "a language model with parts for pictures within its layers"
 SOUND = "a decoder of sound: it makes sound, not text"
 DRAFT = "the hidden states of another model, whose tokens it drafts"
 STREAMS = "several residual streams that its layers mix"
-DELTA = "latent attention with gates, beside states with decays that have a lower bound"
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("chameleon", "cogvlm", "deepseek2-ocr"), VISION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
-    "bailingmoe3": DELTA,
     "clef": "a head that scores the options of questions: it writes no text",
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gptj": "an implementation to compare with: llama.cpp has none",

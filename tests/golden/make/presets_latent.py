@@ -50,6 +50,21 @@ LATENT: dict[str, dict[str, Any]] = {
         },
         **{"gating": 2, "weights_scale": 2.4, "probs_bias": True, "n_ff_dense": 64},
     },
+    # The decays have a lower bound, `kda_bound`. Each head of attention has a gate.
+    "bailingmoe3": {
+        **LATENT_ATTENTION,
+        **{"arch": "bailingmoe3", "n_embd": 64, "n_layer": 3, "kv_arr": [0, 1, 0], "kda_dim": 20, "d_conv": 4},
+        **{"kda_bound": -5.0, "n_head": 3, "kv_rank": 28, "n_ff": 24, "n_ff_dense": 64, "n_ff_shexp": 24},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.4, "probs_bias": True},
+        **{"clamp_exp": [0.0, 0.4, 0.0], "clamp_shexp": [0.5, 0.0, 0.3]},
+    },
+    "bailingmoe3-ranked": {
+        **LATENT_ATTENTION,
+        **{"arch": "bailingmoe3", "n_embd": 48, "kv_arr": [1, 0], "kda_dim": 32, "d_conv": 3, "q_rank": 28},
+        **{"kda_bound": -0.7, "n_head": 2, "kv_rank": 20, "nope": 12, "rope_dim": 8, "v_dim": 24, "n_expert": 4},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 24, "gating": 1, "probs_bias": True, "tied": True},
+        **{"rope": "yarn", "ctx": 512},
+    },
     # `index`: heads, dimensions of a head and chosen positions of the index, which chooses all of a short context.
     "glm-dsa": {
         **LATENT_ATTENTION,

@@ -40,6 +40,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
     else:
         file.matrix(prefix + "attn_kv_b.weight", heads * (nope + v), rank)
     file.matrix(prefix + "attn_output.weight", width, heads * v)
+    if c["arch"] == "bailingmoe3":
+        file.matrix(prefix + "attn_gate.weight", heads, width)
     if "index" in c:
         count, size, _ = c["index"]
         file.norm(prefix + "indexer.k_norm", size, bias=True)

@@ -105,6 +105,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
     if "kda_dim" in c:
         file.add("%s.kda.head_dim", c["kda_dim"])
+        file.add("%s.kda.gate_lower_bound", g("kda_bound"))
         file.add("%s.ssm.conv_kernel", c["d_conv"])
     if "kv_rank" in c:
         random_latent.add_metadata(file, c)

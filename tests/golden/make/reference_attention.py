@@ -23,6 +23,7 @@ ADJACENT_PAIRS |= {
     "mistral4",
     "neo-bert",
     "llama-embed",
+    "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised

@@ -37,12 +37,15 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     if growth := model.key("attention.temperature_scale"):
         scores *= temperatures(n, model.key("attention.temperature_length"), growth)[:, None]
     weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
-    return model.linear(np.einsum("hqk,khv->qhv", weights, v).reshape(n, -1), prefix + "attn_output")
+    mixed = np.einsum("hqk,khv->qhv", weights, v)
+    if prefix + "attn_gate.weight" in tensors:
+        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))[:, :, None]
+    return model.linear(mixed.reshape(n, -1), prefix + "attn_output")
 
 
 def scales(model: ReferenceModel, key: int) -> tuple[float, float]:
     """(the scores' factor, what remains of the rotation's magnitude): YaRN with yarn_log_multiplier moves it."""
-    if model.key("rope.scaling.type") != "yarn":
+    if model.key("rope.scaling.type") != "yarn" or model.architecture == "bailingmoe3":
         return 1 / math.sqrt(key), 1.0
     log = math.log(model.key("rope.scaling.factor"))
     multiplier = model.key("rope.scaling.yarn_log_multiplier", 0.0)

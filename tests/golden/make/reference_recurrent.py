@@ -138,15 +138,22 @@ def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
 
 def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
-    """The output of Kimi's gated delta net for x (n, width), normalised: each dimension of a key has a decay."""
+    """The output of Kimi's gated delta net for x (n, width), normalised: each dimension of a key has a decay.
+
+    Ling 3's projects without low ranks, and its decays have a lower bound.
+    """
     prefix, heads, size, n = f"blk.{layer}.", model.heads, model.key("kda.head_dim"), len(x)
     parts = (convolution(model, model.linear(x, f"{prefix}attn_{part}"), prefix, f"_{part}") for part in "qkv")
     queries, keys, values = (part.reshape(n, heads, size) for part in parts)
     queries, keys = unit(model, queries), unit(model, keys)
-    steps = (
-        model.linear(model.linear(x, prefix + "ssm_f_a"), prefix + "ssm_f_b") + model.tensors[prefix + "ssm_dt.bias"]
-    )
-    decay = np.exp(softplus(steps).reshape(n, heads, size) * model.tensors[prefix + "ssm_a"].reshape(heads, 1))
+
+    def project(part: str) -> np.ndarray:
+        y = model.linear(x, f"{prefix}ssm_{part}_a")
+        return model.linear(y, f"{prefix}ssm_{part}_b") if f"{prefix}ssm_{part}_b.weight" in model.tensors else y
+
+    steps = (project("f") + model.tensors[prefix + "ssm_dt.bias"]).reshape(n, heads, size)
+    rates, bound = model.tensors[prefix + "ssm_a"].reshape(heads, 1), model.key("kda.gate_lower_bound")
+    decay = np.exp(bound / (1 + np.exp(-rates * steps)) if bound else softplus(steps) * rates)
     beta = 1 / (1 + np.exp(-model.linear(x, prefix + "ssm_beta")))
     state, out = np.zeros((heads, size, size)), np.zeros_like(values)
     for t in range(n):
@@ -154,7 +161,7 @@ def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
         error = values[t] - (state * keys[t][:, None]).sum(-1)
         state = state + (beta[t][:, None] * error)[..., None] * keys[t][:, None]
         out[t] = (state * queries[t][:, None]).sum(-1) / np.sqrt(size)
-    gate = model.linear(model.linear(x, prefix + "ssm_g_a"), prefix + "ssm_g_b").reshape(out.shape)
+    gate = project("g").reshape(out.shape)
     y = model.norm(out, prefix + "ssm_norm") / (1 + np.exp(-gate))
     return model.linear(y.reshape(n, -1), prefix + "attn_output")
 
