@@ -63,6 +63,7 @@ DECODERS: dict[str, str] = {
     "granitemoe": "granite",
     "grok": "grok",
     "grovemoe": "grovemoe",
+    "hrm_text": "hrm_text",
     "hunyuan-dense": "qwen",
     "hunyuan-moe": "qwen",
     "hunyuan_vl": "qwen",

@@ -2,7 +2,7 @@
 dispatches that small batches run. So a seeded text is the same alone and beside others.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -67,8 +67,9 @@ class Case:
         single = self.norm == "single"
         weight = bench.vector("norm", n_head if single else (n_head + n_kv) * dim if whole else 2 * dim)
         bias = bench.vector("bias", weight.cols) if self.norm == "own" else None
-        norm = HeadNorm(weight, bias, *(self.norm == kind for kind in ("across", "own", "values", "after")))
-        norm = replace(norm, single=single, alone=self.norm if self.norm in ALONE else "")
+        across, own, values, after = (self.norm == kind for kind in ("across", "own", "values", "after"))
+        alone = self.norm if self.norm in ALONE else ""
+        norm = HeadNorm(weight, bias, across, own, values, after, single, alone)
         rope_dim = dim if self.rope_dim is None else self.rope_dim
         freqs = ops.buffer("freqs", (dim // 2,), "u32", "state")
         shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None

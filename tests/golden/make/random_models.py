@@ -167,6 +167,11 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
     file.add("%s.num_loops", g("loops"))
+    if arch == "hrm_text":
+        file.add("%s.hrm.layers_per_stack", c["stack"])
+        for key, count in zip(("h_cycles", "l_cycles"), c["cycles"], strict=True):
+            file.add(f"%s.hrm.{key}", count)
+        file.add("%s.hrm.prefix_lm", g("prefix_lm"))
     file.add("%s.attention.group_norm_groups", g("norm_groups"))
     file.add("%s.skip_loop_final_norm", g("skip_norm"))
     if arch == "gptneox":
@@ -260,7 +265,9 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
     add_rope_factors(file, c)
-    for i in range(c["n_layer"]):
+    if arch == "hrm_text":
+        file.vector("hrm.z_l_init", width, std=1.0)
+    for i in range(2 * c["stack"] if arch == "hrm_text" else c["n_layer"]):
         add_layer(file, c, i)
 
 

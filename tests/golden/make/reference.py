@@ -83,6 +83,8 @@ class Reference(ReferenceModel):
             return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
         if self.architecture == "t5encoder":
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
+        if self.architecture == "hrm_text":
+            return self.stacks(x)
         if "rwkv" in self.architecture:
             return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
@@ -138,6 +140,20 @@ class Reference(ReferenceModel):
         read = self.normalize(x) if arch in PLAIN_NORMS else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.post_norm(out, prefix + "post_ffw_norm"))
+
+    def stacks(self, high: np.ndarray) -> np.ndarray:
+        """HRM-Text's low and high stack in turn: each reads the sum of both streams, and replaces its own."""
+        stack, low = self.key("hrm.layers_per_stack"), self.tensors["hrm.z_l_init"]
+        for _ in range(self.key("hrm.h_cycles")):
+            for _ in range(self.key("hrm.l_cycles")):
+                low = self.stack(high + low, range(stack))
+            high = self.stack(high + low, range(stack, 2 * stack))
+        return high
+
+    def stack(self, x: np.ndarray, layers: range) -> np.ndarray:
+        for layer in layers:
+            x = self.layer(x, layer, {})
+        return self.normalize(x)
 
     def uneven_layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         """Deci's, which may lack attention, or its network, or have a matrix in place of attention."""

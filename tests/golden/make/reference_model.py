@@ -41,8 +41,8 @@ KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
-KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon", "talkie", "bailingmoe3"}
-PLAIN_NORMS = {"olmo", "talkie"}  # whose norms of layers have no weights
+KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon", "talkie", "bailingmoe3", "hrm_text"}
+PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
