@@ -191,6 +191,7 @@ class Config:
     value_norm: bool = False  # value heads are normalised, too
     plain_norms: bool = False  # the norms of the layers have no weights
     value_dim: int = 0  # dimensions of a value head, if not a key head's
+    key_dim: int = 0  # of a key head, if values are longer; head_dim is then theirs
     value_scale: float = 1.0  # factor of attention's result, where value_dim is given
     unit_qk_norm: bool = False  # queries and keys are normalised without weights
     temperature: Temperature | None = None  # of queries

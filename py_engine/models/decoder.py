@@ -23,7 +23,7 @@ from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
 from py_engine.plan.shortconv import shortconv, shortconv_all
-from py_engine.plan.value_padding import padded_values, unpadded
+from py_engine.plan.value_padding import padded, unpadded
 from py_engine.plan.weights import Weights
 
 SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
@@ -199,7 +199,7 @@ class Layer:
             limits = ops.constant(f"limits.{limit:g}", [limit, -limit])
             clamp(ops, stacked, limits, stacked, projection.rows)
         if cfg.value_dim:
-            stacked = padded_values(ops, stacked, cfg.heads, cfg.value_dim)
+            stacked = padded(ops, stacked, cfg.heads, cfg.key_dim or cfg.head_dim, cfg.value_dim)
         q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
         ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
         return q, gates
@@ -207,7 +207,8 @@ class Layer:
     def _projected_rows(self) -> tuple[list[tuple[str, int]], bool]:
         """The tensors of queries, keys and values with their rows, and whether each head's gates follow its queries."""
         cfg, w, b = self.cfg, self.w, self.b
-        q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
+        size = cfg.key_dim or cfg.head_dim
+        q_rows, kv_rows = cfg.head_count * size, cfg.head_count_kv * size
         value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
         values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
         rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config
-from py_engine.models.common import count, optional_number
+from py_engine.models.common import MAX_BLOCKS, count, optional_number
 from py_engine.models.decoder import Layer, copied, plain_norm
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops, Projection
@@ -36,8 +36,8 @@ class Config(config.Config):
         """Read and check the metadata."""
         stack, high, low = (count(header, f"hrm.{key}") for key in ("layers_per_stack", "h_cycles", "l_cycles"))
         runs = count(header, "block_count")
-        if runs != stack * high * (low + 1):
-            raise WispError(f"{runs} layers are not {high} x ({low} + 1) runs of {stack}.", "corrupt_header")
+        if runs != stack * high * (low + 1) or runs > MAX_BLOCKS:
+            raise WispError(f"Wisp cannot run {high} x ({low} + 1) x {stack} as {runs} layers.", "corrupt_header")
         own = {f"{header.architecture}.block_count": 2 * stack}
         base = super().from_gguf(replace(header, metadata=header.metadata | own))
         return replace(

@@ -269,6 +269,15 @@ def test_labels_of_rerankers_whose_scores_sum_to_one(name: str, softmax: bool) -
     assert embedding.softmax == softmax
 
 
+@pytest.mark.parametrize(("length", "width"), [(None, 64), (40, 40), (4000, 64)])
+@pytest.mark.parametrize("name", ["bert", "gemma-embedding"])
+def test_an_embedding_may_be_the_first_values_only(name: str, length: int | None, width: int) -> None:
+    found = changed(f"embedding/{name}.F16", {"embedding_length_out": length})
+    made = planner.make_plan(found, Device(software=True), planner.PlanOptions(64, 64, "f32", None))
+    assert made.embedding
+    assert made.embedding.width == width
+
+
 def test_pooling_reads_floats_after_a_head_of_one_layer() -> None:
     """Also where products read halves."""
     found = header("embedding/bert-rank.F16")

@@ -172,6 +172,11 @@ def test_a_norm_of_queries_or_keys_alone(preset: str, alone: str, tmp_path: Path
     assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
+def test_values_that_are_longer_than_keys(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "mimo2", value_dim=36)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 UNSCALED = [("gemma3", "token_embd"), ("llama4", "ffn_down_exps"), ("gpt-oss", "ffn_down_exps")]
 UNSCALED += [("gemma4-moe", "ffn_gate_up_exps")]
 
@@ -232,6 +237,7 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("nemotron_h_moe", unchanged, {"latent": 40}),
     ("qwen2moe", stored_as(GATE_OF_SHARED_EXPERT, "F16"), {}),
     ("stablelm-12b", without_tensors("attn_q_norm.weight"), {}),
+    ("mimo2", unchanged, {"value_dim": 36}),
 ]
 
 
