@@ -32,6 +32,8 @@ FIELDS: dict[str, list[str]] = {
     for name, fields in {
         "embed": "state per_token segments kind tokens tokens_stride w type row0 rows cols scale:f media_row media"
         " media_stride x x_stride",
+        "switch_adapters": "state per_token segments adapters tokens tokens_stride control others:f embedded chosen"
+        " weights",
         "add_media": "state per_token tokens tokens_stride first cols media media_stride x x_stride",
         "prepare": "state last repeat exact x x_stride cols norm eps:f to to_stride",
         "product": "state last exact x x_row w type rows cols row0 factor:f bias scales scale_row_1 scale_row_2"

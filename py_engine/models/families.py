@@ -61,6 +61,7 @@ DECODERS: dict[str, str] = {
     "granite_swa": "granite",
     "granitehybrid": "granite",
     "granitemoe": "granite",
+    "graniteswitch": "granite_switch",
     "grok": "grok",
     "grovemoe": "grovemoe",
     "hrm_text": "hrm_text",

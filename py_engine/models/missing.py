@@ -18,7 +18,6 @@ NEEDS: dict[str, str] = {
     "clef": "a head that scores the options of questions: it writes no text",
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "graniteswitch": "adapters within the file that tokens of the text switch on",
     "kimi-k3": "attention over the results of earlier layers",
     "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",

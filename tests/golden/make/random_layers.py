@@ -114,8 +114,23 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         add_post_norm(file, c, prefix + "post_ffw_norm")
     if late:
         file.norm(prefix + "layer_output_norm", width, bias=True)
+    if "control" in c:
+        add_switched(file, c, prefix)
     if arch == "talkie":
         file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
+
+
+def add_switched(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Low-rank matrices of each adapter, the first of which is zero, for each of the layer's matrices."""
+    width, q_rows, kv_rows = c["n_embd"], c["n_head"] * c["head_dim"], c["n_kv"] * c["head_dim"]
+    shapes = {"attn_q": (q_rows, width), "attn_k": (kv_rows, width), "attn_v": (kv_rows, width)}
+    shapes |= {"attn_output": (width, q_rows), "ffn_gate": (c["n_ff"], width), "ffn_up": (c["n_ff"], width)}
+    for name, (rows, cols) in (shapes | {"ffn_down": (width, c["n_ff"])}).items():
+        slots, rank = len(c["control"]) + 1, c["lora_rank"]
+        file.matrix(f"{prefix}{name}.lora_a", slots, rank, cols)
+        file.matrix(f"{prefix}{name}.lora_b", slots, rows, rank)
+        for part in "ab":
+            file.tensors[f"{prefix}{name}.lora_{part}"][0] = 0
 
 
 def add_post_norm(file: GgufFile, c: Settings, name: str) -> None:

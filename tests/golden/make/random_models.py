@@ -167,6 +167,12 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
     file.add("%s.num_loops", g("loops"))
+    if "control" in c:
+        file.add("%s.adapters.count", len(c["control"]))
+        file.add("%s.adapters.lora_rank", c["lora_rank"])
+        file.add("%s.adapters.router_gain", g("gain"))
+        file.add("%s.adapters.token_ids_activate", c["control"])
+        file.add("%s.adapters.token_ids_substitute", c["substitutes"])
     if arch == "hrm_text":
         file.add("%s.hrm.layers_per_stack", c["stack"])
         for key, count in zip(("h_cycles", "l_cycles"), c["cycles"], strict=True):

@@ -63,7 +63,10 @@ class Reference(ReferenceModel):
 
     def hidden(self, ids: Sequence[int]) -> np.ndarray:
         """Final hidden states (n, width), the output norm included."""
-        x = self.tensors["token_embd.weight"][np.asarray(ids)]
+        tokens = np.asarray(ids)
+        if self.architecture == "graniteswitch":
+            tokens = self.switch(tokens)
+        x = self.tensors["token_embd.weight"][tokens]
         if self.architecture.startswith(("gemma", "afmoe")):
             x = x * math.sqrt(self.width)
         x = x * self.key("embedding_scale", 1.0)

@@ -41,7 +41,16 @@ KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
-KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon", "talkie", "bailingmoe3", "hrm_text"}
+KNOWN |= {
+    "cohere2moe",
+    "laguna",
+    "gemma-embedding2",
+    "k2-horizon",
+    "talkie",
+    "bailingmoe3",
+    "hrm_text",
+    "graniteswitch",
+}
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
@@ -119,6 +128,7 @@ class ReferenceModel:
                 matrix, scales = name.removesuffix("scale") + "weight", self.tensors.pop(name)
                 self.tensors[matrix] = self.tensors[matrix] * scales.reshape(-1, *[1] * (self.tensors[matrix].ndim - 1))
         self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
+        self.adapters: np.ndarray | None = None  # the adapter of each token, of Granite Switch
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
         self.width: int = self.key("embedding_length")
@@ -184,4 +194,27 @@ class ReferenceModel:
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:
         y = x @ self.tensors[name + ".weight"].T
+        if self.adapters is not None:
+            y = y + self.switched(x, name)
         return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
+
+    def switch(self, ids: np.ndarray) -> np.ndarray:
+        """Find each token's adapter: the mean of the numbers of control tokens so far. Return what is embedded."""
+        control, gain = self.key("adapters.token_ids_activate"), self.key("adapters.router_gain", 15.0)
+        numbers = np.array([control.index(token) + 1 if token in control else 0 for token in ids])
+        weights = np.exp(np.where(numbers > 0, gain, -gain))
+        self.adapters = np.floor(np.cumsum(weights * numbers) / np.cumsum(weights) + 0.5).astype(int)
+        substitutes = np.array([0, *self.key("adapters.token_ids_substitute")])
+        return np.where(numbers > 0, substitutes[numbers], ids)
+
+    def switched(self, x: np.ndarray, name: str) -> np.ndarray | float:
+        """What each token's adapter adds to a product."""
+        prefix, _, matrix = name.rpartition(".")
+        parts = ("attn_q", "attn_k", "attn_v") if matrix == "attn_qkv" else (matrix,)
+        if f"{prefix}.{parts[0]}.lora_a" not in self.tensors:
+            return 0.0
+        found = []
+        for part in parts:
+            a, b = (self.tensors[f"{prefix}.{part}.lora_{kind}"][self.adapters] for kind in "ab")
+            found.append(np.einsum("nor,nr->no", b, np.einsum("nri,ni->nr", a, x)))
+        return np.concatenate(found, axis=1)
