@@ -158,6 +158,16 @@ def test_a_gate_of_the_shared_expert_in_halves(preset: str, tmp_path: Path) -> N
     assert logits(path) == pytest.approx(exact(path), abs=2e-3)
 
 
+FACTORS = ("altup_predict_coef.weight", "altup_correct_coef.weight")
+HALF_FACTORS = all_of(*(stored_as(factors, "F16") for factors in FACTORS))
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+def test_factors_of_streams_in_halves(factors: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "gemma3n", stored_as(factors, "F16"))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 @pytest.mark.parametrize("preset", ["hunyuan-dense", "maincoder"])
 def test_yarn_before_a_norm_of_heads_counts_beside_the_epsilon(preset: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "model.gguf", preset, rope="yarn", ctx=512, eps=0.01)
@@ -238,6 +248,7 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("qwen2moe", stored_as(GATE_OF_SHARED_EXPERT, "F16"), {}),
     ("stablelm-12b", without_tensors("attn_q_norm.weight"), {}),
     ("mimo2", unchanged, {"value_dim": 36}),
+    ("gemma3n", HALF_FACTORS, {}),
 ]
 
 
