@@ -67,6 +67,8 @@ def ssm_scan(c: Call) -> None:
     delta, per_row = c.params["RULE"] == "delta", c.params["RULE"] == "s6"
     group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
     gates, rates = c["gates"], c["rates"].reshape(-1)
+    if c.params["RULE"] == "ssd":
+        rates = rates[: 3 * heads]  # constants are padded
     shape = (1, rows, cols) if per_row else (heads, 1, 1)
     per_key, steps = c.params.get("PER_KEY", 0), (*shape[:2], 1)
     if per_key:  # each column has a dt

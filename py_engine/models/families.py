@@ -90,6 +90,7 @@ DECODERS: dict[str, str] = {
     "mellum": "olmo2",
     "mimo2": "mimo2",
     "minicpm3": "minicpm3",
+    "minimax-01": "minimax01",
     "minimax-m2": "qwen",
     "mistral3": "llama",
     "mistral4": "deepseek2",

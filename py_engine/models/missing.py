@@ -19,6 +19,5 @@ NEEDS: dict[str, str] = {
     "dots3note": "latent attention with other dimensions in layers with a window",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "kimi-k3": "attention over the results of earlier layers",
-    "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
 }

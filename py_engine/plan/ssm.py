@@ -68,7 +68,7 @@ class Scan:
     queries: Columns
     groups: int  # heads of keys and queries
     dt: Columns  # of each head, or row
-    rates: Weight
+    rates: Weight | Buffer
     beta: int = 0  # column of beta in dt's buffer ("delta")
     eps: float = 0.0  # of the L2 norms ("delta")
     tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group

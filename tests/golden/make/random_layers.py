@@ -63,7 +63,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "layers" in c and c["layers"][i] == "-":
         add_feed_forward(file, c, prefix, i)
         return
-    if "kv_rank" in c and kv_heads:
+    if (i + 1) % c.get("linear_every", 1):
+        random_recurrent.add_fixed_decay(file, c, prefix)
+    elif "kv_rank" in c and kv_heads:
         random_latent.add_attention(file, c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)

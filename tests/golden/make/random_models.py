@@ -167,6 +167,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
     file.add("%s.num_loops", g("loops"))
+    file.add("%s.full_attention_interval", g("linear_every"))
     if "control" in c:
         file.add("%s.adapters.count", len(c["control"]))
         file.add("%s.adapters.lora_rank", c["lora_rank"])

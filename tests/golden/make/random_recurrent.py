@@ -118,6 +118,15 @@ def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "attn_output.weight", width, inner)
 
 
+def add_fixed_decay(file: GgufFile, c: Settings, prefix: str) -> None:
+    """MiniMax's linear attention: each head's queries, keys and values; gates."""
+    width, inner = c["n_embd"], c["n_head"] * c["head_dim"]
+    file.norm(prefix + "attn_norm_2", inner)
+    file.matrix(prefix + "attn_qkv.weight", 3 * inner, width)
+    file.matrix(prefix + "attn_gate.weight", inner, width)
+    file.matrix(prefix + "attn_output.weight", width, inner)
+
+
 def add_rates(file: GgufFile, prefix: str, *shape: int) -> None:
     """How fast each head forgets: A, below 0, and the bias of its time step."""
     file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))

@@ -113,6 +113,8 @@ class Reference(ReferenceModel):
             return self.normed_networks(x + self.norm(mixed, prefix + "post_attention_norm"), layer)
         if arch in ("arctic", "grok"):
             return self.layer_of_two_networks(x, layer, shared)
+        if arch == "minimax-01":
+            return self.layer_of_normed_streams(x, layer, shared)
         h = self.optional_norm(x, prefix + "attn_norm") if arch not in PLAIN_NORMS else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
@@ -183,6 +185,14 @@ class Reference(ReferenceModel):
             out = (out + feed_forward(self, h, layer, routed=False)) / math.sqrt(2)
         norms = [name for name in ("layer_output_norm", "post_ffw_norm") if f"{prefix}{name}.weight" in self.tensors]
         return np.asarray(x + self.norm(out, prefix + norms[0]))
+
+    def layer_of_normed_streams(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """MiniMax-01's: each part's output is added to its normalised input, scaled."""
+        prefix, scale = f"blk.{layer}.", self.key("residual_scale")
+        h = self.norm(x, prefix + "attn_norm")
+        mixed = attention(self, h, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
+        h = self.norm(scale * h + mixed, prefix + "ffn_norm")
+        return np.asarray(scale * h + feed_forward(self, h, layer))
 
     def normed_networks(self, x: np.ndarray, layer: int) -> np.ndarray:
         """Gemma 4's dense network and experts side by side, with norms of their own. The router has one, too."""

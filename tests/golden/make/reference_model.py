@@ -50,6 +50,7 @@ KNOWN |= {
     "bailingmoe3",
     "hrm_text",
     "graniteswitch",
+    "minimax-01",
 }
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
