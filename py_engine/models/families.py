@@ -37,6 +37,7 @@ DECODERS: dict[str, str] = {
     "deepseek2": "deepseek2",
     "deepseek32": "glm_dsa",
     "dots1": "qwen",
+    "dots3note": "dots3",
     "dream": "qwen",
     "ernie4_5": "llama",
     "ernie4_5-moe": "llama",

@@ -16,7 +16,6 @@ NEEDS: dict[str, str] = {
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
     "clef": "a head that scores the options of questions: it writes no text",
-    "dots3note": "latent attention with other dimensions in layers with a window",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "kimi-k3": "attention over the results of earlier layers",
     "minimax-m3": "sparse attention that chooses blocks of positions",

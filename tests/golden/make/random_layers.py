@@ -66,7 +66,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if (i + 1) % c.get("linear_every", 1):
         random_recurrent.add_fixed_decay(file, c, prefix)
     elif "kv_rank" in c and kv_heads:
-        random_latent.add_attention(file, c, prefix)
+        windowed = "swa" in c and c["pattern"][i]
+        random_latent.add_attention(file, c | c["swa"] | {"index": None} if windowed else c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
     if arch in random_recurrent.MAMBA2:

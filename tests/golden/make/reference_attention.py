@@ -26,7 +26,7 @@ ADJACENT_PAIRS |= {
     "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ADJACENT_PAIRS |= {"graniteswitch"}
+ADJACENT_PAIRS |= {"graniteswitch", "dots3note"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -36,7 +36,7 @@ ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, 
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 OWN_WINDOW_BASE |= {"gemma-embedding2"}
-SCALED_WINDOW_BASE = {"maple", "spark2_5"}  # layers with a window may have another base, but the same scaling
+SCALED_WINDOW_BASE = {"maple", "spark2_5", "dots3note"}  # whose windows may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]

@@ -51,6 +51,7 @@ KNOWN |= {
     "hrm_text",
     "graniteswitch",
     "minimax-01",
+    "dots3note",
 }
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
@@ -61,7 +62,7 @@ WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exa
 WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mellum": 4, "muse-glimmer": 4, "cohere2moe": 4, "laguna": 4}
 WINDOW_PERIOD |= {"gemma-embedding2": 6}
 # The metadata says it for each layer:
-WINDOW_PERIOD |= dict.fromkeys(("step35", "mimo2", "maple", "spark2_5", "granite_swa"), 0)
+WINDOW_PERIOD |= dict.fromkeys(("step35", "mimo2", "maple", "spark2_5", "granite_swa", "dots3note"), 0)
 BIDIRECTIONAL = {"gemma-embedding", "gemma-embedding2"}  # whatever the metadata says
 FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
