@@ -110,6 +110,8 @@ void latent_append_work(const latent_append_call *r, u32 chunk, u32 chunks, u8 *
 
 u32 head_norm_chunks(const head_norm_call *r) { return divided(batch_size(r->state), 4); }
 
+enum { SINGLE = 2 };  // per_head: each query head has a single weight, and keys have none
+
 // Normalise `width` values in place.
 static void norm_part(const head_norm_call *r, f32 *x, u32 width, const f32 *norm, const f32 *bias) {
   if (r->mean && norm) {
@@ -125,9 +127,15 @@ void head_norm_work(const head_norm_call *r, u32 chunk, u32 chunks, u8 *scratch)
   EACH_ROW(m, batch_size(r->state)) {
     f32 *x = ROW(r->x, r->x_stride, m);
     for (u32 keys = 0; keys < 2; keys++) {
+      if (r->alone && keys != r->alone - 1) continue;
       const u32 first = keys ? r->q_rows : 0, rows = keys ? r->kv_rows : r->q_rows;
       const u32 width = r->across_heads ? rows : r->head_dim;
       for (u32 at = 0; at < rows; at += width) {
+        if (r->per_head == SINGLE) {
+          norm_part(r, x + first + at, width, 0, 0);
+          for (u32 k = 0; !keys && k < width; k++) x[at + k] *= AT(f32, r->norm)[at / width];
+          continue;
+        }
         const u32 w = r->per_head ? first + at : keys * r->head_dim;
         norm_part(r, x + first + at, width, r->norm ? AT(f32, r->norm) + w : 0, r->bias ? AT(f32, r->bias) + w : 0);
       }

@@ -351,3 +351,31 @@ void shortconv_all_work(const shortconv_all_call *r, u32 chunk, u32 chunks, u8 *
     for (u32 k = 0; k < r->cols; k++) y[k] *= own[r->cols + k];
   }
 }
+
+// -- adapters that control tokens switch on
+
+u32 switch_adapters_chunks(const switch_adapters_call *r) { return divided(batch_size(r->state), 4); }
+
+// The number of a control token, from 1 on; 0: it is none.
+static u32 number_of(const switch_adapters_call *r, u32 token) {
+  u32 number = 0;
+  for (u32 i = 0; i < r->adapters; i++)
+    if (AT(f32, r->control)[i] == (f32)token) number = i + 1;
+  return number;
+}
+
+void switch_adapters_work(const switch_adapters_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 last = position(r->state, r->per_token, m), at = sequence(r->state, r->per_token, m) * r->tokens_stride;
+    const u32 *tokens = AT(u32, r->tokens) + at;
+    f32 total = 0, found = 0, others = 0;
+    for (u32 i = segment(r->state, r->segments, m).first; i <= last; i++) {
+      const u32 number = number_of(r, tokens[i]);
+      total += number, found += number > 0, others += number == 0;
+    }
+    const u32 number = number_of(r, tokens[last]);
+    AT(u32, r->embedded)[at + last] = number ? (u32)AT(f32, r->control)[r->adapters + number - 1] : tokens[last];
+    AT(u32, r->chosen)[m] = MIN(r->adapters, (u32)__builtin_floorf(total / (found + r->others * others) + 0.5f));
+    AT(f32, r->weights)[m] = 1;
+  }
+}

@@ -12,7 +12,7 @@
 #param ROWS // values of a head
 #param COLS // values of a key
 #param TILED // 1: head h has the keys of group h % GROUPS; 0: neighbouring heads share a group
-#param PER_KEY // of "delta"
+#param PER_KEY // of "delta"; 2: each dt is sigmoid(A (input + bias)), and `bound` is in the place of A
 #param LANES // a power of two
 #param VECTORS // of four columns that a lane has of each of its rows
 #param R
@@ -31,6 +31,9 @@ struct Params {
   dt: u32, // columns of gates
   beta: u32,
   eps: f32, // added to the squared length of a key or query
+#if PER_KEY == 2
+  bound: f32,
+#endif
   y_stride: u32,
 }
 #include "lib/halves.wgsl"
@@ -123,7 +126,12 @@ fn key_decay(m: u32, head: u32, col: u32) -> vec4f { // the decay of four column
   let c = head * COLS + min(col + vec4u(0, 1, 2, 3), vec4u(COLS - 1u));
   var exponent = vec4f(0);
   for (var i = 0u; i < 4u; i++) {
-    exponent[i] = rates[head] * softplus(gates[m * p.g_stride + p.dt + c[i]] + rates[HEADS + c[i]]);
+    let u = gates[m * p.g_stride + p.dt + c[i]] + rates[HEADS + c[i]];
+#if PER_KEY == 2
+    exponent[i] = p.bound / (1.0 + exp(-rates[head] * u));
+#else
+    exponent[i] = rates[head] * softplus(u);
+#endif
   }
   return select(exp(exponent), vec4f(0), offset_of(m) == 0u);
 }

@@ -24,6 +24,13 @@ def _norm(c: Call, at: int) -> Array:
     return weights
 
 
+def _factors(c: Call, rows: int) -> Array:
+    """The factors of each stream's logit, (streams, rows): all tokens have the same."""
+    count = c.params["STREAMS"]
+    factors: Array = c["factors"][0, : rows * count].reshape(rows, count).T
+    return factors
+
+
 def _streams(c: Call) -> Array:
     """A view of every token's streams, (n, streams, padded columns)."""
     streams: Array = c["y"][: c.n].reshape(c.n, c.params["STREAMS"], -1)
@@ -35,7 +42,7 @@ def altup_predict(c: Call) -> None:
     if c.params["ADD"]:
         out = normed(c["out"][: c.n, :cols], _norm(c, c.params["ROUTED"]), c.consts["eps"])
         streams[:, 1:, :cols] += out[:, None]
-    factors = _chosen(c, streams[:, 0, :cols], 0) @ c["factors"].reshape(count * count, count).T
+    factors = _chosen(c, streams[:, 0, :cols], 0) @ _factors(c, count * count)
     predicted = streams + factors.reshape(c.n, count, count) @ streams
     streams[:] = predicted
     c["x"][: c.n] = predicted[:, 0]
@@ -46,7 +53,7 @@ def altup_correct(c: Call) -> None:
     x = c["x"][: c.n]
     if c.params["ROUTED"]:
         x[:, :cols] += normed(c["out"][: c.n, :cols], _norm(c, 2), c.consts["eps"])
-    factors = 1 + _chosen(c, x[:, :cols], 1) @ c["factors"].reshape(count, count).T
+    factors = 1 + _chosen(c, x[:, :cols], 1) @ _factors(c, count)
     streams += factors[:, :, None] * (x - streams[:, 0])[:, None]
     x[:] = streams[:, 0]
     c["scaled"][: c.n] = 0  # the padding

@@ -9,6 +9,7 @@ import numpy as np
 from py_engine.cpu.adapters import low_rank
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import capped, normed
+from py_engine.plan.attention import SINGLE
 from py_engine.plan.cache import GROUP
 from py_engine.plan.shared import MOST_DISTANCE
 
@@ -79,12 +80,17 @@ def _heads(c: Call) -> Array:
     x = c["x"][: c.n, : q + 2 * kv].copy()
     factors = []  # of queries, of keys
     for kind, (first, rows) in enumerate(((0, q), (q, kv))):
+        if (alone := c.params.get("ALONE", 0)) and kind != alone - 1:
+            continue
         width = rows if c.params["ACROSS_HEADS"] else dim
         part = x[:, first : first + rows].reshape(c.n, -1, width)
         if c.params["MEAN"]:
             part = part - part.mean(axis=-1, keepdims=True, dtype=np.float32)
         at = slice(first, first + rows) if c.params["PER_HEAD"] else slice(dim * kind, dim * (1 + kind))
-        weights = c["norm"][0, at].reshape(-1, width)
+        if c.params["PER_HEAD"] == SINGLE:
+            weights = np.ones(1, np.float32) if kind else c["norm"][0, : rows // dim, None]
+        else:
+            weights = c["norm"][0, at].reshape(-1, width)
         if c.params["AFTER"]:
             factors.append(np.resize(weights, rows))
             weights = np.ones_like(weights)

@@ -42,7 +42,8 @@ def norm_rope_append(m: Calls, op: Op) -> None:
     m.add(
         "head_norm", state=m.address(op, "state"), q_rows=op.consts["q_rows"], kv_rows=op.consts["kv_rows"],
         head_dim=op.params["HEAD_DIM"], across_heads=op.params["ACROSS_HEADS"], per_head=op.params["PER_HEAD"],
-        mean=op.params["MEAN"], norm_values=op.params["NORM_VALUES"], eps=op.consts["eps"],
+        alone=op.params.get("ALONE", 0), mean=op.params["MEAN"], norm_values=op.params["NORM_VALUES"],
+        eps=op.consts["eps"],
         norm=0 if op.params["AFTER"] else m.address(op, "norm"),
         bias=m.address(op, "bias") if op.params["BIAS"] else 0, x=m.address(op, "x"),
         x_stride=op.consts["x_stride"],

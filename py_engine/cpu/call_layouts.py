@@ -32,6 +32,8 @@ FIELDS: dict[str, list[str]] = {
     for name, fields in {
         "embed": "state per_token segments kind tokens tokens_stride w type row0 rows cols scale:f media_row media"
         " media_stride x x_stride",
+        "switch_adapters": "state per_token segments adapters tokens tokens_stride control others:f embedded chosen"
+        " weights",
         "add_media": "state per_token tokens tokens_stride first cols media media_stride x x_stride",
         "prepare": "state last repeat exact x x_stride cols norm eps:f to to_stride",
         "product": "state last exact x x_row w type rows cols row0 factor:f bias scales scale_row_1 scale_row_2"
@@ -65,7 +67,7 @@ FIELDS: dict[str, list[str]] = {
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
         "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
         "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
-        " keys q q_stride queries gates g_stride dt beta eps:f y y_stride",
+        " keys q q_stride queries gates g_stride dt beta eps:f bound:f y y_stride",
         "token_shift": f"{_CACHE} cols parts first rows window writes factors windows changes changes_stride x x_stride"
         " y0 y1 y2 y_stride",
         "wkv7_inputs": "state cols heads is_first factors first_values first_stride x stride decay rate key value"
@@ -81,7 +83,8 @@ FIELDS: dict[str, list[str]] = {
         " y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",
-        "head_norm": "state q_rows kv_rows head_dim across_heads per_head mean norm_values eps:f norm bias x x_stride",
+        "head_norm": "state q_rows kv_rows head_dim across_heads per_head alone mean norm_values eps:f norm bias x"
+        " x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
         " soft_cap:f scale:f sinks slopes relative relative_halves heads buckets q q_stride k v y y_stride",

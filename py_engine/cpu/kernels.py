@@ -65,6 +65,17 @@ def embed(c: Call) -> None:
     x[present, :cols] = w if kind == "token" else x[present, :cols] + w
 
 
+def switch_adapters(c: Call) -> None:
+    control, count, others = c["control"].reshape(-1), c.params["ADAPTERS"], np.float32(c.consts["others"])
+    for m, (seq, last, offset) in enumerate(zip(c.sequences, c.positions, c.offsets, strict=True)):
+        tokens = c["tokens"][seq, last - offset : last + 1]
+        numbers = np.max((tokens[:, None] == control[:count]) * np.arange(1, count + 1), axis=1)
+        found, number = np.count_nonzero(numbers), numbers[-1]
+        mean = np.float32(numbers.sum()) / (found + others * np.float32(len(tokens) - found))
+        c["embedded"][seq, last] = control[count + number - 1] if number else tokens[-1]
+        c["chosen"][m], c["weights"][m] = min(count, int(np.floor(mean + np.float32(0.5)))), 1
+
+
 def add_media(c: Call) -> None:
     media = c["tokens"][c.sequences, c.positions] >= FIRST_MEDIA_ID
     first, cols = c.consts["first"], 4 * c.params["VECS"]
@@ -372,7 +383,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
         scale_queries,
-        token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input,
+        token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul}

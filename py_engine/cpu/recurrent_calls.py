@@ -32,7 +32,7 @@ def ssm_scan(m: Calls, op: Op) -> None:
     m.add(
         "ssm_scan", **batch_fields(m, op), **segment_fields(op), **paging_fields(op),
         rule=RULES[str(op.params["RULE"])], tiled=op.params["TILED"], per_key=op.params.get("PER_KEY", 0),
-        heads=op.params["HEADS"],
+        bound=op.consts.get("bound", 0.0), heads=op.params["HEADS"],
         groups=op.params["GROUPS"], rows=op.params["ROWS"], cols=op.params["COLS"], rates=m.address(op, "rates"),
         matrices=m.address(op, "matrices"), x=m.address(op, "x"), gates=m.address(op, "gates"),
         k=m.address(op, "k"), q=m.address(op, "q"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],

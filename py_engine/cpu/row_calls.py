@@ -33,6 +33,15 @@ def embed(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def switch_adapters(m: Calls, op: Op) -> None:
+    m.add(
+        "switch_adapters", **batch_fields(m, op), **segment_fields(op), adapters=op.params["ADAPTERS"],
+        tokens=m.address(op, "tokens"), tokens_stride=stride_of(op, "tokens"), control=m.address(op, "control"),
+        others=op.consts["others"], embedded=m.address(op, "embedded"), chosen=m.address(op, "chosen"),
+        weights=m.address(op, "weights"),
+    )  # fmt: skip
+
+
 def add_media(m: Calls, op: Op) -> None:
     m.add(
         "add_media", **batch_fields(m, op), tokens=m.address(op, "tokens"), tokens_stride=stride_of(op, "tokens"),
@@ -218,5 +227,5 @@ def mtp_input(m: Calls, op: Op) -> None:
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
     altup_correct, laurel, copy_columns, sparse_gate, pool, pick_rows, shortconv,
-    shortconv_all, mtp_input,
+    shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, inverse_rms
+from py_engine.plan.ssm import BOUNDED
 
 SOFTPLUS_LINEAR = 20  # softplus(x) is x from here on
 
@@ -66,6 +67,8 @@ def ssm_scan(c: Call) -> None:
     delta, per_row = c.params["RULE"] == "delta", c.params["RULE"] == "s6"
     group = np.arange(heads) % groups if c.params["TILED"] else np.arange(heads) // (heads // groups)
     gates, rates = c["gates"], c["rates"].reshape(-1)
+    if c.params["RULE"] == "ssd":
+        rates = rates[: 3 * heads]  # constants are padded
     shape = (1, rows, cols) if per_row else (heads, 1, 1)
     per_key, steps = c.params.get("PER_KEY", 0), (*shape[:2], 1)
     if per_key:  # each column has a dt
@@ -87,7 +90,7 @@ def ssm_scan(c: Call) -> None:
             k, q = part(m, "k", "keys", groups, cols)[group], part(m, "q", "queries", groups, cols)[group]
             u = part(m, "gates", "dt", 1, bias.size).reshape(steps) + bias
             dt = np.where(u > SOFTPLUS_LINEAR, u, np.log1p(np.exp(np.minimum(u, SOFTPLUS_LINEAR))))
-            s *= np.exp(dt * a)
+            s *= np.exp(c.consts["bound"] * ACTIVATIONS["sigmoid"](a * u) if per_key == BOUNDED else dt * a)
             if delta:
                 k, q = (_unit(values, c.consts["eps"]) for values in (k, q))
                 beta = 1 / (1 + np.exp(-gates[m, c.consts["beta"] : c.consts["beta"] + heads]))

@@ -17,13 +17,13 @@ from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.encoded import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
-from py_engine.plan.per_layer import Gates, gate
+from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
 from py_engine.plan.shortconv import shortconv, shortconv_all
-from py_engine.plan.value_padding import padded_values, unpadded
+from py_engine.plan.value_padding import padded, unpadded
 from py_engine.plan.weights import Weights
 
 SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
@@ -36,11 +36,12 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     if "position_embd.weight" in w:
         ops.embed(w.matrix("position_embd.weight", cfg.context_length, cfg.embedding_length), row="position")
     if cfg.unit_embeddings:
-        x = _plain_norm(cfg, ops, x, "stream")
+        x = plain_norm(cfg, ops, x, "stream")
     if cfg.embedding_norm:
         embedding_norm = w.vector((cfg.embedding_norm + ".weight", cfg.embedding_length))
         bias = w.optional_vector((cfg.embedding_norm + ".bias", cfg.embedding_length))
         x = ops.layer_norm("stream", x, embedding_norm, bias, cfg.eps)
+    embeddings = copied(cfg, ops, x, "embeddings") if cfg.adds_embeddings else None
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
         if cfg.parallel:
@@ -63,6 +64,8 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             ExpertLayer(layer.cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
         elif not cfg.recurrent or layer.b + "ffn_up.weight" in w:
             layer.add_feed_forward(layer.feed_forward(x), x)
+        if embeddings:
+            layer.add_embeddings(embeddings, x)
         ops.end_layer(x)
     return x
 
@@ -87,20 +90,27 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     n = cfg.embedding_length
     if cfg.norm_groups > 1:
         return _group_norm(cfg, w, ops, x, name), None
+    if cfg.plain_norms:
+        return plain_norm(cfg, ops, x, "normed"), None
     if not cfg.layer_norm:
         norm = w.optional_vector((_norm_tensor(w, name), n))
         if norm and name + ".bias" in w:
             return ops.biased_rms_norm("normed", x, norm, w.vector((name + ".bias", n)), cfg.eps), None
         return x, norm
-    if cfg.plain_norms:
-        return _plain_norm(cfg, ops, x, "normed"), None
     if name + ".weight" not in w:
         return x, None
     norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
     return ops.layer_norm("normed", x, norm, bias, cfg.eps), None
 
 
-def _plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
+def copied(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
+    """A copy of x in a buffer of this name: (n, n_embd)."""
+    y = ops.buffer(f"{ops.name}.{name}", x.shape)
+    copy_columns(ops, Parts(x), Parts(y), cfg.embedding_length)
+    return y
+
+
+def plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
     """The norm of x without weights: (n, n_embd)."""
     n, y = cfg.embedding_length, ops.buffer(f"{ops.name}.{name}", x.shape)
     norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=cfg.layer_norm), y)
@@ -189,7 +199,7 @@ class Layer:
             limits = ops.constant(f"limits.{limit:g}", [limit, -limit])
             clamp(ops, stacked, limits, stacked, projection.rows)
         if cfg.value_dim:
-            stacked = padded_values(ops, stacked, cfg.heads, cfg.value_dim)
+            stacked = padded(ops, stacked, cfg.heads, cfg.key_dim or cfg.head_dim, cfg.value_dim)
         q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
         ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
         return q, gates
@@ -197,7 +207,8 @@ class Layer:
     def _projected_rows(self) -> tuple[list[tuple[str, int]], bool]:
         """The tensors of queries, keys and values with their rows, and whether each head's gates follow its queries."""
         cfg, w, b = self.cfg, self.w, self.b
-        q_rows, kv_rows = cfg.head_count * cfg.head_dim, cfg.head_count_kv * cfg.head_dim
+        size = cfg.key_dim or cfg.head_dim
+        q_rows, kv_rows = cfg.head_count * size, cfg.head_count_kv * size
         value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
         values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
         rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]
@@ -266,17 +277,23 @@ class Layer:
         q, k = self.b + "attn_q_norm", self.b + "attn_k_norm"
         if self.cfg.unit_qk_norm:
             return HeadNorm(self.ops.constant(f"unit_heads.{head_dim}", [1.0] * 2 * head_dim), after_rotation=True)
+        if self.cfg.single_query_norm:
+            return HeadNorm(self.w.vector((q + ".weight", n_head)), after_rotation=True, single=True)
         if self.cfg.shares_kv and q + ".weight" in self.w:
             return HeadNorm(self.w.vector((q + ".weight", head_dim)))
-        if not self.w.has_all([q + ".weight", k + ".weight"]):
+        there = [name for name in (q, k) if name + ".weight" in self.w]
+        if not there:
             return None
-        size = self.w.size(q + ".weight")
+        alone = "" if len(there) > 1 else "queries" if there == [q] else "keys"
+        size = self.w.size(there[0] + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
-        weight = self.w.vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
+        vector = self.w.vector if self.cfg.norm_after_rope else self.w.optional_vector  # those need both
+        weight = vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
+        assert weight
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
-        across_heads = size != head_dim and not self.w.rows(q + ".weight") and not self.cfg.head_norms
+        across_heads = size != head_dim and not self.w.rows(there[0] + ".weight") and not self.cfg.head_norms
         mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
-        return HeadNorm(weight, bias, across_heads, mean, values, after)
+        return HeadNorm(weight, bias, across_heads, mean, values, after, alone=alone)
 
     def router(self, x: Buffer) -> Buffer:
         """The router's logits for x, if the layer has experts."""
@@ -344,6 +361,12 @@ class Layer:
     def _shared_norm(self) -> str:
         """The norm of a feed-forward network without its own: attention's, if both run in parallel."""
         return self.b + "attn_norm" if self.cfg.parallel else ""
+
+    def add_embeddings(self, embeddings: Buffer, x: Buffer) -> None:
+        """x += the embeddings times the layer's factor of them."""
+        scaled = copied(self.cfg, self.ops, embeddings, "scaled_embeddings")
+        scale_by(self.ops, scaled, self.w.vector((self.b + "layer_output_scale.weight", 1)))
+        self.ops.add_scaled(scaled, 1.0, x)
 
     def project_feed_forward(self, hidden: Buffer) -> Buffer:
         """hidden times the down matrix: (n, n_embd)."""

@@ -22,6 +22,7 @@ C = TypeVar("C", bound="Config")
 NEOX = False
 TEMPERED = ("deepseek2", "mistral4")  # architectures whose queries may have a temperature
 SCALED_SCORES = (*TEMPERED, "glm-dsa", "deepseek32")  # whose scores depend on the scaling of the rotation
+WITHOUT_MULTIPLIER = ("glm-dsa",)  # whose yarn_log_multiplier llama.cpp does not read
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
     if header.architecture not in SCALED_SCORES:
         return rope, 1.0
     log_factor = 0.0 if rope.scaling == "none" else log(max(1.0, rope.factor))
-    multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
+    multiplier = 0.0
+    if header.architecture not in WITHOUT_MULTIPLIER:
+        multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
     if rope.scaling == "yarn" and multiplier:
         divisor = 0.1 if header.architecture == "deepseek2" else multiplier
         rope = replace(rope, attn_factor=rope.attn_factor / (1 + divisor * log_factor))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.models.common import natural
 from py_engine.models.config import Config
 from py_engine.models.decoder import normed
 from py_engine.plan import lists
@@ -40,6 +41,8 @@ def add_lists(cfg: Config, header: Header, w: Weights, layers: Ops, x: Buffer) -
             n = w.rows(name + ".weight")
             rows = ops.project(name, rows, w.matrix(name + ".weight", n, width), w.optional_vector((name + ".bias", n)))
             width = n
+    if 0 < (first := natural(header, "embedding_length_out")) < width:  # llama.cpp gives as many values of each
+        width = first
     for kind in NAMES[1:4]:
         pool(ops_of(lists.pool(kind)), rows, kind, "pooled")
     normalize(ops_of(lists.NORMALIZE), plan.buffers["pooled"], width)

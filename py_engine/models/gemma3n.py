@@ -18,9 +18,9 @@ from py_engine.plan.altup import Router, Streams, correct, predict
 from py_engine.plan.cache import Cache
 from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
-from py_engine.plan.plan import Buffer
+from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, add_attended, copy_columns, sparse_gate
+from py_engine.plan.rows import Parts, add_attended, clamp, copy_columns, sparse_gate
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -29,6 +29,7 @@ LAYERS_WITH_KV = 20  # the first ones
 SPARSE_LAYERS = 10  # the first ones
 DEVIATIONS = 1.6448533535003662  # of sparse gates: the 95th percentile of a normal distribution
 MAX_STREAMS = 8
+FACTORS = ("altup_predict_coef", "altup_correct_coef")
 FINAL_CAP = 30.0  # of the logits, whatever the metadata says
 
 
@@ -87,13 +88,15 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n), cfg.embedding_scale)
     inputs = layer_inputs(cfg, extra, w, ops, x)
     streams = _begin(cfg, w, ops, x)
+    halves = any(w.in_halves(f"blk.0.{name}.weight") for name in FACTORS)
+    units = _units(cfg, ops, streams) if halves else []
     out, out_norm = None, ""  # what the layer before gives to all streams but the first
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], cfg.windows[i])
-        _predict(layer, streams, out, out_norm)
+        _predict(layer, streams, units, out, out_norm)
         _add_attention(layer, x, caches[i])
         hidden = _sparse_feed_forward(layer, x) if i < SPARSE_LAYERS else layer.feed_forward(x)
-        scaled = _correct(layer, streams, layer.project_feed_forward(hidden))
+        scaled = _correct(layer, streams, units, layer.project_feed_forward(hidden))
         out, out_norm = layer_output(layer, i, extra, scaled, inputs), layer.b + POST_NORM
         if i in ops.plan.adapters.directions or i == cfg.block_count - 1:  # with adapters as without, for equal bits
             others = Parts(streams.rows, pad(n), pad(n), cfg.streams - 1)
@@ -134,18 +137,39 @@ def _router(layer: Layer, streams: Streams) -> Router:
     return Router(matrix, layer.b + "altup_router_norm.weight")
 
 
-def _predict(layer: Layer, streams: Streams, out: Buffer | None, out_norm: str) -> None:
+def _units(cfg: Config, ops: Ops, streams: Streams) -> list[Buffer]:
+    """For each stream, rows (n, streams) that are 1 in its column, else 0."""
+    units = [ops.rows(f"unit.{i}", cfg.streams) for i in range(cfg.streams)]
+    for i, unit in enumerate(units):
+        clamp(ops, streams.rows, ops.constant("limits.0", [0.0, 0.0]), unit, cfg.streams)
+        clamp(ops, unit, ops.constant("limits.1", [1.0, 1.0]), unit, 1, first=i)
+    return units
+
+
+def _factors(layer: Layer, streams: Streams, units: list[Buffer], name: str, rows: int) -> Weight | Buffer:
+    """A matrix (rows, streams) in floats. Products with units give the columns of one that the file has in halves."""
+    w, ops, count, tensor = layer.w, layer.ops, streams.count, f"{layer.b}{name}.weight"
+    if not units:
+        return w.vector((tensor, rows * count))
+    matrix, y = w.matrix(tensor, rows, count), ops.rows(name, rows * count)
+    for i, unit in enumerate(units):
+        column = ops.project(f"{name}.column", unit, matrix, None)
+        copy_columns(ops, Parts(column, 0, 1), Parts(y, i, count, rows), 1)
+    return y
+
+
+def _predict(layer: Layer, streams: Streams, units: list[Buffer], out: Buffer | None, out_norm: str) -> None:
     """Predict the streams. `out`: the layer before's result, whose norm is first added to all streams but the first.
 
     `out_norm`: the tensor of that norm's weights.
     """
-    factors = layer.w.vector((layer.b + "altup_predict_coef.weight", streams.count**3))
+    factors = _factors(layer, streams, units, "altup_predict_coef", streams.count**2)
     predict(layer.ops, streams, _router(layer, streams), factors, out, out_norm)
 
 
-def _correct(layer: Layer, streams: Streams, out: Buffer) -> Buffer:
+def _correct(layer: Layer, streams: Streams, units: list[Buffer], out: Buffer) -> Buffer:
     """Correct the streams by the layer's result: x plus the norm of `out`. Return the first one, scaled."""
-    factors = layer.w.vector((layer.b + "altup_correct_coef.weight", streams.count**2))
+    factors = _factors(layer, streams, units, "altup_correct_coef", streams.count)
     tensors = layer.b + "altup_correct_scale.weight", layer.b + "post_ffw_norm.weight"
     return correct(layer.ops, streams, _router(layer, streams), factors, out, tensors)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import count
@@ -25,11 +24,6 @@ class Config(deepseek2.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        if header.architecture == "glm-dsa" and base.ropes[0].scaling != "none":
-            raise WispError(
-                f"RoPE scaling of type {base.ropes[0].scaling!r} is not supported in glm-dsa models.",
-                "unsupported_architecture",
-            )
         return replace(base, context_length=min(base.context_length, count(header, "attention.indexer.top_k")))
 
 

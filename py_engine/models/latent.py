@@ -10,8 +10,10 @@ from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
+from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import Parts, copy_columns
 from py_engine.plan.weights import Weights
 
 LATENT = "attn_kv_a_mqa.weight"
@@ -39,10 +41,23 @@ class LatentLayer:
         latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
-        """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value)."""
-        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
+        """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
+
+        If the file has a gate for each head, its activation for h scales the result.
+        """
+        cfg, ops, tensor = self.cfg, self.ops, self.b + "attn_gate.weight"
         if norm and not ops.small_batch:  # else the products apply it
             h, norm = ops.normed_input(h, norm, cfg.eps), None
+        attn = self._attend(h, norm, cache, rope, window)
+        if tensor not in self.w:
+            return attn
+        matrix = self.w.matrix(tensor, self.shape.heads, cfg.embedding_length)
+        gates = ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
+        how = Gates(gates, cfg.gate_activation, span=self.shape.value)
+        return gate(ops, how, attn, 0, cfg.attention_cols, for_products=True)
+
+    def _attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
+        cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         q, kv = self._inputs(h, norm)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
@@ -66,7 +81,18 @@ class LatentLayer:
         """The latent of h, normalised with `norm`, then the key that is rotated: (n, rank + rope)."""
         rows = self.shape.rank + self.shape.rope
         matrix = self.w.matrix(self.b + LATENT, rows, self.cfg.embedding_length)
-        return Columns(self.ops.normed_stack("kv_a", h, Projection([matrix], None, norm, self.cfg.eps)))
+        kv = Columns(self.ops.normed_stack("kv_a", h, Projection([matrix], None, norm, self.cfg.eps)))
+        return self._with_normed_key(kv)
+
+    def _with_normed_key(self, kv: Columns) -> Columns:
+        """kv with the norm of the key that is rotated, if the file has one."""
+        w, ops, shape, tensor = self.w, self.ops, self.shape, self.b + "attn_k_norm.weight"
+        if tensor in w:
+            key, place = ops.rows("rope_key", shape.rope), Parts(kv.buffer, kv.first + shape.rank)
+            copy_columns(ops, place, Parts(key), shape.rope)
+            normed = ops.rms_norm("normed_rope_key", key, w.vector((tensor, shape.rope)), self.cfg.eps)
+            copy_columns(ops, Parts(normed), place, shape.rope)
+        return kv
 
     def _inputs(self, h: Buffer, norm: Weight | None) -> tuple[Buffer, Columns]:
         """The query heads of h, normalised with `norm`, and its latent.
@@ -83,7 +109,7 @@ class LatentLayer:
         own_norm = w.vector((b + "attn_q_a_norm.weight", rank))
         matrix = w.matrix(b + "attn_q_b.weight", rows, rank)
         q = ops.normed_stack("q_heads", low, Projection([matrix], None, own_norm, cfg.eps))
-        return q, Columns(low, rank)
+        return q, self._with_normed_key(Columns(low, rank))
 
     def _projections(self) -> Projections:
         """Every head's matrices. Older files join those of keys and values."""

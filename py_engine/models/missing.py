@@ -9,21 +9,14 @@ VISION = "a language model with parts for pictures within its layers"
 SOUND = "a decoder of sound: it makes sound, not text"
 DRAFT = "the hidden states of another model, whose tokens it drafts"
 STREAMS = "several residual streams that its layers mix"
-DELTA = "latent attention with gates, beside states with decays that have a lower bound"
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("chameleon", "cogvlm", "deepseek2-ocr"), VISION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
-    "bailingmoe3": DELTA,
     "clef": "a head that scores the options of questions: it writes no text",
-    "dots3note": "latent attention with other dimensions in layers with a window",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "graniteswitch": "adapters within the file that tokens of the text switch on",
-    "hrm_text": "prompts whose tokens see each other, and two stacks of layers that run in turn",
     "kimi-k3": "attention over the results of earlier layers",
-    "minimax-01": "linear attention whose states decay at a fixed rate",
     "minimax-m3": "sparse attention that chooses blocks of positions",
-    "talkie": "a factor for each query head after its norm, and embeddings that are added after each layer",
 }

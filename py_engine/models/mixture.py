@@ -53,9 +53,9 @@ class ExpertLayer:
             ops.add_norm(out, w.vector((post_norm, n_embd)), x, cfg.eps)
             return
         if shared_rows:
-            gate = w.optional_vector((b + "ffn_gate_inp_shexp.weight", n_embd))
-            if gate:
-                opened = ops.normed_stack("shared_gate", h, Projection([gate], None, norm, cfg.eps))
+            if (gate := b + "ffn_gate_inp_shexp.weight") in w:
+                matrix = w.matrix(gate, 1, n_embd)
+                opened = ops.normed_stack("shared_gate", h, Projection([matrix], None, norm, cfg.eps))
                 out = ops.project("out", *self._shared(h, norm, shared_rows), None)
                 ops.add_scaled(out, cfg.residual_scale, x, opened)
             else:

@@ -30,9 +30,9 @@ NEEDED = ("eh_proj", "enorm", "hnorm")
 def mtp_block(header: Header) -> int | None:
     """The number of the file's first MTP layer, if Wisp can draft with it."""
     layers = natural(header, "nextn_predict_layers", 0)
-    first = block_count(header) - layers
     if header.architecture not in ARCHITECTURES or not layers:
         return None
+    first = block_count(header) - layers
     has_all = all(f"blk.{first}.nextn.{name}.weight" in header.tensors for name in NEEDED)
     return first if has_all else None
 

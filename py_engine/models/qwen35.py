@@ -26,7 +26,7 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         sections = rope_sections(header) or ()
-        recurrent = _recurrent_layers(header, base.block_count)
+        recurrent = recurrent_layers(header, base.block_count)
         return replace(
             base,
             recurrent=recurrent,
@@ -38,10 +38,11 @@ class Config(config.Config):
         )
 
 
-def _recurrent_layers(header: Header, blocks: int) -> tuple[bool, ...]:
+def recurrent_layers(header: Header, blocks: int, default: int = 4) -> tuple[bool, ...]:
+    """Which layers are recurrent: those that the metadata lists, or all but the last of so many."""
     listed = header.arch("attention.recurrent_layers", None)
     if listed is None:
-        interval = count(header, "full_attention_interval", 4)
+        interval = count(header, "full_attention_interval", default)
         return tuple((i + 1) % interval != 0 for i in range(blocks))
     if not isinstance(listed, list) or len(listed) < blocks or not all(type(value) is bool for value in listed):
         raise WispError("attention.recurrent_layers must be true or false for each layer.", "corrupt_header")

@@ -5,7 +5,7 @@ Mamba (Gu and Dao 2023), Mamba-2 (Dao and Gu 2024), gated delta nets (Yang et al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -36,6 +36,7 @@ class StateSpace:
     group_count: int
     convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
     normalises: bool = False  # dt, keys and queries have norms without weights
+    decay_bound: float = 0.0  # of Kimi's: the smallest exponent of a decay; 0: there is none
 
     @classmethod
     def from_gguf(cls, header: Header) -> StateSpace:
@@ -184,6 +185,8 @@ class RecurrentLayer:
         mixed = self._convolution(rows, 0, states)
 
         def low_rank(part: str) -> tuple[Buffer, Projection]:
+            if f"{b}ssm_{part}_b.weight" not in w:  # Ling 3 has one matrix
+                return x, Projection([w.matrix(f"{b}ssm_{part}_a.weight", inner, n_embd)], None, norm, self.eps)
             first = Projection([w.matrix(f"{b}ssm_{part}_a.weight", size, n_embd)], None, norm, self.eps)
             low = ops.normed_stack(f"ssm_{part}_low", x, first)
             return low, Projection([w.matrix(f"{b}ssm_{part}_b.weight", inner, size)])
@@ -192,9 +195,8 @@ class RecurrentLayer:
         gates = ops.side_by_side("ssm_gates", [low_rank("f"), (x, beta)])
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
         q, k, v = (Columns(mixed, i * inner) for i in range(3))
-        y = ssm_scan(
-            ops, Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True), ssm.shape, states
-        )
+        scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True)
+        y = ssm_scan(ops, replace(scan, bound=ssm.decay_bound), ssm.shape, states)
         z = ops.normed_stack("ssm_z", *low_rank("g"))
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
         return gated_norm(ops, y, z, 0, inner, GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=True))

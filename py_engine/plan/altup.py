@@ -44,7 +44,9 @@ class Router:
     norm: str
 
 
-def predict(ops: Ops, streams: Streams, router: Router, factors: Weight, out: Buffer | None, out_norm: str) -> None:
+def predict(
+    ops: Ops, streams: Streams, router: Router, factors: Weight | Buffer, out: Buffer | None, out_norm: str
+) -> None:  # fmt: skip
     """streams[i] += the sum over j of f[i, j] * streams[j].
 
     f = `factors` (count, count, count) times tanh(the router's logits / cols). `out`: the result of the layer before;
@@ -61,7 +63,7 @@ def predict(ops: Ops, streams: Streams, router: Router, factors: Weight, out: Bu
 
 
 def correct(
-    ops: Ops, streams: Streams, router: Router, factors: Weight, out: Buffer, tensors: tuple[str, str]
+    ops: Ops, streams: Streams, router: Router, factors: Weight | Buffer, out: Buffer, tensors: tuple[str, str]
 ) -> Buffer:  # fmt: skip
     """x = streams.first + the norm of `out`; streams[i] += (1 + f[i]) * (x - streams[0]); streams.first = streams[0].
 

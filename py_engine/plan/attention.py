@@ -14,12 +14,16 @@ from py_engine.plan.relative import RelativeBias
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
+SINGLE = 2  # PER_HEAD of a norm with a single weight for each query head
+ALONE = {"queries": 1, "keys": 2}  # the only heads that are normalised
+
 
 @dataclass(frozen=True)
 class HeadNorm:
     """The norm of queries and keys: per head, or across all heads at once.
 
-    `weight` and `bias`: one query head's, then one key head's; or those of all query heads, then of all key heads.
+    `weight` and `bias`: one query head's, then one key head's; or those of all query heads, then of all key heads; or a
+    single weight for each query head.
     """
 
     weight: Weight | Buffer
@@ -28,6 +32,8 @@ class HeadNorm:
     layer_norm: bool = False  # subtract the mean; else an RMS norm
     norm_values: bool = False  # also apply an RMS norm without weights to each value head
     after_rotation: bool = False  # the weights apply to what RoPE returns; else to what it reads
+    single: bool = False  # each query head has a single weight, and keys have none
+    alone: str = ""  # "queries" or "keys": the others are not normalised
 
     @property
     def cols(self) -> int:
@@ -141,13 +147,15 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         threads *= 2
     flags = {
         "ACROSS_HEADS": int(norm.across_heads),
-        "PER_HEAD": int(norm.cols > 2 * head_dim),
+        "PER_HEAD": SINGLE if norm.single else int(norm.cols > 2 * head_dim),
         "MEAN": int(norm.layer_norm),
         "NORM_VALUES": int(norm.norm_values),
         "BIAS": int(norm.bias is not None),
-        "AFTER": int(norm.after_rotation),
-    }
-    consts = dict(epilogue.consts) | ({"rope_scale": 1.0} if norm.after_rotation else {})  # the norm would undo it
+        "AFTER": int(norm.after_rotation and not norm.single),  # a single weight commutes with the rotation
+    } | ({"ALONE": ALONE[norm.alone]} if norm.alone else {})
+    consts = dict(epilogue.consts)
+    if norm.after_rotation:  # the norm undoes the scale of the rotation, but for its eps
+        eps, consts["rope_scale"] = eps / consts["rope_scale"] ** 2, 1.0
     ops.add(
         "norm_rope_append",
         dict(epilogue.params) | ops.state_params | {"WG": threads} | flags,

@@ -132,14 +132,16 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     )
     if network.gated and len(network.inputs) == 1 and groups is None and not network.weighs_inputs:
         epilogue = Epilogue("gated", activation_params(network.activation))
-        product = _Product(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
-        _small_product(ops, route, product)
+        product = ExpertProduct(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
+        small_product(ops, route, product)
         return Hidden(route, y)
     # layers of one model may differ
     name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}{route.routing.suffix}"
     rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
-        _append(ops, route, groups, _Product(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps))
+        append_product(
+            ops, route, groups, ExpertProduct(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps)
+        )
     # Weighted x means weighted gates, here, and weighted up, for which combine() weighs the output: down is linear.
     factors = route.weights if network.weighs_inputs else None
     ops.activate(rows, y, n_ff, network.activation, gated=network.gated, rows=TokenRows(route.used, factors))
@@ -150,10 +152,10 @@ def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> N
     """add_to += the weighted sum of the chosen experts' outputs."""
     route, rows = hidden.route, down[0].rows // hidden.route.routing.networks
     if hidden.groups is None:
-        _small_product(ops, route, _Product(hidden.rows, down, add_to, rows, ADD, sum=True))
+        small_product(ops, route, ExpertProduct(hidden.rows, down, add_to, rows, ADD, sum=True))
         return
     y = ops.buffer(f"{ops.name}.expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
-    _grouped_product(ops, route, hidden.groups, _Product(hidden.rows, down, y, rows))
+    grouped_product(ops, route, hidden.groups, ExpertProduct(hidden.rows, down, y, rows))
     ops.add(
         "weighted_sum",
         {"USED": route.used, "VECS": y.shape[1] // 4},
@@ -170,7 +172,7 @@ def _fits(ops: Ops, matrices: ExpertMatrices) -> bool:
 
 
 @dataclass(frozen=True)
-class _Product:
+class ExpertProduct:
     """y[:, row0 :] = epilogue(x W^T + bias) for every chosen expert; `sum`: y += their weighted sum.
 
     `rows`: those of an expert in one of the stacked matrices.
@@ -187,17 +189,17 @@ class _Product:
     eps: float = 0.0
 
 
-def _append(ops: Ops, route: Route, groups: Groups | None, p: _Product) -> None:
+def append_product(ops: Ops, route: Route, groups: Groups | None, p: ExpertProduct) -> None:
     if groups is None:
-        _small_product(ops, route, p)
+        small_product(ops, route, p)
     else:
-        _grouped_product(ops, route, groups, p)
+        grouped_product(ops, route, groups, p)
 
 
 # -- a small batch ----------------------------------------------------------------------------------------------------
 
 
-def _small_product(ops: Ops, route: Route, p: _Product) -> None:
+def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
     """Append a product of experts.wgsl."""
     (weight, bias), routing = p.matrices, route.routing
     rows = weight.rows // routing.networks  # of an expert
@@ -253,7 +255,7 @@ def group(ops: Ops, route: Route) -> Groups:
     return groups
 
 
-def _grouped_product(ops: Ops, route: Route, groups: Groups, p: _Product) -> None:
+def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) -> None:
     """Append a product for every slot, in as many parts as the binding limit requires."""
     (weight, bias), experts = p.matrices, route.routing.networks
     rows = weight.rows // experts  # of an expert

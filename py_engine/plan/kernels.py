@@ -60,6 +60,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "SUMS32",
         "TURNS",
         "AFTER",
+        "ALONE",
         "X16",
         "GROUPS",
         "SHARING",

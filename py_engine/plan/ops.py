@@ -63,13 +63,14 @@ class Ops(LinearOps):
     # -- embeddings ----------------------------------------------------------------------------------------------------
 
     def embed(
-        self, table: Weight, scale: float = 1.0, row: str = "token", name: str = "x", media_row: str = "given"
-    ) -> Buffer:
+        self, table: Weight, scale: float = 1.0, row: str = "token", name: str = "x", media_row: str = "given",
+        tokens: Buffer | None = None,
+    ) -> Buffer:  # fmt: skip
         """Embed the batch: x (n, cols) = scale * the table's rows of the batch's tokens, into the buffer `name`.
 
         `row` "position" adds the rows of the tokens' positions to x, "first" adds the table's first row. `media_row`:
         what x is for tokens of media: "given", their embeddings; "scaled", scale * these; "first", scale * the
-        table's first row.
+        table's first row. `tokens`: others than the plan's, in a buffer of the same shape.
         """
         x = self.rows(name, table.cols)
         for row0, part in table.split(self.device.max_binding):
@@ -79,7 +80,7 @@ class Ops(LinearOps):
                 | {"WG": EMBED_THREADS, "MEDIA_ROW": media_row}
                 | self.state_params,
                 {"row0": row0, "rows": part.rows, "scale": scale},
-                {"state": self.state, "tokens": self.tokens, "w": part, "x": x},
+                {"state": self.state, "tokens": tokens or self.tokens, "w": part, "x": x},
                 -(-quants.groups(table.cols) // EMBED_THREADS),
                 PerToken(),
             )

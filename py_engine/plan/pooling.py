@@ -34,5 +34,5 @@ def spread_means(ops: Ops, x: Buffer) -> Buffer:
 
 
 def normalize(ops: Ops, y: Buffer, cols: int) -> None:
-    """Scale each row of y, of `cols` values, to length 1. A row of zeros stays as it is."""
-    ops.add("normalize", {"COLS": cols, "WG": NORMALIZE_THREADS}, {}, {"y": y}, PerToken())
+    """Scale the first `cols` values of each row of y to length 1. A row of zeros stays as it is."""
+    ops.add("normalize", {"COLS": cols, "PITCH": y.shape[1], "WG": NORMALIZE_THREADS}, {}, {"y": y}, PerToken())

@@ -10,6 +10,7 @@ from py_engine.plan.shared import THREADS
 from py_engine.plan.states import States, StateShape
 
 TILE = 16  # tokens of a prompt's batch that a workgroup of ssm_conv.wgsl computes
+BOUNDED = 2  # PER_KEY of a scan whose decays have a lower bound
 MAX_LANES = 8  # threads of ssm_scan.wgsl that share rows of the matrix
 CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
 
@@ -67,11 +68,12 @@ class Scan:
     queries: Columns
     groups: int  # heads of keys and queries
     dt: Columns  # of each head, or row
-    rates: Weight
+    rates: Weight | Buffer
     beta: int = 0  # column of beta in dt's buffer ("delta")
     eps: float = 0.0  # of the L2 norms ("delta")
     tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
     per_key: bool = False
+    bound: float = 0.0  # then, a decay is exp(bound * sigmoid(A (input + bias))); 0: exp(A softplus(input + bias))
 
 
 def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
@@ -83,7 +85,7 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         "ssm_scan",
         {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
         | {"TILED": int(scan.tiled)}
-        | ({"PER_KEY": 1} if scan.per_key else {})
+        | ({"PER_KEY": BOUNDED if scan.bound else 1} if scan.per_key else {})
         | tile
         | states.paging
         | ops.state_params,
@@ -91,6 +93,7 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         | {"k_stride": scan.keys.stride, "keys": scan.keys.first}
         | {"q_stride": scan.queries.stride, "queries": scan.queries.first}
         | {"g_stride": scan.dt.stride, "dt": scan.dt.first, "beta": scan.beta, "eps": scan.eps}
+        | ({"bound": scan.bound} if scan.bound else {})
         | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": scan.values.buffer, "k": scan.keys.buffer, "q": scan.queries.buffer}
         | {"gates": scan.dt.buffer, "rates": scan.rates, "matrices": states.matrices, "y": y},

@@ -145,7 +145,9 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
     if name == "sums":  # of split attention: other attention has none
         return 0
     if b.pool == "state":
-        return 4 * n if name == "tokens" else b.nbytes // b.shape[0] if name in ("rows", "ring") else b.nbytes
+        if name in ("tokens", "embedded"):
+            return 4 * n
+        return b.nbytes // b.shape[0] if name in ("rows", "ring") else b.nbytes
     if name in ("k_new", "v_new"):
         return n * row
     if b.pool == "kv":

@@ -1,4 +1,4 @@
-"""Attention whose value heads are shorter than its key heads: values are stored with zeros to a key head's length."""
+"""Attention whose value heads have another length than its key heads: the shorter are stored with zeros at the end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from py_engine.plan.plan import Buffer
 from py_engine.plan.rows import Parts, copy_columns
 
 
-def padded_values(ops: OpList, rows: Buffer, heads: tuple[int, int, int], value_dim: int) -> Buffer:
-    """Stacked queries, keys and values with zeros after each value head. `heads`: (n_head, n_head_kv, head_dim)."""
+def padded(ops: OpList, rows: Buffer, heads: tuple[int, int, int], key_dim: int, value_dim: int) -> Buffer:
+    """Stacked queries, keys and values with zeros after each head that is shorter than the others.
+
+    `heads`: (n_head, n_head_kv, head_dim), which is the larger of both lengths.
+    """
     n_head, n_head_kv, head_dim = heads
-    if value_dim == head_dim:
+    if key_dim == value_dim:
         return rows
-    first = (n_head + n_head_kv) * head_dim  # of the values
-    y = ops.rows("padded_qkv", first + n_head_kv * head_dim)
-    copy_columns(ops, Parts(rows), Parts(y), first)
-    values, targets = Parts(rows, first, value_dim, n_head_kv), Parts(y, first, head_dim, n_head_kv)
-    copy_columns(ops, values, targets, value_dim)
-    rest = Parts(y, first + value_dim, head_dim, n_head_kv)
-    copy_columns(ops, Parts(rows), rest, head_dim - value_dim, scale=0.0)
+    y, at, to = ops.rows("padded_qkv", (n_head + 2 * n_head_kv) * head_dim), 0, 0
+    for count, size in ((n_head + n_head_kv, key_dim), (n_head_kv, value_dim)):
+        if size == head_dim:
+            copy_columns(ops, Parts(rows, at), Parts(y, to), count * size)
+        else:
+            copy_columns(ops, Parts(rows, at, size, count), Parts(y, to, head_dim, count), size)
+            rest = Parts(y, to + size, head_dim, count)
+            copy_columns(ops, Parts(rows), rest, head_dim - size, scale=0.0)
+        at, to = at + count * size, to + count * head_dim
     return y
 
 

@@ -54,6 +54,11 @@ class Weights:
         info = self.header.tensors.get(tensor)
         return info.shape[0] if info and len(info.shape) > 1 else 0
 
+    def in_halves(self, tensor: str) -> bool:
+        """Whether the file has a tensor of numbers of 16 bits."""
+        info = self.header.tensors.get(tensor)
+        return info is not None and info.type in (Q.F16, Q.BF16)
+
     def size(self, tensor: str) -> int:
         """Number of values in a tensor of the file."""
         return prod(self.header.tensors[tensor].shape)

@@ -30,7 +30,8 @@ from py_engine.proof.reduction import ATTENTIONS, PRODUCTS, Reduced, heads_of, r
 from py_engine.proof.variants import SAMPLER_KERNELS
 
 DERIVED = {"xq", "xq_scale", "x_scale", "chosen", "weights", "slots", "tiles"}  # bindings that numpy computes first
-PRODUCERS = {"quantize_rows", "route", "group_experts"}  # of DERIVED
+ROUTERS = {"route", "switch_adapters"}
+PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
@@ -305,7 +306,7 @@ class _Maker:
                 if isinstance(b, Buffer):
                     host.buffers[b.name] = host.buffers[b.name].copy()
             host.run_op(op)
-            if op.kernel == "route" and any(
+            if op.kernel in ROUTERS and any(
                 "w" in product.bindings for product in case.ops
             ):  # not all experts have rows
                 chosen = next(host.buffers[b.name] for name, b in op.bindings.items() if name == "chosen")

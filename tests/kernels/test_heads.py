@@ -9,6 +9,7 @@ import pytest
 
 from py_engine.cpu.attention import cache_views
 from py_engine.plan import decode_attention, tiles
+from py_engine.plan.attention import ALONE
 from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops
 from py_engine.plan.pages import shift_index
@@ -23,12 +24,16 @@ SUBGROUPS, PLAIN = SWIFTSHADER
 F16, F16_SUBGROUPS = "lavapipe: f16", "lavapipe: f16 subgroups"
 # Of each case. Lavapipe takes 10 to 20 s to compile attention with large heads, SwiftShader 1 or 2.
 DEVICES = [F16_SUBGROUPS, PLAIN, SUBGROUPS, F16, PLAIN, SUBGROUPS, F16, F16_SUBGROUPS, SUBGROUPS, PLAIN]
-DEVICES += [SUBGROUPS, PLAIN, SUBGROUPS]
+DEVICES += [SUBGROUPS, PLAIN, SUBGROUPS, PLAIN, F16_SUBGROUPS, SUBGROUPS]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A layer. `norm`: "head", "values" too, "after" the rotation, "across" heads, "own" weights and bias per head."""
+    """A layer.
+
+    `norm`: "head", "values" too, "after" the rotation, "across" heads, "own" weights and bias per head, a "single"
+    weight per query head, of "queries" or "keys" alone.
+    """
 
     heads: tuple[int, int, int]
     pos: int
@@ -59,9 +64,12 @@ class Case:
             else:
                 bench.data[b.name][unseen] = np.nan
         whole = self.norm in ("across", "own")
-        weight = bench.vector("norm", (n_head + n_kv) * dim if whole else 2 * dim)
+        single = self.norm == "single"
+        weight = bench.vector("norm", n_head if single else (n_head + n_kv) * dim if whole else 2 * dim)
         bias = bench.vector("bias", weight.cols) if self.norm == "own" else None
-        norm = HeadNorm(weight, bias, *(self.norm == kind for kind in ("across", "own", "values", "after")))
+        across, own, values, after = (self.norm == kind for kind in ("across", "own", "values", "after"))
+        alone = self.norm if self.norm in ALONE else ""
+        norm = HeadNorm(weight, bias, across, own, values, after, single, alone)
         rope_dim = dim if self.rope_dim is None else self.rope_dim
         freqs = ops.buffer("freqs", (dim // 2,), "u32", "state")
         shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None
@@ -97,6 +105,9 @@ class Case:
         Case((2, 1, 256), 128, "q8_0", rope_dim=64, share=2),
         Case((2, 1, 256), 100, window=33, shares=True),
         Case((4, 2, 32), 0, "f32", share=2, shares=True),
+        Case((4, 2, 32), 40, "f32", "single"),
+        Case((4, 2, 32), 40, "f16", "queries"),
+        Case((3, 1, 20), 9, "f32", "keys", neox=False),
         Case((2, 1, 128), 65, "q8_0", shares=True),
     ],
     DEVICES,

@@ -38,9 +38,9 @@ def test_pooling(bench: Bench, n: int, pos: int) -> None:
 
 @in_pairs(("cols", [1, 3, 31, 33, 255, 257]))
 def test_normalize(bench: Bench, cols: int) -> None:
-    """The padding after a row and the rows that are not asked for keep their contents."""
+    """What follows the values in a row, and the rows that are not asked for, keep their contents."""
     ops = bench.begin(Setup(batch=4, n=3))
-    y = ops.buffer("pooled", (4, pad(cols)), pool="state")
+    y = ops.buffer("pooled", (4, pad(cols) + 32 * (cols % 2)), pool="state")
     values = bench.fill(y)
     values[:, cols:] = np.nan
     values[1, :cols] = 0

@@ -61,12 +61,16 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, ro
 
 
 @in_turn(
-    "setup, heads, rows, cols",
-    [(setup, *scans[i % len(scans)]) for i, setup in enumerate(BATCHES) for scans in (SMALL, SCANS_PER_KEY)],
+    "setup, heads, rows, cols, bound",
+    [
+        (setup, *scans[i % len(scans)], -4.0 * (i % 2))
+        for i, setup in enumerate(BATCHES)
+        for scans in (SMALL, SCANS_PER_KEY)
+    ],
     ["lavapipe: f16 subgroups", "swiftshader: f32 subgroups"],  # the first runs SMALL
 )
-def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: int) -> None:
-    """Each dimension of a key has its own dt."""
+def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: int, bound: float) -> None:
+    """Each dimension of a key has its own dt. `bound`: of the decays' exponents; 0: none."""
     ops = bench.begin(setup)
     shape = StateShape(heads, rows, cols, 1, 1)
     found = states(bench, shape, setup)
@@ -78,7 +82,8 @@ def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: i
     weight = bench.vector("rates", heads + heads * cols)
     values = bench.raw["rates"].view(np.float32)
     values[:heads] = -np.abs(values[:heads])
-    scan = Scan("delta", v, k, q, heads, Columns(gates, 1), weight, 1 + heads * cols, EPS, per_key=True)
+    beta = 1 + heads * cols
+    scan = Scan("delta", v, k, q, heads, Columns(gates, 1), weight, beta, EPS, per_key=True, bound=bound)
     y = ssm_scan(ops, scan, shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, heads * rows, gpu, host)

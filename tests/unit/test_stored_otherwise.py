@@ -138,6 +138,55 @@ def test_scales_beside_matrices(preset: str, tmp_path: Path) -> None:
     assert logits(saved(tmp_path / "scaled.gguf", preset, SCALED)) == pytest.approx(apart, abs=1e-3)
 
 
+def stored_as(tensor: str, type: str) -> Change:
+    """Store a kind of tensor, which is F32 in most files, as another type."""
+
+    def change(file: GgufFile) -> None:
+        for name in [name for name in file.tensors if kind(name) == tensor]:
+            file.float32.remove(name)
+            file.kinds[name] = type
+
+    return change
+
+
+GATE_OF_SHARED_EXPERT = "ffn_gate_inp_shexp.weight"
+
+
+@pytest.mark.parametrize("preset", ["qwen2moe", "qwen35moe", "qwen3next"])
+def test_a_gate_of_the_shared_expert_in_halves(preset: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", preset, stored_as(GATE_OF_SHARED_EXPERT, "F16"))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+FACTORS = ("altup_predict_coef.weight", "altup_correct_coef.weight")
+HALF_FACTORS = all_of(*(stored_as(factors, "F16") for factors in FACTORS))
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+def test_factors_of_streams_in_halves(factors: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "gemma3n", stored_as(factors, "F16"))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+@pytest.mark.parametrize("preset", ["hunyuan-dense", "maincoder"])
+def test_yarn_before_a_norm_of_heads_counts_beside_the_epsilon(preset: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", preset, rope="yarn", ctx=512, eps=0.01)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+@pytest.mark.parametrize("alone", ["q", "k"])
+@pytest.mark.parametrize("preset", ["stablelm-12b", "glm4moe"])
+def test_a_norm_of_queries_or_keys_alone(preset: str, alone: str, tmp_path: Path) -> None:
+    other = "k" if alone == "q" else "q"
+    path = saved(tmp_path / "model.gguf", preset, without_tensors(f"attn_{other}_norm.weight"))
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
+def test_values_that_are_longer_than_keys(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.gguf", "mimo2", value_dim=36)
+    assert logits(path) == pytest.approx(exact(path), abs=2e-3)
+
+
 UNSCALED = [("gemma3", "token_embd"), ("llama4", "ffn_down_exps"), ("gpt-oss", "ffn_down_exps")]
 UNSCALED += [("gemma4-moe", "ffn_gate_up_exps")]
 
@@ -196,6 +245,10 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("stablelm", with_biases("attn_k", "ffn_gate"), {}),
     ("nemotron_h", with_a_short_network, {}),
     ("nemotron_h_moe", unchanged, {"latent": 40}),
+    ("qwen2moe", stored_as(GATE_OF_SHARED_EXPERT, "F16"), {}),
+    ("stablelm-12b", without_tensors("attn_q_norm.weight"), {}),
+    ("mimo2", unchanged, {"value_dim": 36}),
+    ("gemma3n", HALF_FACTORS, {}),
 ]
 
 

@@ -1,9 +1,10 @@
 // Norm of a head of x's stacked q, k and v rows, by a slice of SLICE threads.
 #param ACROSS_HEADS // 1: one norm over all query heads, one over all key heads; 0: a norm per head
-#param PER_HEAD // 1: each head has weights of its own; 0: query heads share weights, and key heads do
+#param PER_HEAD // 2: each query head has a single weight; 1: heads have weights of their own; 0: they share them
 #param MEAN // 1: layer norm; 0: RMS norm
 #param BIAS // 1: a bias is added
 #param NORM_VALUES // 1: each value head is normalised, too, without weights
+#param ALONE // 1: only queries are normalised; 2: only keys; 0: both
 #param AFTER // 1: the weights are factors of rotated queries and keys, so normed() leaves them to its caller
 @bind var<storage, read> norm: array<f32>; // weights of queries, then of keys
 #if BIAS
@@ -55,6 +56,11 @@ struct HeadRow {
 // Loads a row of the head that begins with row `head`.
 fn head_row(row: u32, head: u32, x0: u32) -> HeadRow {
   var out = HeadRow(x[x0 + row], 1.0, 0.0);
+#if PER_HEAD == 2
+  if (head < p.q_rows) {
+    out.weight = norm[head / HEAD_DIM];
+  }
+#else
   if (head < p.q_rows + p.kv_rows) {
     let at = select(select(0u, HEAD_DIM, head >= p.q_rows), head, PER_HEAD == 1u) + row - head;
     out.weight = norm[at];
@@ -62,6 +68,7 @@ fn head_row(row: u32, head: u32, x0: u32) -> HeadRow {
     out.bias = bias[at];
 #endif
   }
+#endif
   return out;
 }
 
@@ -73,6 +80,11 @@ fn normed(row: HeadRow, head: u32, moments: Moments) -> f32 {
     return row.value;
 #endif
   }
+#if ALONE
+  if ((head < p.q_rows) != (ALONE == 1u)) {
+    return row.value;
+  }
+#endif
 #if AFTER
   var out = (row.value - moments.mean) * moments.scale;
 #else

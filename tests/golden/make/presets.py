@@ -128,6 +128,19 @@ PRESETS: dict[str, Settings] = {
         **{"n_embd": 48, "head_dim": 16, "n_ff": 24, "vocab": 304, "window": 5, "pattern": [False, True]},
         **{"n_expert": 4, "n_used": 2, "n_ff_shexp": 40, "logit_scale": 0.5, "n_head": 6, "n_kv": 3},
     },
+    # `control`: the tokens that switch on adapters of `lora_rank`, `substitutes`: those embedded in their place.
+    "graniteswitch": {
+        "arch": "graniteswitch",
+        **GRANITE,
+        **{"n_embd": 48, "head_dim": 16, "n_ff": 64, "vocab": 304, "lora_rank": 8},
+        **{"control": [129, 300, 28], "substitutes": [20, 21, 22]},
+    },
+    "graniteswitch-wide": {
+        "arch": "graniteswitch",
+        **GRANITE,
+        **{"n_embd": 40, "head_dim": 12, "n_head": 3, "n_kv": 1, "n_ff": 52, "vocab": 304, "lora_rank": 20},
+        **{"control": [174], "substitutes": [7], "gain": 3.0, "n_layer": 3, "tied": False},
+    },
     "starcoder2": {"arch": "starcoder2", "rope_base": 100000.0, "tied": True},
     "gpt2": {"arch": "gpt2", "n_kv": 4, "tied": True},
     "stablelm": {"arch": "stablelm", "rope_dim": 8, "qkv_bias": True},
@@ -280,7 +293,7 @@ GATE_BIAS = {"jais"}
 DOWN_BIAS |= UP_BIAS
 QK_NORM |= {"exaone4", "qwen3vl", "hunyuan-dense", "hunyuan_vl", "maincoder", "apertus"}
 SUB_NORMS = {"bitnet"}  # norms before the last matrix of attention and feed forward
-NO_NORM_WEIGHTS = {"olmo"}
+NO_NORM_WEIGHTS = {"olmo", "talkie", "hrm_text"}
 POST_NORMS |= {"exaone4", "plamo2", "plamo3"}
 BARE_POST_NORMS = {"plamo2", "plamo3"}  # whose names have no ending
 ENCODERS |= {"jina-bert-v3"}
@@ -300,12 +313,13 @@ ONE_NORM |= {"cohere2moe"}
 LAYERNORM |= {"dbrx"}
 NORM_BIAS = LAYERNORM_BIAS | {"phimoe"}  # whose norms have biases
 SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
-FUSED_QKV |= {"bailingmoe2", "dbrx"}
+FUSED_QKV |= {"bailingmoe2", "dbrx", "graniteswitch"}
 QK_NORM |= {"step35", "bailingmoe2", "lfm2moe", "qwen3vlmoe", "dots1", "hunyuan-moe", "exaone-moe", "afmoe", "grovemoe"}
 WIDE_QK_NORM |= {"minimax-m2", "k2-horizon"}
 POST_NORMS |= {"afmoe", "muse-glimmer"}
 NORM_AS_POST |= {"glm4moe"}
 ATTENTION_GATES = {"afmoe", "step35", "spark2_5", "muse-glimmer", "laguna", "k2-horizon"}  # of each value, or head
+ATTENTION_GATES |= {"hrm_text"}
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
 QKV_BIAS |= {"dream"}
 QK_NORM |= {"llada-moe", "rnd1"}

@@ -92,6 +92,24 @@ DENSE: dict[str, dict[str, Any]] = {
         **SLIM,
         **{"window": 5, "pattern": [True, False], "rope_dim": 12, "logit_scale": 2.0, "rope": "linear"},
     },
+    # Norms without weights. The queries' has a weight for each head; each layer adds the embeddings.
+    "talkie": {"arch": "talkie", **SLIM, "rope_base": 1e6, "logit_scale": 0.5, "n_kv": 4, "eps": 0.01},
+    "talkie-yarn": {
+        "arch": "talkie",
+        **SLIM,
+        **{"n_layer": 3, "n_head": 6, "head_dim": 8, "logit_scale": 2.0, "rope": "yarn", "ctx": 512, "eps": 0.1},
+    },
+    # `cycles`: how often the high stack runs, and the low one before each; each stack has `stack` layers.
+    "hrm_text": {
+        "arch": "hrm_text",
+        **SLIM,
+        **{"cycles": (2, 2), "stack": 1, "n_layer": 6, "embedding_scale": 3.0, "rope_base": 1e6, "eps": 0.01},
+    },
+    "hrm_text-tied": {
+        "arch": "hrm_text",
+        **SLIM,
+        **{"cycles": (2, 1), "stack": 2, "n_layer": 8, "n_kv": 4, "n_head": 4, "head_dim": 12, "tied": True},
+    },
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
 }
 

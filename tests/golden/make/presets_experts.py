@@ -168,5 +168,17 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"rope": "linear", "clamp_exp": 0.6},
     },
     "mellum-whole": {"arch": "mellum", **SLIM, "n_used": 3, "n_head": 6, "n_kv": 3, "n_ff_dense": 40},
+    # States in most layers, which decay at fixed rates. Only half of the dimensions rotate.
+    "minimax-01": {
+        "arch": "minimax-01",
+        **SLIM,
+        **{"n_layer": 4, "n_ff_dense": 24, "residual_scale": 1.7, "rope_dim": 8, "rope_base": 1e6, "linear_every": 3},
+    },
+    "minimax-01-last": {
+        "arch": "minimax-01",
+        **SLIM,
+        **{"n_layer": 2, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 24, "residual_scale": 0.6, "tied": True},
+        **{"linear_every": 2, "n_expert": 4},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

@@ -50,6 +50,37 @@ LATENT: dict[str, dict[str, Any]] = {
         },
         **{"gating": 2, "weights_scale": 2.4, "probs_bias": True, "n_ff_dense": 64},
     },
+    # The decays have a lower bound, `kda_bound`. Each head of attention has a gate.
+    "bailingmoe3": {
+        **LATENT_ATTENTION,
+        **{"arch": "bailingmoe3", "n_embd": 64, "n_layer": 3, "kv_arr": [0, 1, 0], "kda_dim": 20, "d_conv": 4},
+        **{"kda_bound": -5.0, "n_head": 3, "kv_rank": 28, "n_ff": 24, "n_ff_dense": 64, "n_ff_shexp": 24},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.4, "probs_bias": True},
+        **{"clamp_exp": [0.0, 0.4, 0.0], "clamp_shexp": [0.5, 0.0, 0.3]},
+    },
+    "bailingmoe3-ranked": {
+        **LATENT_ATTENTION,
+        **{"arch": "bailingmoe3", "n_embd": 48, "kv_arr": [1, 0], "kda_dim": 32, "d_conv": 3, "q_rank": 28},
+        **{"kda_bound": -0.7, "n_head": 2, "kv_rank": 20, "nope": 12, "rope_dim": 8, "v_dim": 24, "n_expert": 4},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 24, "gating": 1, "probs_bias": True, "tied": True},
+        **{"rope": "yarn", "ctx": 512},
+    },
+    # Layers with a window have other dimensions (`swa`). The rotated key has a norm; each head has a gate.
+    "dots3note": {
+        **LATENT_ATTENTION,
+        **{"arch": "dots3note", "n_embd": 48, "n_layer": 3, "head_arr": [2, 3, 2], "n_head": 3, "q_rank": 28},
+        **{"kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 16, "swa": {"kv_rank": 20, "nope": 20, "v_dim": 12}},
+        **{"index": (2, 64, 256), "window": 9, "pattern": [False, True, True], "rope_base": 1e6, "rope_base_swa": 1e4},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.0, "probs_bias": True, "n_expert": 4},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 24},
+    },
+    "dots3note-yarn": {
+        **LATENT_ATTENTION,
+        **{"arch": "dots3note", "n_embd": 40, "n_head": 2, "q_rank": 20, "lead": 2, "n_ff_dense": 40, "n_expert": 4},
+        **{"kv_rank": 24, "nope": 8, "rope_dim": 12, "v_dim": 8, "swa": {"kv_rank": 36, "nope": 12, "v_dim": 20}},
+        **{"index": (3, 64, 256), "window": 5, "pattern": [True, False], "rope_base_swa": 500.0, "gating": 1},
+        **{"rope": "yarn", "ctx": 512, "tied": True, "n_ff": 24, "n_ff_shexp": 24, "n_layer": 2, "probs_bias": True},
+    },
     # `index`: heads, dimensions of a head and chosen positions of the index, which chooses all of a short context.
     "glm-dsa": {
         **LATENT_ATTENTION,

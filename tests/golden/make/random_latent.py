@@ -18,6 +18,14 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.attention.value_length_mla", c["v_dim"])
     for name, value in zip(("head_count", "key_length", "top_k"), c.get("index", ()), strict=False):
         file.add(f"%s.attention.indexer.{name}", value)
+    if "swa" in c:
+        rank, key, value = c["swa"]["kv_rank"], c["swa"]["nope"] + rope, c["swa"]["v_dim"]
+        file.add("%s.attention.kv_lora_rank_swa", rank)
+        file.add("%s.attention.key_length_swa", rank + rope)
+        file.add("%s.attention.value_length_swa", rank)
+        file.add("%s.attention.key_length_mla_swa", key)
+        file.add("%s.attention.value_length_mla_swa", value)
+        file.add("%s.attention.indexer.types", [int(not windowed) for windowed in c["pattern"]])
     file.add("%s.rope.scaling.yarn_log_multiplier", c.get("yarn_log_multiplier"))
 
 
@@ -40,7 +48,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
     else:
         file.matrix(prefix + "attn_kv_b.weight", heads * (nope + v), rank)
     file.matrix(prefix + "attn_output.weight", width, heads * v)
-    if "index" in c:
+    if c["arch"] in ("bailingmoe3", "dots3note"):
+        file.matrix(prefix + "attn_gate.weight", heads, width)
+    if c["arch"] == "dots3note":
+        file.norm(prefix + "attn_k_norm", rope, mean=SHARP)
+    if c.get("index"):
         count, size, _ = c["index"]
         file.norm(prefix + "indexer.k_norm", size, bias=True)
         file.matrix(prefix + "indexer.proj.weight", count, width)

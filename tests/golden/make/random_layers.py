@@ -63,8 +63,11 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "layers" in c and c["layers"][i] == "-":
         add_feed_forward(file, c, prefix, i)
         return
-    if "kv_rank" in c and kv_heads:
-        random_latent.add_attention(file, c, prefix)
+    if (i + 1) % c.get("linear_every", 1):
+        random_recurrent.add_fixed_decay(file, c, prefix)
+    elif "kv_rank" in c and kv_heads:
+        windowed = "swa" in c and c["pattern"][i]
+        random_latent.add_attention(file, c | c["swa"] | {"index": None} if windowed else c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
     if arch in random_recurrent.MAMBA2:
@@ -114,6 +117,23 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         add_post_norm(file, c, prefix + "post_ffw_norm")
     if late:
         file.norm(prefix + "layer_output_norm", width, bias=True)
+    if "control" in c:
+        add_switched(file, c, prefix)
+    if arch == "talkie":
+        file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
+
+
+def add_switched(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Low-rank matrices of each adapter, the first of which is zero, for each of the layer's matrices."""
+    width, q_rows, kv_rows = c["n_embd"], c["n_head"] * c["head_dim"], c["n_kv"] * c["head_dim"]
+    shapes = {"attn_q": (q_rows, width), "attn_k": (kv_rows, width), "attn_v": (kv_rows, width)}
+    shapes |= {"attn_output": (width, q_rows), "ffn_gate": (c["n_ff"], width), "ffn_up": (c["n_ff"], width)}
+    for name, (rows, cols) in (shapes | {"ffn_down": (width, c["n_ff"])}).items():
+        slots, rank = len(c["control"]) + 1, c["lora_rank"]
+        file.matrix(f"{prefix}{name}.lora_a", slots, rank, cols)
+        file.matrix(f"{prefix}{name}.lora_b", slots, rows, rank)
+        for part in "ab":
+            file.tensors[f"{prefix}{name}.lora_{part}"][0] = 0
 
 
 def add_post_norm(file: GgufFile, c: Settings, name: str) -> None:
@@ -144,6 +164,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     if arch == "plamo2":  # each head has weights
         file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch == "talkie":  # of each query head
+        file.norm(prefix + "attn_q_norm", heads, 1, mean=SHARP)
     elif arch in QK_NORM or c.get("qk_norm"):
         file.norm(prefix + "attn_q_norm", head_dim, mean=SHARP)
         file.norm(prefix + "attn_k_norm", head_dim, mean=SHARP)

@@ -105,6 +105,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add(f"%s.attention.{epsilon}", float(c["eps"]))
     if "kda_dim" in c:
         file.add("%s.kda.head_dim", c["kda_dim"])
+        file.add("%s.kda.gate_lower_bound", g("kda_bound"))
         file.add("%s.ssm.conv_kernel", c["d_conv"])
     if "kv_rank" in c:
         random_latent.add_metadata(file, c)
@@ -166,6 +167,18 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
     file.add("%s.num_loops", g("loops"))
+    file.add("%s.full_attention_interval", g("linear_every"))
+    if "control" in c:
+        file.add("%s.adapters.count", len(c["control"]))
+        file.add("%s.adapters.lora_rank", c["lora_rank"])
+        file.add("%s.adapters.router_gain", g("gain"))
+        file.add("%s.adapters.token_ids_activate", c["control"])
+        file.add("%s.adapters.token_ids_substitute", c["substitutes"])
+    if arch == "hrm_text":
+        file.add("%s.hrm.layers_per_stack", c["stack"])
+        for key, count in zip(("h_cycles", "l_cycles"), c["cycles"], strict=True):
+            file.add(f"%s.hrm.{key}", count)
+        file.add("%s.hrm.prefix_lm", g("prefix_lm"))
     file.add("%s.attention.group_norm_groups", g("norm_groups"))
     file.add("%s.skip_loop_final_norm", g("skip_norm"))
     if arch == "gptneox":
@@ -215,7 +228,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     g = c.get
     scale = np.sqrt(width) if arch.startswith(("gemma", "afmoe")) else g("embedding_scale", 1.0)
     logit_scale = g("logit_scale", 1.0)  # Granite divides by it, Cohere multiplies
-    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer"):
+    if arch in ("cohere2", "command-r", "cohere2moe", "grok", "muse-glimmer", "talkie"):
         logit_scale = 1 / logit_scale
     norm_mean = 1.0
     if c["tied"]:
@@ -259,7 +272,9 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
     add_rope_factors(file, c)
-    for i in range(c["n_layer"]):
+    if arch == "hrm_text":
+        file.vector("hrm.z_l_init", width, std=1.0)
+    for i in range(2 * c["stack"] if arch == "hrm_text" else c["n_layer"]):
         add_layer(file, c, i)
 
 

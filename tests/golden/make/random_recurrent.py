@@ -99,19 +99,31 @@ def add_delta(file: GgufFile, c: Settings, prefix: str) -> None:
 
 
 def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
-    """Kimi's gated delta net, with a decay for each dimension of a key."""
+    """Kimi's gated delta net, with a decay for each dimension of a key. Ling 3's has no low ranks."""
     width, heads, size = c["n_embd"], c["n_head"], c["kda_dim"]
     inner = heads * size
     for part in "qkv":
         file.matrix(f"{prefix}attn_{part}.weight", inner, width)
         file.matrix(f"{prefix}ssm_conv1d_{part}.weight", inner, 1, c["d_conv"], float32=True)
     for part in "fg":
+        if c["arch"] == "bailingmoe3":
+            file.matrix(f"{prefix}ssm_{part}_a.weight", inner, width)
+            continue
         file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
         file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
     file.matrix(prefix + "ssm_beta.weight", heads, width)
     file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal((heads, 1)) * 0.8))
     file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
     file.norm(prefix + "ssm_norm", size)
+    file.matrix(prefix + "attn_output.weight", width, inner)
+
+
+def add_fixed_decay(file: GgufFile, c: Settings, prefix: str) -> None:
+    """MiniMax's linear attention: each head's queries, keys and values; gates."""
+    width, inner = c["n_embd"], c["n_head"] * c["head_dim"]
+    file.norm(prefix + "attn_norm_2", inner)
+    file.matrix(prefix + "attn_qkv.weight", 3 * inner, width)
+    file.matrix(prefix + "attn_gate.weight", inner, width)
     file.matrix(prefix + "attn_output.weight", width, inner)
 
 

@@ -15,7 +15,7 @@ from tests.golden.make import reference_gemma3n, reference_rwkv, reference_t5
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward, mixture
 from tests.golden.make.reference_latent import latent_attention
-from tests.golden.make.reference_model import ReferenceModel, gelu
+from tests.golden.make.reference_model import PLAIN_NORMS, ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
@@ -28,9 +28,10 @@ MULTIPLIED_LOGITS = {
     "minicpm3",
     "grok",
     "muse-glimmer",
+    "talkie",
 }  # by a scale that divides others
 CAPPED_LOGITS = {"gemma3n", "muse-glimmer"}  # at 30, where the metadata has no cap
-NORMALIZED_EMBEDDINGS = {"muse-glimmer"}  # by a norm without weights
+NORMALIZED_EMBEDDINGS = {"muse-glimmer", "talkie"}  # by a norm without weights
 POST_NORM_EPSILON = {"muse-glimmer": 1e-8}  # of norms after blocks, where it is not that of other norms
 
 
@@ -62,7 +63,10 @@ class Reference(ReferenceModel):
 
     def hidden(self, ids: Sequence[int]) -> np.ndarray:
         """Final hidden states (n, width), the output norm included."""
-        x = self.tensors["token_embd.weight"][np.asarray(ids)]
+        tokens = np.asarray(ids)
+        if self.architecture == "graniteswitch":
+            tokens = self.switch(tokens)
+        x = self.tensors["token_embd.weight"][tokens]
         if self.architecture.startswith(("gemma", "afmoe")):
             x = x * math.sqrt(self.width)
         x = x * self.key("embedding_scale", 1.0)
@@ -82,9 +86,12 @@ class Reference(ReferenceModel):
             return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
         if self.architecture == "t5encoder":
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
+        if self.architecture == "hrm_text":
+            return self.stacks(x)
         if "rwkv" in self.architecture:
             return self.norm(reference_rwkv.hidden(self, x), "output_norm")
         shared: dict[int, KeysValues] = {}
+        start = x
         for step in range(self.n_layer * self.key("num_loops", 1)):
             layer = step % self.n_layer
             if step and not layer and not self.key("skip_loop_final_norm"):
@@ -94,7 +101,7 @@ class Reference(ReferenceModel):
                 x = self.add_per_layer_input(x, layer, extra[:, layer])
             scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight")
             if scale is not None:
-                x = x * scale
+                x = x + scale * start if self.architecture == "talkie" else x * scale
         return self.norm(x, OUTPUT_NORMS.get(self.architecture, "output_norm"))
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
@@ -106,7 +113,9 @@ class Reference(ReferenceModel):
             return self.normed_networks(x + self.norm(mixed, prefix + "post_attention_norm"), layer)
         if arch in ("arctic", "grok"):
             return self.layer_of_two_networks(x, layer, shared)
-        h = self.optional_norm(x, prefix + "attn_norm") if arch != "olmo" else self.normalize(x)
+        if arch == "minimax-01":
+            return self.layer_of_normed_streams(x, layer, shared)
+        h = self.optional_norm(x, prefix + "attn_norm") if arch not in PLAIN_NORMS else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer
             return x + self.one_part(h, layer)
@@ -133,9 +142,23 @@ class Reference(ReferenceModel):
         x = x + scale * mixes
         if arch == "dbrx":
             before = prefix + "attn_output_norm"
-        read = self.normalize(x) if arch == "olmo" else self.optional_norm(x, before)
+        read = self.normalize(x) if arch in PLAIN_NORMS else self.optional_norm(x, before)
         out = feed_forward(self, read, layer, start)
         return np.asarray(x + scale * self.post_norm(out, prefix + "post_ffw_norm"))
+
+    def stacks(self, high: np.ndarray) -> np.ndarray:
+        """HRM-Text's low and high stack in turn: each reads the sum of both streams, and replaces its own."""
+        stack, low = self.key("hrm.layers_per_stack"), self.tensors["hrm.z_l_init"]
+        for _ in range(self.key("hrm.h_cycles")):
+            for _ in range(self.key("hrm.l_cycles")):
+                low = self.stack(high + low, range(stack))
+            high = self.stack(high + low, range(stack, 2 * stack))
+        return high
+
+    def stack(self, x: np.ndarray, layers: range) -> np.ndarray:
+        for layer in layers:
+            x = self.layer(x, layer, {})
+        return self.normalize(x)
 
     def uneven_layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
         """Deci's, which may lack attention, or its network, or have a matrix in place of attention."""
@@ -162,6 +185,14 @@ class Reference(ReferenceModel):
             out = (out + feed_forward(self, h, layer, routed=False)) / math.sqrt(2)
         norms = [name for name in ("layer_output_norm", "post_ffw_norm") if f"{prefix}{name}.weight" in self.tensors]
         return np.asarray(x + self.norm(out, prefix + norms[0]))
+
+    def layer_of_normed_streams(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
+        """MiniMax-01's: each part's output is added to its normalised input, scaled."""
+        prefix, scale = f"blk.{layer}.", self.key("residual_scale")
+        h = self.norm(x, prefix + "attn_norm")
+        mixed = attention(self, h, layer, shared) if self.kv_heads[layer] else mix(self, h, layer)
+        h = self.norm(scale * h + mixed, prefix + "ffn_norm")
+        return np.asarray(scale * h + feed_forward(self, h, layer))
 
     def normed_networks(self, x: np.ndarray, layer: int) -> np.ndarray:
         """Gemma 4's dense network and experts side by side, with norms of their own. The router has one, too."""

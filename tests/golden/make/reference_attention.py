@@ -23,9 +23,11 @@ ADJACENT_PAIRS |= {
     "mistral4",
     "neo-bert",
     "llama-embed",
+    "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder"}  # then normalised
+ADJACENT_PAIRS |= {"graniteswitch", "dots3note"}
+ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
 LLAMA4_LARGE = 128  # experts of the model that does not normalise queries and keys
@@ -34,7 +36,7 @@ ALIBI = {"jina-bert-v2": 8.0, "bloom": 8.0, "refact": 8.0}  # the largest bias, 
 WIDE_QK_NORM = {"olmo2", "olmoe", "minimax-m2"}  # over all heads at once
 OWN_WINDOW_BASE = {"step35", "mimo2", "plamo3", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "modern-bert"}
 OWN_WINDOW_BASE |= {"gemma-embedding2"}
-SCALED_WINDOW_BASE = {"maple", "spark2_5"}  # layers with a window may have another base, but the same scaling
+SCALED_WINDOW_BASE = {"maple", "spark2_5", "dots3note"}  # whose windows may have another base, but the same scaling
 
 Rotation = tuple[np.ndarray, np.ndarray]
 KeysValues = tuple[np.ndarray, np.ndarray]
@@ -179,10 +181,10 @@ def temperatures(n: int, length: int, growth: float) -> np.ndarray:
 
 
 def head_norm(model: ReferenceModel, x: np.ndarray, name: str) -> np.ndarray:
-    """The norm of each head of x (n, heads, head_dim). K2 Horizon's heads have weights of their own."""
-    if model.architecture != "k2-horizon":
+    """The norm of each head of x (n, heads, head_dim). Heads of K2 Horizon have weights of their own, Talkie's one."""
+    if model.architecture not in ("k2-horizon", "talkie"):
         return model.norm(x, name)
-    return np.asarray(model.normalize(x) * model.tensors[name + ".weight"].reshape(x.shape[1:]))
+    return np.asarray(model.normalize(x) * model.tensors[name + ".weight"].reshape(x.shape[1], -1))
 
 
 def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
@@ -212,6 +214,8 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
         q = head_norm(model, q, prefix + "attn_q_norm")
     if arch not in WIDE_QK_NORM and prefix + "attn_k_norm.weight" in model.tensors:
         k = head_norm(model, k, prefix + "attn_k_norm")
+    if arch == "talkie":
+        k = model.normalize(k)
     if arch in ("gemma3n", "gemma4", "gemma-embedding2"):
         v = model.normalize(v)
     if turned:

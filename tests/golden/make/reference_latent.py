@@ -10,8 +10,8 @@ from tests.golden.make.reference_model import ReferenceModel, softmax
 
 def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     """The attention's output (n, width)."""
-    prefix, n, tensors, heads = f"blk.{layer}.", len(x), model.tensors, model.heads
-    rank, rope = model.key("attention.kv_lora_rank"), model.key("rope.dimension_count")
+    prefix, n, tensors, heads = f"blk.{layer}.", len(x), model.tensors, model.layer_heads[layer]
+    rank, rope = len(model.tensors[prefix + "attn_kv_a_norm.weight"]), model.key("rope.dimension_count")
     if prefix + "attn_q_a.weight" in tensors:
         low = model.norm(model.linear(x, prefix + "attn_q_a"), prefix + "attn_q_a_norm")
         q = model.linear(low, prefix + "attn_q_b")
@@ -31,18 +31,23 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     scale, magnitude = scales(model, nope + rope)
     turned = turned[0] * magnitude, turned[1] * magnitude
     q_rope, k_rope = q[:, :, nope:], compressed[:, None, rank:]
+    if prefix + "attn_k_norm.weight" in tensors:
+        k_rope = model.norm(k_rope, prefix + "attn_k_norm")
     if model.architecture != "kimi-linear":
         q_rope, k_rope = rotate(model, q_rope, turned), rotate(model, k_rope, turned)
     scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
     if growth := model.key("attention.temperature_scale"):
         scores *= temperatures(n, model.key("attention.temperature_length"), growth)[:, None]
     weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
-    return model.linear(np.einsum("hqk,khv->qhv", weights, v).reshape(n, -1), prefix + "attn_output")
+    mixed = np.einsum("hqk,khv->qhv", weights, v)
+    if prefix + "attn_gate.weight" in tensors:
+        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))[:, :, None]
+    return model.linear(mixed.reshape(n, -1), prefix + "attn_output")
 
 
 def scales(model: ReferenceModel, key: int) -> tuple[float, float]:
     """(the scores' factor, what remains of the rotation's magnitude): YaRN with yarn_log_multiplier moves it."""
-    if model.key("rope.scaling.type") != "yarn":
+    if model.key("rope.scaling.type") != "yarn" or model.architecture in ("bailingmoe3", "dots3note"):
         return 1 / math.sqrt(key), 1.0
     log = math.log(model.key("rope.scaling.factor"))
     multiplier = model.key("rope.scaling.yarn_log_multiplier", 0.0)

@@ -41,7 +41,19 @@ KNOWN |= {"t5", "t5encoder", "step35", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 KNOWN |= {"gemma3n", "llama4", "deci", "arctic", "grok", "mimo2"}
 KNOWN |= {"qwen3vl", "orion", "nemotron", "starcoder", "codeshell", "pangu-embedded"}
 KNOWN |= {"mellum", "maple", "spark2_5", "muse-glimmer", "hy_v3", "granite_swa", "deepseek32", "nanbeige"}
-KNOWN |= {"cohere2moe", "laguna", "gemma-embedding2", "k2-horizon"}
+KNOWN |= {
+    "cohere2moe",
+    "laguna",
+    "gemma-embedding2",
+    "k2-horizon",
+    "talkie",
+    "bailingmoe3",
+    "hrm_text",
+    "graniteswitch",
+    "minimax-01",
+    "dots3note",
+}
+PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION
 # Period of the layers with a sliding window. The last layer of each period has none; of FULL_FIRST the first.
@@ -50,7 +62,7 @@ WINDOW_PERIOD |= {"plamo3": 8, "modern-bert": 3, "gemma4": 6, "gemma3n": 5, "exa
 WINDOW_PERIOD |= {"smallthinker": 4, "llama4": 4, "mellum": 4, "muse-glimmer": 4, "cohere2moe": 4, "laguna": 4}
 WINDOW_PERIOD |= {"gemma-embedding2": 6}
 # The metadata says it for each layer:
-WINDOW_PERIOD |= dict.fromkeys(("step35", "mimo2", "maple", "spark2_5", "granite_swa"), 0)
+WINDOW_PERIOD |= dict.fromkeys(("step35", "mimo2", "maple", "spark2_5", "granite_swa", "dots3note"), 0)
 BIDIRECTIONAL = {"gemma-embedding", "gemma-embedding2"}  # whatever the metadata says
 FULL_FIRST = {"modern-bert", "smallthinker", "cohere2moe", "laguna"}
 # MiniCPM's scales where the metadata has none, by layers and width.
@@ -118,6 +130,7 @@ class ReferenceModel:
                 matrix, scales = name.removesuffix("scale") + "weight", self.tensors.pop(name)
                 self.tensors[matrix] = self.tensors[matrix] * scales.reshape(-1, *[1] * (self.tensors[matrix].ndim - 1))
         self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
+        self.adapters: np.ndarray | None = None  # the adapter of each token, of Granite Switch
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
         self.width: int = self.key("embedding_length")
@@ -175,7 +188,7 @@ class ReferenceModel:
         """Normalize, then apply the norm's weight and, where present, its bias."""
         groups = self.key("attention.group_norm_groups", 1)
         y = self.normalize(x.reshape(len(x), groups, -1)).reshape(x.shape) if groups > 1 else self.normalize(x)
-        if self.architecture == "olmo":  # its norms have no weights
+        if self.architecture in PLAIN_NORMS:
             return y
         weight = self.tensors.get(name)  # Falcon-H1's
         y = y * (self.tensors[name + ".weight"] if weight is None else weight)
@@ -183,4 +196,27 @@ class ReferenceModel:
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:
         y = x @ self.tensors[name + ".weight"].T
+        if self.adapters is not None:
+            y = y + self.switched(x, name)
         return np.asarray(y + self.tensors[name + ".bias"]) if name + ".bias" in self.tensors else y
+
+    def switch(self, ids: np.ndarray) -> np.ndarray:
+        """Find each token's adapter: the mean of the numbers of control tokens so far. Return what is embedded."""
+        control, gain = self.key("adapters.token_ids_activate"), self.key("adapters.router_gain", 15.0)
+        numbers = np.array([control.index(token) + 1 if token in control else 0 for token in ids])
+        weights = np.exp(np.where(numbers > 0, gain, -gain))
+        self.adapters = np.floor(np.cumsum(weights * numbers) / np.cumsum(weights) + 0.5).astype(int)
+        substitutes = np.array([0, *self.key("adapters.token_ids_substitute")])
+        return np.where(numbers > 0, substitutes[numbers], ids)
+
+    def switched(self, x: np.ndarray, name: str) -> np.ndarray | float:
+        """What each token's adapter adds to a product."""
+        prefix, _, matrix = name.rpartition(".")
+        parts = ("attn_q", "attn_k", "attn_v") if matrix == "attn_qkv" else (matrix,)
+        if f"{prefix}.{parts[0]}.lora_a" not in self.tensors:
+            return 0.0
+        found = []
+        for part in parts:
+            a, b = (self.tensors[f"{prefix}.{part}.lora_{kind}"][self.adapters] for kind in "ab")
+            found.append(np.einsum("nor,nr->no", b, np.einsum("nri,ni->nr", a, x)))
+        return np.concatenate(found, axis=1)

@@ -10,6 +10,8 @@ def mix(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     """What a layer without attention computes for x (n, width), normalised."""
     if f"blk.{layer}.ssm_f_a.weight" in model.tensors:
         return kda(model, x, layer)
+    if model.architecture == "minimax-01":
+        return fixed_decay(model, x, layer)
     if f"blk.{layer}.ssm_x.weight" in model.tensors:
         return plamo2(model, x, layer) if model.architecture == "plamo2" else mamba(model, x, layer)
     if f"blk.{layer}.ssm_in.weight" in model.tensors:
@@ -138,15 +140,22 @@ def delta_net(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
 
 def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
-    """The output of Kimi's gated delta net for x (n, width), normalised: each dimension of a key has a decay."""
+    """The output of Kimi's gated delta net for x (n, width), normalised: each dimension of a key has a decay.
+
+    Ling 3's projects without low ranks, and its decays have a lower bound.
+    """
     prefix, heads, size, n = f"blk.{layer}.", model.heads, model.key("kda.head_dim"), len(x)
     parts = (convolution(model, model.linear(x, f"{prefix}attn_{part}"), prefix, f"_{part}") for part in "qkv")
     queries, keys, values = (part.reshape(n, heads, size) for part in parts)
     queries, keys = unit(model, queries), unit(model, keys)
-    steps = (
-        model.linear(model.linear(x, prefix + "ssm_f_a"), prefix + "ssm_f_b") + model.tensors[prefix + "ssm_dt.bias"]
-    )
-    decay = np.exp(softplus(steps).reshape(n, heads, size) * model.tensors[prefix + "ssm_a"].reshape(heads, 1))
+
+    def project(part: str) -> np.ndarray:
+        y = model.linear(x, f"{prefix}ssm_{part}_a")
+        return model.linear(y, f"{prefix}ssm_{part}_b") if f"{prefix}ssm_{part}_b.weight" in model.tensors else y
+
+    steps = (project("f") + model.tensors[prefix + "ssm_dt.bias"]).reshape(n, heads, size)
+    rates, bound = model.tensors[prefix + "ssm_a"].reshape(heads, 1), model.key("kda.gate_lower_bound")
+    decay = np.exp(bound / (1 + np.exp(-rates * steps)) if bound else softplus(steps) * rates)
     beta = 1 / (1 + np.exp(-model.linear(x, prefix + "ssm_beta")))
     state, out = np.zeros((heads, size, size)), np.zeros_like(values)
     for t in range(n):
@@ -154,9 +163,25 @@ def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
         error = values[t] - (state * keys[t][:, None]).sum(-1)
         state = state + (beta[t][:, None] * error)[..., None] * keys[t][:, None]
         out[t] = (state * queries[t][:, None]).sum(-1) / np.sqrt(size)
-    gate = model.linear(model.linear(x, prefix + "ssm_g_a"), prefix + "ssm_g_b").reshape(out.shape)
+    gate = project("g").reshape(out.shape)
     y = model.norm(out, prefix + "ssm_norm") / (1 + np.exp(-gate))
     return model.linear(y.reshape(n, -1), prefix + "attn_output")
+
+
+def fixed_decay(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
+    """The output of MiniMax's linear attention for x (n, width), normalised: each head's state decays at its rate."""
+    prefix, heads, n = f"blk.{layer}.", model.heads, len(x)
+    rows = silu(model.linear(x, prefix + "attn_qkv")).reshape(n, heads, 3, -1)
+    queries, keys, values = (rows[:, :, part] for part in range(3))
+    start = 2.0 ** -(2.0 ** -(np.log2(heads) - 3))
+    slower = 1 - layer / (model.n_layer - 1) + 1e-5
+    decay = np.exp(-slower * start ** np.arange(1, heads + 1))
+    state, out = np.zeros((heads, keys.shape[2], keys.shape[2])), np.zeros_like(values)
+    for t in range(n):
+        state = state * decay[:, None, None] + values[t][..., None] * keys[t][:, None]
+        out[t] = (state * queries[t][:, None]).sum(-1)
+    gate = 1 / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))
+    return model.linear(model.norm(out.reshape(n, -1), prefix + "attn_norm_2") * gate, prefix + "attn_output")
 
 
 def unit(model: ReferenceModel, x: np.ndarray) -> np.ndarray:

@@ -1,0 +1,37 @@
+"""Adapters within a model: a control token counts for its own sequence, from it on, also in a prefix found again."""
+
+import asyncio
+
+from py_engine.engine import Engine
+from tests.support.cpu_engines import GREEDY, Runner, collect
+from tests.support.cpu_models import GOLDEN, load
+
+MODEL = GOLDEN / "granite" / "graniteswitch.F16.gguf"
+CONTROL = 129  # switches on the first adapter
+PLAIN = [7 * i % 120 for i in range(70)]
+SWITCHED = [*PLAIN[:5], CONTROL, *PLAIN[6:]]
+
+
+def make() -> Engine:
+    cpu = load(MODEL, 256)
+    runner = Runner(cpu.plan)
+    runner._cpu = cpu
+    return Engine(cpu.plan, runner, "cpu", 4)
+
+
+async def test_answers_side_by_side_have_their_own_adapters() -> None:
+    prompts = [PLAIN, SWITCHED, PLAIN[:20], [*PLAIN[:20], CONTROL]]
+    want = [await collect(make(), prompt, GREEDY, 12) for prompt in prompts]
+    assert want[0] != want[1]
+    engine = make()
+    assert await asyncio.gather(*(collect(engine, prompt, GREEDY, 12) for prompt in prompts)) == want
+
+
+async def test_a_prefix_that_is_found_again_keeps_its_adapter() -> None:
+    longer = [*SWITCHED, 3, 1, 4]
+    want = await collect(make(), longer, GREEDY, 12)
+    engine = make()
+    for prompt in (SWITCHED, PLAIN):  # the second one leaves other tokens in the sequence's row
+        await collect(engine, prompt, GREEDY, 3)
+    assert await collect(engine, longer, GREEDY, 12) == want
+    assert engine.last.cached_tokens >= 64
