@@ -152,6 +152,14 @@ def test_bad_headers_of_meralion_are_refused(without: str) -> None:
     assert refusal("meralion", {}, without) == "missing_tensor"
 
 
+def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:
+    """The GPU's kernels would rotate wrong pairs."""
+    header = header_of(VISION / "gemma4.mmproj.gguf")
+    heads = {"clip.vision.attention.head_count": header.metadata["clip.vision.embedding_length"] // 4}
+    with pytest.raises(WispError, match="rotate halves of heads that are 4 wide"):
+        make_plan(replace(header, metadata=header.metadata | heads), Device(), PlanOptions(1, 1, "f16"))
+
+
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:
     """The code of the error when a golden's projector is planned with other metadata, or without a tensor."""
     header = header_of(VISION / f"{name}.mmproj.gguf")
