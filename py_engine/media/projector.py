@@ -13,6 +13,7 @@ from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
     BILINEAR,
+    CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
     LANCZOS,
@@ -289,6 +290,10 @@ def _vision(reader: _Reader) -> Vision:
         if size not in MOBILE_SIZES:
             raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
         patch = size // MOBILE_SIDE
+    if type == "yasa2":
+        merge, left = divmod(size, patch * CONVNEXT_SIDE)
+        if left:
+            raise reader.bad_value("image_size", f"a multiple of {CONVNEXT_SIDE} patches of {patch} pixels")
     encoder = reader.encoder(type)
     return Vision(
         **encoder,

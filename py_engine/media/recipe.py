@@ -138,6 +138,11 @@ def _sized(vision: Vision, size: Size) -> Recipe:
     return _whole(_letterbox(size, canvas, vision.filter))
 
 
+def _stretched(vision: Vision, size: Size) -> Recipe:
+    """Reka Edge: all of the picture, stretched to a square."""
+    return _whole(_stretch(0, (vision.image_size, vision.image_size), vision.filter))
+
+
 def _stepped(vision: Vision, size: Size) -> Recipe:
     """Youtu-VL: stretched to whole tokens."""
     return _whole(_stretch(0, stepped_size(size, vision.align, vision.max_pixels), vision.filter))
@@ -223,5 +228,6 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "lfm2": _lfm2,
     "lightonocr": _longest,
     "youtuvl": _stepped,
+    "yasa2": _stretched,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -152,6 +152,22 @@ def test_bad_headers_of_meralion_are_refused(without: str) -> None:
     assert refusal("meralion", {}, without) == "missing_tensor"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.image_size": 120}, "none", "corrupt_header"),  # no whole patches for each token
+        ({"clip.vision.image_size": 96}, "none", "unsupported_architecture"),  # 12 x 12 places for 8 x 8 tokens
+        ({"clip.vision.image_size": 1024}, "none", "unsupported_architecture"),  # more rows than a dispatch has
+        ({}, "v.stage.0.blk.0.dw.weight", "unsupported_architecture"),
+        ({}, "v.stage.1.down.conv.weight", "missing_tensor"),
+        ({}, "v.stage.1.blk.1.grn.bias", "missing_tensor"),
+        ({}, "v.patch_ln.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_reka_edge_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("yasa2", metadata, without) == code
+
+
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:
     """The GPU's kernels would rotate wrong pairs."""
     header = header_of(VISION / "gemma4.mmproj.gguf")

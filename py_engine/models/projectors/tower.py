@@ -12,7 +12,7 @@ from py_engine.media.projector import Audio, Projector, Speech, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
-LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
+LIMITS = {"patch": 256, "merge": 32, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
 LFM2_TILE = 512  # pixels of a side
