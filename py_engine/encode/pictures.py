@@ -193,11 +193,25 @@ def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:
 
 def _queries(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
     """Every picture's queries see its patches, whose keys get the sinusoids of their column and row."""
+    side = max(max(grid.height, grid.width) for grid in grids)
+    most, cols = batch.plan.inputs["image.sinusoids"]
+    if side > most:
+        raise WispError(
+            f"A picture has {side} patches along a side; this projector takes up to {most}.", "invalid_value"
+        )
+    batch.write("sinusoids", _sinusoids(side, cols))
     batch.write_taps("places", np.concatenate([grid.place[:, ::-1] for grid in grids]))
     batch.write_taps("queries", np.tile(np.arange(tower.queries), len(grids))[:, None])
     ends = np.cumsum(sizes)
     seen = np.stack([ends - sizes, ends, np.arange(len(sizes))], axis=1)
     batch.tables[batch.plan.segments["windows"]] = np.repeat(seen, tower.queries, axis=0).astype(np.uint32)
+
+
+def _sinusoids(count: int, width: int) -> Array:
+    """Sines, then cosines, of each place along a side: (count, width)."""
+    half = width // 2
+    angles = np.arange(count)[:, None] / 10000 ** (np.arange(half) / half)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
 def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.encoder_shapes import SHAPES, header
@@ -76,6 +77,13 @@ def test_a_device_that_cannot_hold_gemma_3ns_places_is_told() -> None:
     with pytest.raises(WispError, match="in one buffer") as error:
         make_plan(model, Device(max_binding=1 << 20, max_buffer=1 << 20), PlanOptions(1, 1, "f16"))
     assert error.value.code == "model_too_large"
+
+
+def test_too_long_pictures_of_minicpm_v_are_refused() -> None:
+    """Its places along a side have sinusoids of a table."""
+    encoder = CpuEncoder(golden("minicpmv"))
+    with pytest.raises(WispError, match="1025 patches along a side"):
+        encoder.encode("image", [np.zeros((1025 * 14, 14, 3), np.uint8)])
 
 
 def test_layer_norms_of_queries_are_refused() -> None:

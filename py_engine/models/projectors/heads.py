@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from math import cos, sin
 
 from py_engine.models.projectors import mobile, squares
 from py_engine.models.projectors.block import Norms
@@ -20,7 +18,7 @@ EPS = 1e-5  # of the norms that have an eps of their own
 YOUTU_EPS = 1e-6  # of the norm of Youtu-VL's patches
 DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
-MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
+MAX_SIDE = 1024  # patches along a side of a picture of MiniCPM-V
 
 
 def _merge(s: Stages, x: Buffer) -> Buffer:
@@ -224,7 +222,7 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
     y = ops.project("kv", x, w.matrix("resampler.kv.weight", width, n), None)
     values = norms.apply("resampler.ln_kv", y, "values", for_product=True, cols=width)
     keys = norms.apply("resampler.ln_kv", y, "keys", cols=width)
-    places, table = s.taps("places", 2), _sinusoids(s, width // 2)
+    places, table = s.taps("places", 2), s.input("sinusoids", width // 2, MAX_SIDE)
     for axis in range(2):  # columns, then rows of the picture
         rows.gather(ops, table, width // 2, places, keys, add=True, part=axis)
     both = ops.rows("keys_values", 2 * width)
@@ -249,18 +247,6 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
 
 def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
     return s.w.matrix(name + ".weight", size, size), s.w.vector((name + ".bias", size))
-
-
-def _sinusoids(s: Stages, width: int) -> Buffer:
-    """Sines, then cosines, of each place along a side: (MAX_SIDE, width)."""
-    half = width // 2
-    table = s.ops.buffer("image.sinusoids", (MAX_SIDE, pad(width)), "f32", "state")
-    out: list[float] = []
-    for place in range(MAX_SIDE):
-        angles = [place / 10000 ** (i / half) for i in range(half)]
-        out += [*map(sin, angles), *map(cos, angles), *[0.0] * (pad(width) - width)]
-    s.plan.constants[table.name] = struct.pack(f"<{len(out)}f", *out)
-    return table
 
 
 def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
