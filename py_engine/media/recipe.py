@@ -73,13 +73,9 @@ def n_tokens(vision: Vision, size: Size) -> int:
     if vision.type == "resampler":
         return vision.queries
     columns, rows = grid_of(vision, size)
-    if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
-        return (columns + 1) * rows + 2
-    if vision.type == "adapter":  # a token before all and one after all
-        return columns * rows + 2
     if vision.type in MOBILE_VLM:
         return columns * rows // 4
-    return columns * rows + (rows - 1 if vision.breaks_rows else 0)
+    return vision.layout.count(columns, rows)
 
 
 def grid_of(vision: Vision, size: Size) -> Size:

@@ -205,7 +205,7 @@ def _pixtral(s: Stages, x: Buffer) -> EncoderPlan:
     found = finish(s, y, "mm.2", width)
     if "v.token_embd.img_break" not in w:
         return found
-    s.begin("rows", 2 * s.ops.batch)
+    s.begin("lines", s.tower.layout.most_in_lines(s.ops.batch))
     y = s.ops.buffer(f"{s.tower.modality}.with_breaks", (s.ops.batch, pad(found.width)))
     rows.gather(s.ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
     break_token = w.vector(("v.token_embd.img_break", found.width))
@@ -307,7 +307,7 @@ def _adapter(s: Stages, x: Buffer) -> EncoderPlan:
 
 def _between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
     """The results with two rows of the file, one before and one after those of each picture."""
-    ops = s.begin("ended", 3 * s.ops.batch)  # a picture may be one token
+    ops = s.begin("ended", s.tower.layout.most(s.ops.batch))
     y = s.ops.buffer(f"{s.tower.modality}.with_ends", (ops.batch, pad(found.width)))
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
     rows.gather(ops, s.w.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
@@ -330,12 +330,12 @@ def _hunyuanvl(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, rows.unfold(s.ops, y, n, s.taps("merge", count)), "mm.0", count * n)
     cols = w.rows("mm.2.weight")
     y = s.ops.project("mixed", y, w.matrix("mm.2.weight", cols, width), w.optional_vector(("mm.2.bias", cols)))
-    ops = s.begin("lines", 2 * most)
+    ops = s.begin("lines", s.tower.layout.most_in_lines(most))
     lines = ops.rows("lines", cols)
     rows.gather(ops, y, cols, s.taps("order", 1), lines)
     rows.gather(ops, w.vector(("v.image_newline", cols)), cols, s.taps("breaks", 1), lines, add=True)
     found = finish(s, lines, "mm.model.fc", cols)
-    ops = s.begin("ended", 4 * most)
+    ops = s.begin("ended", s.tower.layout.most(most))
     y = ops.rows("ended", found.width)
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
     ends = w.table(["mm.image_begin", "mm.image_end"], found.width)
