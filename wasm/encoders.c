@@ -240,3 +240,32 @@ void softmax_work(const softmax_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     memset(y + r->cols, 0, 4 * (r->y_stride - r->cols));
   }
 }
+
+u32 column_norms_chunks(const column_norms_call *r) { return divided(r->cols, 32); }
+
+// A chunk has some columns.
+void column_norms_work(const column_norms_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 begin = part_begin(r->cols, chunk, chunks), end = part_begin(r->cols, chunk + 1, chunks);
+  f32 *y = AT(f32, r->y);
+  for (u32 c = begin; c < end; c++) y[c] = 0;
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    for (u32 c = begin; c < end; c++) y[c] += x[c] * x[c];
+  }
+  for (u32 c = begin; c < end; c++) y[c] = __builtin_sqrtf(y[c]);
+}
+
+u32 response_norm_chunks(const response_norm_call *r) { return divided(batch_size(r->state), UP(4096, r->cols)); }
+
+void response_norm_work(const response_norm_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *lengths = AT(f32, r->lengths), *factors = AT(f32, r->terms), *bias = factors + r->cols;
+  f32 mean = 0;
+  for (u32 c = 0; c < r->cols; c++) mean += lengths[c] / r->cols;
+  mean = MAX(mean, r->least);
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 c = 0; c < r->cols; c++) y[c] = x[c] * (1 + factors[c] * lengths[c] / mean) + bias[c];
+    memset(y + r->cols, 0, 4 * (r->y_stride - r->cols));
+  }
+}

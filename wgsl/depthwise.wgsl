@@ -2,7 +2,7 @@
 // weight 0 is outside of the input. A bias and a batch norm may follow. Grid (CHANNELS / THREADS, tokens).
 #param QUANT // fragment of wgsl/quants that reads the kernel
 #param CHANNELS
-#param TAPS // places of the kernel; columns of a row of it, at most 32
+#param TAPS // places of the kernel; columns of a row of it
 #param TERMS // vectors of `terms`: 0; 1: a bias; 3: a bias, then the factor and the shift of a batch norm
 #param THREADS
 
@@ -13,7 +13,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> taps: array<vec2u>; // (n, TAPS): row of x, bits of its f32 weight
-const W_GROUPS = 1u;
+const W_GROUPS = (TAPS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read> x: array<f32>; // (rows, stride)
 #if TERMS
@@ -28,12 +28,14 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   if (m >= state.n || c >= CHANNELS) {
     return;
   }
-  var kernel = w_group(c, 0u);
   var sum = 0.0;
-  for (var t = 0u; t < TAPS; t++) {
-    let tap = taps[m * TAPS + t];
-    if (tap.y != 0u) {
-      sum = fma(bitcast<f32>(tap.y) * kernel[t / 4u][t % 4u], x[tap.x * p.stride + c], sum);
+  for (var g = 0u; g < W_GROUPS; g++) {
+    var kernel = w_group(c, g);
+    for (var t = 0u; t < min(32u, TAPS - 32u * g); t++) {
+      let tap = taps[m * TAPS + 32u * g + t];
+      if (tap.y != 0u) {
+        sum = fma(bitcast<f32>(tap.y) * kernel[t / 4u][t % 4u], x[tap.x * p.stride + c], sum);
+      }
     }
   }
 #if TERMS

@@ -116,6 +116,8 @@ FIELDS: dict[str, list[str]] = {
         "relative_attention_all": "state heads head_dim block scale:f biases x x_stride relative relative_stride y"
         " y_stride",
         "softmax": "state cols x x_stride y y_stride",
+        "column_norms": "state cols x x_stride y",
+        "response_norm": "state cols least:f x x_stride lengths terms y y_stride",
         "read": "x bytes y",
         "multiply": "floats times x y",
     }.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.calls import Calls, matrix_of, stride_of
+from py_engine.cpu.calls import Calls, matrix_of, state_of, stride_of
 from py_engine.files.tensor_types import TensorType
 from py_engine.plan.plan import Buffer, Op, Weight
 
@@ -114,6 +114,21 @@ def softmax(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def column_norms(m: Calls, op: Op) -> None:
+    m.add(
+        "column_norms", state=m.address(op, "state"), cols=op.params["COLS"], x=m.address(op, "x"),
+        x_stride=op.consts["x_stride"], y=m.address(op, "y"),
+    )  # fmt: skip
+
+
+def response_norm(m: Calls, op: Op) -> None:
+    m.add(
+        "response_norm", state=state_of(m, op), cols=op.params["COLS"], least=op.consts["least"],
+        x=m.address(op, "x"), x_stride=op.consts["x_stride"], lengths=m.address(op, "lengths"),
+        terms=m.address(op, "terms"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
 def scratch_bytes(op: Op, unit: int) -> int:
     """Memory that an op needs for itself in one thread. `unit`: bytes of a dequantised unit of a matrix."""
     x = op.bindings.get("x")
@@ -135,5 +150,5 @@ def scratch_bytes(op: Op, unit: int) -> int:
 
 CALLS = (
     patches, gather, unfold, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
-    relative_attention_all, softmax,
+    relative_attention_all, softmax, column_norms, response_norm,
 )  # fmt: skip

@@ -329,6 +329,18 @@ def softmax(c: Call) -> None:
     c["y"][: c.n, : x.shape[1]] = e / e.sum(axis=1, keepdims=True)
 
 
+def column_norms(c: Call) -> None:
+    cols = c.params["COLS"]
+    c["y"].reshape(-1)[:cols] = np.sqrt((c["x"][: c.n, :cols] ** 2).sum(axis=0))
+
+
+def response_norm(c: Call) -> None:
+    cols = c.params["COLS"]
+    (factors, bias), lengths = c["terms"].reshape(2, cols), c["lengths"].reshape(-1)[:cols]
+    scale = 1 + factors * lengths / max(lengths.mean(), c.consts["least"])
+    c["y"][: c.n, :cols] = c["x"][: c.n, :cols] * scale + bias
+
+
 def matmul_transposed(c: Call) -> None:
     rows = c.consts["rows"]
     c["y"][: c.n, : c.params["COLS"]] = c["x"][: c.n, :rows] @ c["w"][np.arange(rows)]
@@ -379,7 +391,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
         sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
         clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
-        softmax, ssm_conv,
+        softmax, column_norms, response_norm, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
         scale_queries,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from py_engine.encode import mobilenet, pictures, sound
+from py_engine.encode import convnext, mobilenet, pictures, sound
 from py_engine.encode.batch import Array, EncoderBatch
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
+
+ONE_BY_ONE = {"gemma3nv": mobilenet.arrange, "yasa2": convnext.arrange}  # whose pictures are encoded alone
 
 
 def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterator[EncoderBatch]:
@@ -16,9 +18,9 @@ def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterato
         for mel in inputs:
             yield sound.arrange(tower, plan, mel)
         return
-    if tower.kind == "gemma3nv":
+    if tower.kind in ONE_BY_ONE:
         for picture in inputs:
-            yield mobilenet.arrange(tower, plan, picture)
+            yield ONE_BY_ONE[tower.kind](tower, plan, picture)
         return
     for group in pictures.groups(tower, plan, list(inputs)):
         yield pictures.arrange(tower, plan, group)

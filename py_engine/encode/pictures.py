@@ -14,6 +14,7 @@ from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, MOBILE_VLM
+from py_engine.media.layout import Layout
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
@@ -193,11 +194,25 @@ def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:
 
 def _queries(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
     """Every picture's queries see its patches, whose keys get the sinusoids of their column and row."""
+    side = max(max(grid.height, grid.width) for grid in grids)
+    most, cols = batch.plan.inputs["image.sinusoids"]
+    if side > most:
+        raise WispError(
+            f"A picture has {side} patches along a side; this projector takes up to {most}.", "invalid_value"
+        )
+    batch.write("sinusoids", _sinusoids(side, cols))
     batch.write_taps("places", np.concatenate([grid.place[:, ::-1] for grid in grids]))
     batch.write_taps("queries", np.tile(np.arange(tower.queries), len(grids))[:, None])
     ends = np.cumsum(sizes)
     seen = np.stack([ends - sizes, ends, np.arange(len(sizes))], axis=1)
     batch.tables[batch.plan.segments["windows"]] = np.repeat(seen, tower.queries, axis=0).astype(np.uint32)
+
+
+def _sinusoids(count: int, width: int) -> Array:
+    """Sines, then cosines, of each place along a side: (count, width)."""
+    half = width // 2
+    angles = np.arange(count)[:, None] / 10000 ** (np.arange(half) / half)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
 def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[int]) -> None:
@@ -218,13 +233,12 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         batch.write_taps("pool", ids, np.full(ids.shape, scale / count))
     if tower.kind in MOBILE_VLM:
         _mobile(batch, grids, ids.reshape(-1))
-    if batch.takes("breaks") and batch.takes("ends"):
-        _with_breaks_and_ends(tower, batch, grids)
-    elif batch.takes("ends"):
+    layout = tower.layout
+    if layout.breaks:
+        _with_breaks(layout, batch, [(grid.height // tower.merge, grid.width // tower.merge) for grid in grids])
+    if layout.ends:
         _with_ends(batch)
-    elif batch.takes("breaks"):
-        _with_breaks(tower, batch, grids)
-    elif batch.takes("order"):
+    elif not layout.breaks and batch.takes("order"):
         firsts = np.cumsum([0, *batch.tokens])
         order = np.concatenate([first + grid.order for first, grid in zip(firsts, grids, strict=False)])
         batch.write_taps("order", order[:, None])
@@ -255,6 +269,22 @@ def _mobile(batch: EncoderBatch, grids: list[Grid], chosen: Array) -> None:
     batch.rows["pictures"], batch.tokens = pictures, [height * width] * pictures
 
 
+def _with_breaks(layout: Layout, batch: EncoderBatch, shapes: list[tuple[int, int]]) -> None:
+    """Put rows of the file after lines of tokens. `shapes`: rows and columns of each picture's tokens."""
+    order, breaks, first = [], [], 0
+    for h, w in shapes:
+        count = layout.in_lines(w, h)
+        tokens = first + np.arange(h * w).reshape(h, w)
+        order.append(np.pad(tokens, ((0, 0), (0, 1)), "edge").reshape(-1)[:count])
+        breaks.append(np.tile(np.arange(w + 1) == w, h)[:count])
+        first += h * w
+    batch.tokens = [len(rows) for rows in order]
+    is_break = np.concatenate(breaks).astype(float)[:, None]
+    batch.write_taps("order", np.concatenate(order)[:, None], 1 - is_break)
+    batch.write_taps("breaks", np.zeros_like(is_break), is_break)
+    batch.rows["lines"] = sum(batch.tokens)
+
+
 def _with_ends(batch: EncoderBatch) -> None:
     """Put a row before all of a picture's tokens and one after them."""
     firsts = np.cumsum([0, *batch.tokens])
@@ -264,42 +294,3 @@ def _with_ends(batch: EncoderBatch) -> None:
     batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
     batch.tokens = [n + 2 for n in batch.tokens]
     batch.rows["ended"] = sum(batch.tokens)
-
-
-def _with_breaks_and_ends(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
-    """Put a row after every line of tokens, and then one before all of a picture's and one after them."""
-    order, breaks, between, ends = [], list[Array](), [], []
-    first = line = 0
-    for grid in grids:
-        h, w = grid.height // tower.merge, grid.width // tower.merge
-        order.append(np.pad(first + np.arange(h * w).reshape(h, w), ((0, 0), (0, 1)), "edge").reshape(-1))
-        breaks.append(np.tile(np.arange(w + 1) == w, h))
-        between.append(np.pad(line + np.arange(h * (w + 1)), 1, "edge"))
-        ends.append(np.pad(np.zeros(h * (w + 1)), 1, constant_values=1))
-        first, line = first + h * w, line + h * (w + 1)
-    is_break, is_end = (np.concatenate(flags).astype(float)[:, None] for flags in (breaks, ends))
-    batch.write_taps("order", np.concatenate(order)[:, None], 1 - is_break)
-    batch.write_taps("breaks", np.zeros_like(is_break), is_break)
-    batch.write_taps("between", np.concatenate(between)[:, None], 1 - is_end)
-    batch.write_taps("ends", np.cumsum(is_end).reshape(-1, 1) % 2 == 0, is_end)
-    batch.rows |= {"lines": len(is_break), "ended": len(is_end)}
-    batch.tokens = [len(rows) for rows in ends]
-
-
-def _with_breaks(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
-    """Put [IMG_BREAK] after every row of tokens but the last."""
-    order, breaks, tokens, first = [], [], [], 0
-    for grid in grids:
-        h, w = grid.height // tower.merge, grid.width // tower.merge
-        ids = np.zeros((h, w + 1))
-        ids[:, :w] = first + np.arange(h * w).reshape(h, w)
-        is_break = np.zeros((h, w + 1))
-        is_break[:, w] = 1
-        order.append(ids.reshape(-1)[:-1])
-        breaks.append(is_break.reshape(-1)[:-1])
-        tokens.append(h * (w + 1) - 1)
-        first += h * w
-    flags = np.concatenate(breaks)[:, None]
-    batch.write_taps("order", np.concatenate(order)[:, None], 1 - flags)
-    batch.write_taps("breaks", np.zeros_like(flags), flags)
-    batch.tokens, batch.rows["rows"] = tokens, sum(tokens)

@@ -67,6 +67,7 @@ _AROUND = {
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
+    "yasa2": _Around("<image>", "</image>"),
     **dict.fromkeys(("gemma3", "gemma3nv"), _Around("<start_of_image>", "<end_of_image>")),
     **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),

@@ -56,8 +56,9 @@ class MediaChunk:
             return [(i, i, i) for i in range(self.n_tokens)]
         columns, rows = self.grid
         if self.number is not None:
-            row, last = columns + 1, self.n_tokens - 1
-            return [(0, 0, 0), *((1 + i, i % row, i // row) for i in range(rows * row)), (last, last, last)]
+            layout, last = self.projector.need_vision().layout, self.n_tokens - 1
+            line, count = layout.line(columns), layout.in_lines(columns, rows)
+            return [(0, 0, 0), *((1 + i, i % line, i // line) for i in range(count)), (last, last, last)]
         return [(0, y, x) for y in range(rows) for x in range(columns)]
 
     @cached_property

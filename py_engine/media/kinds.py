@@ -8,16 +8,17 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
-    "youtuvl",
+    "youtuvl", "yasa2",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
     "granite_speech", "meralion",
 )  # fmt: skip
-# A patch or a frame is projected as it is; gemma3nv is made of convolutions.
-WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv")
+# A patch or a frame is projected as it is; gemma3nv and yasa2 are made of convolutions.
+WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
 MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
+CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their size
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
@@ -70,6 +71,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", "youtuvl", *QWEN_VL),
         ("mm.2.weight", 1),
     ),
+    "yasa2": ("mm.2.weight", 1),
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "hunyuanvl": ("mm.model.fc.weight", 1),

@@ -13,6 +13,7 @@ from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
     BILINEAR,
+    CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
     LANCZOS,
@@ -30,6 +31,7 @@ from py_engine.media.kinds import (
     WITHOUT_BLOCKS,
     YI_OUTPUT,
 )
+from py_engine.media.layout import BROKEN, LAYOUTS, PLAIN, Layout
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
 
@@ -63,7 +65,7 @@ class Vision(Encoder):
     canvases: tuple[tuple[int, int], ...] = ()  # (width, height) of what is cut into tiles
     queries: int = 0  # resampler: tokens of every tile
     version: int = 0  # resampler: of MiniCPM-V
-    breaks_rows: bool = False  # pixtral: a token after every row but the last
+    layout: Layout = PLAIN  # of its tokens
     merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
 
     @property
@@ -141,9 +143,7 @@ class Projector:
         if vision is None:
             return 0
         tokens = max(vision.image_size**2, vision.max_pixels) // vision.align**2
-        if vision.type == "adapter":
-            return tokens + 2
-        return 2 * tokens + 2 if vision.type == "hunyuanvl" else tokens  # a token after each row, which may be of one
+        return vision.layout.count(1, tokens)
 
     def check_fits(self, n_embd_inp: int) -> None:
         """Raise WispError projector_mismatch unless a text model takes embeddings of that width."""
@@ -289,6 +289,10 @@ def _vision(reader: _Reader) -> Vision:
         if size not in MOBILE_SIZES:
             raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
         patch = size // MOBILE_SIDE
+    if type == "yasa2":
+        merge, left = divmod(size, patch * CONVNEXT_SIDE)
+        if left:
+            raise reader.bad_value("image_size", f"a multiple of {CONVNEXT_SIDE} patches of {patch} pixels")
     encoder = reader.encoder(type)
     return Vision(
         **encoder,
@@ -304,7 +308,7 @@ def _vision(reader: _Reader) -> Vision:
         canvases=_canvases(reader, type, size),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
-        breaks_rows="v.token_embd.img_break" in reader.header.tensors,
+        layout=BROKEN if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
     )
 

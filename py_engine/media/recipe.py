@@ -73,13 +73,9 @@ def n_tokens(vision: Vision, size: Size) -> int:
     if vision.type == "resampler":
         return vision.queries
     columns, rows = grid_of(vision, size)
-    if vision.type == "hunyuanvl":  # a token after each row, one before all and one after all
-        return (columns + 1) * rows + 2
-    if vision.type == "adapter":  # a token before all and one after all
-        return columns * rows + 2
     if vision.type in MOBILE_VLM:
         return columns * rows // 4
-    return columns * rows + (rows - 1 if vision.breaks_rows else 0)
+    return vision.layout.count(columns, rows)
 
 
 def grid_of(vision: Vision, size: Size) -> Size:
@@ -136,6 +132,11 @@ def _sized(vision: Vision, size: Size) -> Recipe:
     if vision.type == "hunyuanvl":
         return _whole(_stretch(0, canvas, vision.filter))
     return _whole(_letterbox(size, canvas, vision.filter))
+
+
+def _stretched(vision: Vision, size: Size) -> Recipe:
+    """Reka Edge: all of the picture, stretched to a square."""
+    return _whole(_stretch(0, (vision.image_size, vision.image_size), vision.filter))
 
 
 def _stepped(vision: Vision, size: Size) -> Recipe:
@@ -223,5 +224,6 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "lfm2": _lfm2,
     "lightonocr": _longest,
     "youtuvl": _stepped,
+    "yasa2": _stretched,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -14,6 +14,8 @@ from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.shared import THREADS
 
 ROW_THREADS = 512  # of a workgroup that has a whole row, at most
+COLUMNS = 64  # of a workgroup of column_norms.wgsl
+LEAST_MEAN = 1e-6  # of the lengths of response_norm.wgsl
 GATHER_THREADS = 32  # threads of a workgroup of gather.wgsl and matmul_transposed.wgsl
 
 
@@ -143,6 +145,26 @@ def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer,
         {"stride": x.shape[1]},
         {"state": ops.state, "taps": chosen, "w": kernel, "x": x, "y": y} | ({"terms": terms} if terms else {}),
         -(-cols // THREADS),
+        PerToken(),
+    )
+    return y
+
+
+def response_norm(ops: OpList, x: Buffer, terms: Weight, cols: int) -> Buffer:
+    """x * (1 + factor * length / the mean of lengths) + bias, for products; a column's length is over all rows.
+
+    `terms`: the factors and the bias of the columns (2 * cols).
+    """
+    lengths, y = ops.buffer(f"{ops.name}.lengths", (1, pad(cols))), ops.rows("response", cols, ops.input_dtype)
+    ops.add(
+        "column_norms", {"COLS": cols}, {"x_stride": x.shape[1]}, {"state": ops.state, "x": x, "y": lengths},
+        -(-cols // COLUMNS),
+    )  # fmt: skip
+    ops.add(
+        "response_norm",
+        {"COLS": cols, "WG": norm_threads(ops.device, cols), "Y16": int(y.dtype == "f16")},
+        {"least": LEAST_MEAN, "x_stride": x.shape[1], "y_stride": y.shape[1]},
+        {"x": x, "lengths": lengths, "terms": terms, "y": y},
         PerToken(),
     )
     return y

@@ -86,7 +86,7 @@ def test_unfolded_input_of_a_convolution(bench: Bench, cols: int, count: int) ->
     assert np.isnan(gpu[y.name][4:]).all()
 
 
-@in_pairs(("kind", [Q.F32, Q.F16]), ("cols, count", [(36, 5), (65, 9)]))
+@in_pairs(("kind", [Q.F32, Q.F16]), ("cols, count", [(36, 5), (65, 9), (33, 49)]))
 def test_depthwise_convolution(bench: Bench, kind: Q, cols: int, count: int) -> None:
     ops = bench.begin(Setup(batch=5, n=4))
     x = ops.rows("x", cols)
@@ -260,6 +260,20 @@ def test_softmax_of_rows(bench: Bench, cols: int) -> None:
     check(bench, gpu[y.name][:4, :cols], host[y.name][:4, :cols], 1e-6)
     np.testing.assert_allclose(host[y.name][:4, :cols].sum(axis=1), 1, rtol=2e-3)
     assert np.isnan(gpu[y.name][4:]).all()
+
+
+@in_pairs(("cols, n", [(1, 3), (37, 40), (300, 17), (1100, 5)]))
+def test_global_response_norm(bench: Bench, cols: int, n: int) -> None:
+    """A column's length counts the rows of the batch only."""
+    ops = bench.begin(Setup(batch=n + 2, n=n))
+    x = ops.rows("x", cols)
+    bench.fill(x)[:, cols:] = np.nan
+    bench.data[x.name][n:] = np.nan
+    terms = bench.vector("terms", 2 * cols)
+    y = rows.response_norm(ops, x, terms, cols)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols])
+    assert np.isnan(gpu[y.name][n:]).all()
 
 
 @in_every_variant

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.encoder_shapes import SHAPES, header
@@ -76,6 +77,13 @@ def test_a_device_that_cannot_hold_gemma_3ns_places_is_told() -> None:
     with pytest.raises(WispError, match="in one buffer") as error:
         make_plan(model, Device(max_binding=1 << 20, max_buffer=1 << 20), PlanOptions(1, 1, "f16"))
     assert error.value.code == "model_too_large"
+
+
+def test_too_long_pictures_of_minicpm_v_are_refused() -> None:
+    """Its places along a side have sinusoids of a table."""
+    encoder = CpuEncoder(golden("minicpmv"))
+    with pytest.raises(WispError, match="1025 patches along a side"):
+        encoder.encode("image", [np.zeros((1025 * 14, 14, 3), np.uint8)])
 
 
 def test_layer_norms_of_queries_are_refused() -> None:
@@ -150,6 +158,30 @@ def test_bad_headers_of_youtu_vl_are_refused(metadata: dict[str, Any], without: 
 )
 def test_bad_headers_of_meralion_are_refused(without: str) -> None:
     assert refusal("meralion", {}, without) == "missing_tensor"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.image_size": 120}, "none", "corrupt_header"),  # no whole patches for each token
+        ({"clip.vision.image_size": 96}, "none", "unsupported_architecture"),  # 12 x 12 places for 8 x 8 tokens
+        ({"clip.vision.image_size": 1024}, "none", "unsupported_architecture"),  # more rows than a dispatch has
+        ({}, "v.stage.0.blk.0.dw.weight", "unsupported_architecture"),
+        ({}, "v.stage.1.down.conv.weight", "missing_tensor"),
+        ({}, "v.stage.1.blk.1.grn.bias", "missing_tensor"),
+        ({}, "v.patch_ln.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_reka_edge_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("yasa2", metadata, without) == code
+
+
+def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:
+    """The GPU's kernels would rotate wrong pairs."""
+    header = header_of(VISION / "gemma4.mmproj.gguf")
+    heads = {"clip.vision.attention.head_count": header.metadata["clip.vision.embedding_length"] // 4}
+    with pytest.raises(WispError, match="rotate halves of heads that are 4 wide"):
+        make_plan(replace(header, metadata=header.metadata | heads), Device(), PlanOptions(1, 1, "f16"))
 
 
 def refusal(name: str, metadata: dict[str, Any], without: str) -> str:

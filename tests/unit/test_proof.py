@@ -58,6 +58,7 @@ PROJECTORS = (
     "qwen3a",
     "qwen3vl",
     "ultravox",
+    "yasa2",
     "youtuvl",
 )
 MODELS += [f"vision/{name}.mmproj" for name in PROJECTORS]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from math import cos, sin
 
 from py_engine.models.projectors import mobile, squares
 from py_engine.models.projectors.block import Norms
@@ -20,7 +18,7 @@ EPS = 1e-5  # of the norms that have an eps of their own
 YOUTU_EPS = 1e-6  # of the norm of Youtu-VL's patches
 DOTS_EPS = 1e-6  # of the norm of dots.ocr's patches
 QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
-MAX_SIDE = 128  # patches along a side of a picture of MiniCPM-V
+MAX_SIDE = 1024  # patches along a side of a picture of MiniCPM-V
 
 
 def _merge(s: Stages, x: Buffer) -> Buffer:
@@ -207,7 +205,7 @@ def _pixtral(s: Stages, x: Buffer) -> EncoderPlan:
     found = finish(s, y, "mm.2", width)
     if "v.token_embd.img_break" not in w:
         return found
-    s.begin("rows", 2 * s.ops.batch)
+    s.begin("lines", s.tower.layout.most_in_lines(s.ops.batch))
     y = s.ops.buffer(f"{s.tower.modality}.with_breaks", (s.ops.batch, pad(found.width)))
     rows.gather(s.ops, s.plan.buffers[found.output], found.width, s.taps("order", 1), y)
     break_token = w.vector(("v.token_embd.img_break", found.width))
@@ -224,7 +222,7 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
     y = ops.project("kv", x, w.matrix("resampler.kv.weight", width, n), None)
     values = norms.apply("resampler.ln_kv", y, "values", for_product=True, cols=width)
     keys = norms.apply("resampler.ln_kv", y, "keys", cols=width)
-    places, table = s.taps("places", 2), _sinusoids(s, width // 2)
+    places, table = s.taps("places", 2), s.input("sinusoids", width // 2, MAX_SIDE)
     for axis in range(2):  # columns, then rows of the picture
         rows.gather(ops, table, width // 2, places, keys, add=True, part=axis)
     both = ops.rows("keys_values", 2 * width)
@@ -249,18 +247,6 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
 
 def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
     return s.w.matrix(name + ".weight", size, size), s.w.vector((name + ".bias", size))
-
-
-def _sinusoids(s: Stages, width: int) -> Buffer:
-    """Sines, then cosines, of each place along a side: (MAX_SIDE, width)."""
-    half = width // 2
-    table = s.ops.buffer("image.sinusoids", (MAX_SIDE, pad(width)), "f32", "state")
-    out: list[float] = []
-    for place in range(MAX_SIDE):
-        angles = [place / 10000 ** (i / half) for i in range(half)]
-        out += [*map(sin, angles), *map(cos, angles), *[0.0] * (pad(width) - width)]
-    s.plan.constants[table.name] = struct.pack(f"<{len(out)}f", *out)
-    return table
 
 
 def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
@@ -321,7 +307,7 @@ def _adapter(s: Stages, x: Buffer) -> EncoderPlan:
 
 def _between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
     """The results with two rows of the file, one before and one after those of each picture."""
-    ops = s.begin("ended", 3 * s.ops.batch)  # a picture may be one token
+    ops = s.begin("ended", s.tower.layout.most(s.ops.batch))
     y = s.ops.buffer(f"{s.tower.modality}.with_ends", (ops.batch, pad(found.width)))
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
     rows.gather(ops, s.w.table(names, found.width), found.width, s.taps("ends", 1), y, add=True)
@@ -344,12 +330,12 @@ def _hunyuanvl(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, rows.unfold(s.ops, y, n, s.taps("merge", count)), "mm.0", count * n)
     cols = w.rows("mm.2.weight")
     y = s.ops.project("mixed", y, w.matrix("mm.2.weight", cols, width), w.optional_vector(("mm.2.bias", cols)))
-    ops = s.begin("lines", 2 * most)
+    ops = s.begin("lines", s.tower.layout.most_in_lines(most))
     lines = ops.rows("lines", cols)
     rows.gather(ops, y, cols, s.taps("order", 1), lines)
     rows.gather(ops, w.vector(("v.image_newline", cols)), cols, s.taps("breaks", 1), lines, add=True)
     found = finish(s, lines, "mm.model.fc", cols)
-    ops = s.begin("ended", 4 * most)
+    ops = s.begin("ended", s.tower.layout.most(most))
     y = ops.rows("ended", found.width)
     rows.gather(ops, s.plan.buffers[found.output], found.width, s.taps("between", 1), y)
     ends = w.table(["mm.image_begin", "mm.image_end"], found.width)

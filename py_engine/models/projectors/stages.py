@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from py_engine.errors import WispError
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.encoder import EncoderPlan, Stage
@@ -61,6 +62,8 @@ class Stages:
     def rope(self, *, neox: bool, halves: bool = False) -> Rope:
         """A rotation whose turns the host writes for each token."""
         dim = self.tower.head_dim
+        if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
+            raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
         made = self.ops.buffer(f"{self.tower.modality}.turns", (self.ops.batch, dim // 2), "u32", "state")
         self._inputs[made.name] = made.shape
         return Rope(dim, neox, made, per_token=True, halves=halves)

@@ -8,11 +8,12 @@ from math import prod
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
+from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Audio, Projector, Speech, Vision
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
-LIMITS = {"patch": 256, "merge": 16, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
+LIMITS = {"patch": 256, "merge": 32, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
 LFM2_TILE = 512  # pixels of a side
@@ -41,6 +42,7 @@ class Tower:
     stack: int = 1  # frames that become one token
     window: int = 0  # pixels of the side of a window that most blocks attend to; 0: to the whole picture
     whole: frozenset[int] = frozenset()  # the blocks that attend to the whole picture nevertheless
+    layout: Layout = PLAIN  # of a picture's tokens
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
     merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
     speech: Speech | None = None  # of granite_speech
@@ -123,6 +125,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         deviation=vision.std,
         window=_window(header, vision),
         whole=_whole(header, vision),
+        layout=vision.layout,
         queries=vision.queries,
         merged_after=vision.merged_after,
         deepstack=_deepstack(header),

@@ -1,0 +1,39 @@
+"""Rows of the projector's file among a picture's tokens: after its lines, before all and after all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which of these rows a picture has."""
+
+    breaks: bool = False  # a row after each line of tokens
+    last_break: bool = False  # also after the last line
+    ends: bool = False  # a row before all, and one after all
+
+    def line(self, columns: int) -> int:
+        """Rows from the beginning of a line to that of the next."""
+        return columns + self.breaks
+
+    def in_lines(self, columns: int, rows: int) -> int:
+        """The tokens and the rows after their lines."""
+        return self.line(columns) * rows - (self.breaks and not self.last_break)
+
+    def count(self, columns: int, rows: int) -> int:
+        """All rows of a picture."""
+        return self.in_lines(columns, rows) + 2 * self.ends
+
+    def most_in_lines(self, tokens: int) -> int:
+        """Rows in lines of so many tokens, if each line is of one."""
+        return tokens * self.line(1)
+
+    def most(self, tokens: int) -> int:
+        """All rows of so many tokens, if each is a picture."""
+        return tokens * (self.line(1) + 2 * self.ends)
+
+
+PLAIN = Layout()
+BROKEN = Layout(breaks=True)  # Pixtral: [IMG_BREAK]
+LAYOUTS = {"adapter": Layout(ends=True), "hunyuanvl": Layout(breaks=True, last_break=True, ends=True)}
