@@ -240,6 +240,8 @@ class WasmRunner(WasmContents):
 
     def mask(self, allowed: Any | None, seq: int) -> None:
         self._check()
+        if allowed is None and seq not in self._masked:
+            return
         self._inputs.mask(seq, allowed)
         self._masked = self._masked | {seq} if allowed is not None else self._masked - {seq}
 

@@ -128,6 +128,13 @@ def _submit(
     sequence.position, sequence.left = constrained.at - 1, constrained.left
 
 
+def remove_old_masks(runner: Runner, unit: Sequence[RunningSequence]) -> None:
+    """Let tokens be sampled without the masks that masked_steps.py has left on the device."""
+    for sequence in unit:
+        if sequence.constrained is not None and not sequence.masked:
+            runner.mask(None, sequence.cache.number)
+
+
 def end_mask(runner: Runner, sequence: RunningSequence) -> None:
     """Let the tokens after the one with a mask be sampled without it."""
     if sequence.masked:

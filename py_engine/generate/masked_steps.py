@@ -27,7 +27,7 @@ async def decode_masked(runner: Runner, unit: list[RunningSequence], ms: float) 
     rows = [_row(sequence, sequence.constrained) for sequence in unit]
     found = await decode(rows, steps, ms)
     for sequence, tokens in zip(unit, found, strict=True):
-        _accept(runner, sequence, tokens)
+        _accept(sequence, tokens)
     return max(len(tokens.batch.ids) for tokens in found)
 
 
@@ -37,7 +37,7 @@ def _row(sequence: RunningSequence, constrained: ConstrainedAnswer | None) -> Ma
     return MaskedRow(sequence.row, constrained.source, constrained.lend_forced(), constrained.fetch_lent)
 
 
-def _accept(runner: Runner, sequence: RunningSequence, tokens: MaskedTokens) -> None:
+def _accept(sequence: RunningSequence, tokens: MaskedTokens) -> None:
     """Push the tokens of a sequence. A constraint that fails ends its own request only."""
     n, constrained = len(tokens.batch.ids), sequence.constrained
     sequence.position += n
@@ -48,7 +48,6 @@ def _accept(runner: Runner, sequence: RunningSequence, tokens: MaskedTokens) -> 
         sequence.push(tokens.batch)
     if constrained is None:
         return
-    runner.mask(None, sequence.cache.number)
     sequence.masked = False
     constrained.advance_masked(tokens)
     error = constrained.failure or (constraint_failed(tokens.error) if tokens.error else None)

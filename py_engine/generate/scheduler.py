@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator
 
 from py_engine.generate.answer import Answer
 from py_engine.generate.batches import batches, needs_masks, paged
-from py_engine.generate.checking import check, end_mask, most_steps, rejects_often
+from py_engine.generate.checking import check, end_mask, most_steps, rejects_often, remove_old_masks
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
@@ -45,9 +45,7 @@ LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wa
 UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same for a prompt that nothing runs beside
-AHEAD_JOINED_MS = (
-    8.0  # the same soon after a request has joined: others often come with it, and would wait for that work
-)
+AHEAD_JOINED_MS = 8.0  # the same soon after a request has joined: others often come with it, and would wait
 AHEAD_CHECKED_MS = 4.0  # the same while a constraint often rejects tokens: the next steps wait until they are checked
 
 
@@ -311,6 +309,7 @@ class Scheduler:
         unit, steps = paged(unit, steps)
         if not unit:
             return None
+        remove_old_masks(self._runner, unit)
         self._runner.decode([sequence.row for sequence in unit], steps)
         self._totals.count(steps, len(unit))
         submit = ScheduledWork(unit, steps * (self._runner.step_ms(len(unit)) or UNKNOWN_MS))
