@@ -284,9 +284,12 @@ void attention_work(const attention_call *r, u32 chunk, u32 chunks, u8 *scratch)
   const u32 tiles = UP(n, tokens), total = r->kv_heads * tiles;
   for (u32 item = part_begin(total, chunk, chunks); item < part_begin(total, chunk + 1, chunks); item++) {
     const u32 head = item / tiles, tile = item % tiles * tokens, tile_end = MIN(n, tile + tokens);
-    for (u32 m = tile, next; m < tile_end; m = next) { // the tokens of one segment
+    for (u32 m = tile, next; m < tile_end; m = next) { // the tokens of one segment that see up to one end
       const Segment s = segment(r->state, r->segments, m);
-      for (next = m + 1; next < tile_end && segment(r->state, r->segments, next).first == s.first;) next++;
+      for (next = m + 1; next < tile_end; next++) {
+        const Segment other = segment(r->state, r->segments, next);
+        if (other.first != s.first || other.end != s.end) break;
+      }
       for (u32 h = 0; h < group; h += QUERIES) // a large group of heads takes several rounds
         attend_tokens(r, &s, head, m, next, head * group + h, MIN(group - h, QUERIES), (f32 *)scratch);
     }

@@ -269,3 +269,27 @@ void response_norm_work(const response_norm_call *r, u32 chunk, u32 chunks, u8 *
     memset(y + r->cols, 0, 4 * (r->y_stride - r->cols));
   }
 }
+
+u32 grid_heads_chunks(const grid_heads_call *r) { return divided(batch_size(r->state), 8); }
+
+void grid_heads_work(const grid_heads_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 dim = r->head_dim, cols = r->heads * dim, wide = dim + 2 * r->side, width = r->heads * wide;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 cell = AT(u32, r->cells)[2 * m], side = AT(u32, r->cells)[2 * m + 1];
+    f32 *y = ROW(r->y, r->y_stride, m), *k = ROW(r->k, width, m), *v = ROW(r->v, width, m);
+    memset(y, 0, 4 * r->y_stride);
+    memset(k, 0, 4 * width);
+    memset(v, 0, 4 * width);
+    for (u32 h = 0; h < r->heads; h++, y += wide, k += wide, v += wide) {
+      const f32 *q = ROW(r->x, r->x_stride, m) + h * dim;
+      memcpy(y, q, 4 * dim);
+      memcpy(k, q + cols, 4 * dim);
+      memcpy(v, q + 2 * cols, 4 * dim);
+      for (u32 axis = 0; axis < 2; axis++) {
+        const u32 at = axis ? cell >> 16 : cell & 0xffff, table = axis ? r->lines : r->columns, first = dim + axis * r->side;
+        for (u32 j = 0; j < side; j++) y[first + j] = r->scale * dot(q, ROW(table, r->table_stride, at + side - 1 - j), dim);
+        k[first + at] = 1;
+      }
+    }
+  }
+}

@@ -62,9 +62,12 @@ class Call:
         return self.tables[first : first + SEGMENT_WORDS * self.n].astype(np.int64).reshape(self.n, SEGMENT_WORDS)
 
     def segment_parts(self) -> list[tuple[int, int, int, int]]:
-        """The batch's part of each segment: (first token, end, the segment's first position, row of the result)."""
+        """The batch's part of each segment: (first token, end, the segment's first position, row of the result).
+
+        Tokens that see up to different ends are parts of their own.
+        """
         segments = self.segments
-        starts = [m for m in range(self.n) if not m or segments[m, 0] != segments[m - 1, 0]]
+        starts = [m for m in range(self.n) if not m or (segments[m, :2] != segments[m - 1, :2]).any()]
         ends = [*starts[1:], self.n]
         return [(m, end, int(segments[m, 0]), int(segments[m, 2])) for m, end in zip(starts, ends, strict=True)]
 

@@ -117,6 +117,7 @@ FIELDS: dict[str, list[str]] = {
         " y_stride",
         "softmax": "state cols x x_stride y y_stride",
         "column_norms": "state cols x x_stride y",
+        "grid_heads": "state heads head_dim side scale:f x x_stride columns lines table_stride cells y y_stride k v",
         "response_norm": "state cols least:f x x_stride lengths terms y y_stride",
         "read": "x bytes y",
         "multiply": "floats times x y",

@@ -129,6 +129,16 @@ def response_norm(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def grid_heads(m: Calls, op: Op) -> None:
+    m.add(
+        "grid_heads", state=m.address(op, "state"), heads=op.params["HEADS"], head_dim=op.params["HEAD_DIM"],
+        side=op.params["SIDE"], scale=op.consts["scale"], x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+        columns=m.address(op, "columns"), lines=m.address(op, "lines"), table_stride=op.consts["table_stride"],
+        cells=m.address(op, "cells"), y=m.address(op, "y"), y_stride=op.consts["y_stride"], k=m.address(op, "k"),
+        v=m.address(op, "v"),
+    )  # fmt: skip
+
+
 def scratch_bytes(op: Op, unit: int) -> int:
     """Memory that an op needs for itself in one thread. `unit`: bytes of a dequantised unit of a matrix."""
     x = op.bindings.get("x")
@@ -150,5 +160,5 @@ def scratch_bytes(op: Op, unit: int) -> int:
 
 CALLS = (
     patches, gather, unfold, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
-    relative_attention_all, softmax, column_norms, response_norm,
+    relative_attention_all, softmax, column_norms, response_norm, grid_heads,
 )  # fmt: skip

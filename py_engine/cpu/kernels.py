@@ -334,6 +334,23 @@ def column_norms(c: Call) -> None:
     c["y"].reshape(-1)[:cols] = np.sqrt((c["x"][: c.n, :cols] ** 2).sum(axis=0))
 
 
+def grid_heads(c: Call) -> None:
+    heads, dim, side, n = c.params["HEADS"], c.params["HEAD_DIM"], c.params["SIDE"], c.n
+    x = c["x"][:n, : 3 * heads * dim].reshape(n, 3, heads, dim)
+    cells, sides = c["cells"][:n].reshape(n, -1)[:, 0], c["cells"][:n].reshape(n, -1)[:, 1].astype(np.int64)
+    found = np.zeros((3, n, heads, dim + 2 * side), np.float32)
+    found[..., :dim] = x.transpose(1, 0, 2, 3)
+    for axis, (at, name) in enumerate(((cells & 0xFFFF, "columns"), (cells >> 16, "lines"))):
+        for j in range(side):
+            inside = j < sides
+            keys = c[name][np.where(inside, at.astype(np.int64) + sides - 1 - j, 0), :dim]
+            products = (x[:, 0] * keys[:, None]).sum(axis=2) * c.consts["scale"]
+            found[0, :, :, dim + axis * side + j] = np.where(inside[:, None], products, 0)
+            found[1, :, :, dim + axis * side + j] = (inside & (at == j))[:, None]
+    for name, values in zip(("y", "k", "v"), found, strict=True):
+        c[name].reshape(len(c[name]), -1)[:n, : heads * (dim + 2 * side)] = values.reshape(n, -1)
+
+
 def response_norm(c: Call) -> None:
     cols = c.params["COLS"]
     (factors, bias), lengths = c["terms"].reshape(2, cols), c["lengths"].reshape(-1)[:cols]
@@ -391,7 +408,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
         sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
         clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
-        softmax, column_norms, response_norm, ssm_conv,
+        softmax, column_norms, response_norm, grid_heads, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
         scale_queries,

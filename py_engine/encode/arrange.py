@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from py_engine.encode import convnext, mobilenet, pictures, sound
+from py_engine.encode import convnext, deepseek_ocr, mobilenet, pictures, sound
 from py_engine.encode.batch import Array, EncoderBatch
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
-ONE_BY_ONE = {"gemma3nv": mobilenet.arrange, "yasa2": convnext.arrange}  # whose pictures are encoded alone
+ONE_BY_ONE = {  # whose pictures are encoded alone
+    "gemma3nv": mobilenet.arrange,
+    "yasa2": convnext.arrange,
+    "deepseekocr2": deepseek_ocr.arrange,
+}
 
 
 def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterator[EncoderBatch]:

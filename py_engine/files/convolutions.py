@@ -25,6 +25,6 @@ def _flat(info: TensorInfo) -> TensorInfo:
     if len(info.shape) <= 2:
         return info
     *inner, rows = info.shape
-    if "position_embd" in info.name or info.name.endswith(".proj_query"):
+    if "position_embd" in info.name or "sam.pos_embd" in info.name or info.name.endswith(".proj_query"):
         return replace(info, shape=(info.shape[0], prod(info.shape[1:])))
     return replace(info, shape=(prod(inner), rows))

@@ -15,10 +15,11 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from py_engine.errors import WispError
+from py_engine.media.encoders import Audio, Vision
 from py_engine.media.formats import MAX_SECONDS, Format, bad_media, format_of, upright
 from py_engine.media.kinds import RATE
 from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
-from py_engine.media.projector import Audio, Projector, Vision
+from py_engine.media.projector import Projector
 from py_engine.media.recipe import grid_of, n_tokens, recipe
 
 

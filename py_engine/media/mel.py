@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from py_engine.media.encoders import Audio
 from py_engine.media.kinds import POOLED, RATE, WHISPER
-from py_engine.media.projector import Audio
 
 HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips

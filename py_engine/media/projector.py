@@ -9,6 +9,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.media.encoders import Audio, Sam, Speech, Vision
 from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
@@ -24,6 +25,9 @@ from py_engine.media.kinds import (
     MOBILE_SIZES,
     OMNI,
     OUTPUTS,
+    SAM_MERGE,
+    SAM_PATCH,
+    SAM_SIDE,
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
@@ -31,70 +35,9 @@ from py_engine.media.kinds import (
     WITHOUT_BLOCKS,
     YI_OUTPUT,
 )
-from py_engine.media.layout import BROKEN, LAYOUTS, PLAIN, Layout
+from py_engine.media.layout import BROKEN, LAYOUTS, PLAIN
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Hyperparameters that every encoder has."""
-
-    type: str
-    n_embd: int
-    n_ff: int
-    n_layer: int
-    n_head: int
-    eps: float
-    n_embd_inp: int  # width of its embeddings; with deepstack, of all slices side by side
-
-
-@dataclass(frozen=True)
-class Vision(Encoder):
-    """The encoder of pictures."""
-
-    image_size: int  # pixels of a tile's side, or of the largest picture
-    patch_size: int
-    merge: int  # patches of a token's side
-    mean: tuple[float, ...]  # of red, green and blue
-    std: tuple[float, ...]
-    filter: str
-    min_pixels: int = 0  # 0: the type has no such limit
-    max_pixels: int = 0
-    longest_edge: int = 0
-    canvases: tuple[tuple[int, int], ...] = ()  # (width, height) of what is cut into tiles
-    queries: int = 0  # resampler: tokens of every tile
-    version: int = 0  # resampler: of MiniCPM-V
-    layout: Layout = PLAIN  # of its tokens
-    merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
-
-    @property
-    def align(self) -> int:
-        """Pixels of a token's side."""
-        return self.patch_size * self.merge
-
-
-@dataclass(frozen=True)
-class Speech:
-    """What granite_speech's encoder and projector have of their own."""
-
-    block: int  # rows that see each other
-    kernel: int  # rows of a convolution
-    positions: int  # the largest distance that has a key
-    window: int  # rows that become `queries` tokens
-    queries: int
-    heads: int  # of the projector
-    features: tuple[int, ...]  # after how many blocks rows are joined to the last block's; 0: before the first
-
-
-@dataclass(frozen=True)
-class Audio(Encoder):
-    """The encoder of sound."""
-
-    n_mel: int
-    stack: int  # frames of the encoder that one token takes
-    max_seconds: int = 0  # of a clip; 0: the type has no such limit
-    speech: Speech | None = None
 
 
 @dataclass(frozen=True)
@@ -289,6 +232,8 @@ def _vision(reader: _Reader) -> Vision:
         if size not in MOBILE_SIZES:
             raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
         patch = size // MOBILE_SIDE
+    if type == "deepseekocr2":  # whatever the metadata says
+        size, patch, merge = SAM_SIDE, SAM_PATCH, SAM_MERGE
     if type == "yasa2":
         merge, left = divmod(size, patch * CONVNEXT_SIDE)
         if left:
@@ -306,6 +251,8 @@ def _vision(reader: _Reader) -> Vision:
         max_pixels=high,
         longest_edge=reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0,
         canvases=_canvases(reader, type, size),
+        sam=_sam(reader) if type == "deepseekocr2" else None,
+        tiles=_tiles(reader, 2, 6) if type == "deepseekocr2" else (0, 0),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
         layout=BROKEN if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
@@ -325,9 +272,7 @@ def _filter(reader: _Reader, kind: str) -> str:
 def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], ...]:
     """The canvases that pictures are resized to before they are cut into tiles."""
     if kind == "internvl":
-        low, high = reader.count("preproc_min_tiles", 1), reader.count("preproc_max_tiles", 12)
-        if not low <= high <= 64:
-            raise reader.bad_value("preproc_max_tiles", "at least preproc_min_tiles, and at most 64")
+        low, high = _tiles(reader, 1, 12)
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
     pinpoints = reader.get("image_grid_pinpoints") or []
@@ -340,6 +285,25 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
     ):
         raise reader.bad_value("image_grid_pinpoints", "a list of widths and heights")
     return tuple(zip(pinpoints[::2], pinpoints[1::2], strict=True))
+
+
+def _tiles(reader: _Reader, low: int, high: int) -> tuple[int, int]:
+    """How many tiles a picture has, at least and at most, and if the file does not say it."""
+    low, high = reader.count("preproc_min_tiles", low), reader.count("preproc_max_tiles", high)
+    if not low <= high <= 64:
+        raise reader.bad_value("preproc_max_tiles", "at least preproc_min_tiles, and at most 64")
+    return low, high
+
+
+def _sam(reader: _Reader) -> Sam:
+    n_embd, n_head = reader.count("sam.embedding_length"), reader.count("sam.head_count")
+    if n_embd % (4 * n_head):
+        raise reader.bad_value("sam.head_count", f"a divisor of a quarter of the width {n_embd}")
+    kv, heads = reader.count("attention.head_count_kv"), reader.count("attention.head_count")
+    if heads % kv:
+        raise reader.bad_value("attention.head_count_kv", f"a divisor of {heads} heads")
+    window = reader.count("window_size", most=SAM_SIDE // SAM_PATCH)
+    return Sam(n_embd, reader.count("sam.block_count", most=128), n_head, window, kv)
 
 
 def _merged_after(reader: _Reader, n_layer: int) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE
-from py_engine.media.projector import Vision
+from py_engine.media.encoders import Vision
+from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILE
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -25,7 +25,10 @@ from py_engine.media.sizes import (
 )
 
 BLACK = (0, 0, 0)
-COLOURS = {**dict.fromkeys(LLAVA, (122, 116, 104)), "janus_pro": (127, 127, 127)}  # of the margins of squares
+COLOURS = {  # of the margins of squares
+    **dict.fromkeys(LLAVA, (122, 116, 104)),
+    **dict.fromkeys(("janus_pro", "deepseekocr2"), (127, 127, 127)),
+}
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
 LFM2_TILE = 512  # pixels of a side
@@ -75,6 +78,8 @@ def n_tokens(vision: Vision, size: Size) -> int:
     columns, rows = grid_of(vision, size)
     if vision.type in MOBILE_VLM:
         return columns * rows // 4
+    if vision.type == "deepseekocr2":  # a token after the overview
+        return columns * rows + (size == (SAM_SIDE, SAM_SIDE))
     return vision.layout.count(columns, rows)
 
 
@@ -93,12 +98,14 @@ def _stretch(source: int, size: Size, filter: str) -> Canvas:
     return Canvas(source, size, filter, size)
 
 
-def _letterbox(size: Size, canvas: Size, filter: str, colour: tuple[int, int, int] = BLACK) -> Canvas:
-    """The picture as large as the canvas allows, in its middle."""
+def _letterbox(
+    size: Size, canvas: Size, filter: str, colour: tuple[int, int, int] = BLACK, *, nearest: bool = False
+) -> Canvas:
+    """The picture as large as the canvas allows, in its middle. `nearest`: its size is rounded, else rounded up."""
     if size == canvas:
         return Canvas(0, size, filter, canvas)
-    fitted = fitted_size(size, canvas)
-    x, y = ((c - f) // 2 for c, f in zip(canvas, fitted, strict=True))
+    fitted = fitted_size(size, canvas, nearest=nearest)
+    x, y = ((c - f + nearest) // 2 for c, f in zip(canvas, fitted, strict=True))
     return Canvas(0, fitted, filter, canvas, (x, y), colour)
 
 
@@ -185,18 +192,29 @@ def _lfm2(vision: Vision, size: Size) -> Recipe:
     width, height = (max(vision.patch_size, round(side / vision.align) * vision.align) for side in size)
     if width * height <= 2 * vision.max_pixels:
         return _whole(thumbnail)
-    columns, rows = _lfm2_grid(size)
+    columns, rows = _tile_grid(size, LFM2_TILE, LFM2_TILES)
     canvas = columns * LFM2_TILE, rows * LFM2_TILE
     return _tiled(_letterbox(size, canvas, vision.filter), thumbnail, (LFM2_TILE, LFM2_TILE))
 
 
-def _lfm2_grid(size: Size) -> Size:
+def _deepseek(vision: Vision, size: Size) -> Recipe:
+    """DeepSeek-OCR 2: stretched tiles of a canvas in nearly the picture's shape, then the letterboxed overview."""
+    square = SAM_SIDE, SAM_SIDE
+    overview = _letterbox(size, square, vision.filter, COLOURS[vision.type], nearest=True)
+    if max(size) <= SAM_TILE:
+        return _whole(overview)
+    columns, rows = _tile_grid(size, SAM_TILE, range(vision.tiles[0], vision.tiles[1] + 1))
+    canvas = _stretch(0, (columns * SAM_TILE, rows * SAM_TILE), vision.filter)
+    return _tiled(canvas, overview, (SAM_TILE, SAM_TILE))
+
+
+def _tile_grid(size: Size, tile: int, tiles: range) -> Size:
     """The grid of nearly the picture's shape. Of several, the largest whose tiles the picture would fill by half."""
-    grids = [(a, b) for a in range(1, LFM2_TILES.stop) for b in range(1, LFM2_TILES.stop) if a * b in LFM2_TILES]
+    grids = [(a, b) for a in range(1, tiles.stop) for b in range(1, tiles.stop) if a * b in tiles]
     ratio, best, least = f32(size[0] / size[1]), (1, 1), inf
     for grid in sorted(grids, key=lambda grid: grid[0] * grid[1]):
         error = f32(abs(ratio - f32(grid[0] / grid[1])))
-        fills = 2 * size[0] * size[1] > grid[0] * grid[1] * LFM2_TILE**2
+        fills = 2 * size[0] * size[1] > grid[0] * grid[1] * tile**2
         if error < least or (error == least and fills):
             best, least = grid, error
     return best
@@ -225,5 +243,6 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "lightonocr": _longest,
     "youtuvl": _stepped,
     "yasa2": _stretched,
+    "deepseekocr2": _deepseek,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -51,10 +51,11 @@ def longest_edge_size(size: Size, align: int, longest: int) -> Size:
     return width, height
 
 
-def fitted_size(size: Size, canvas: Size) -> Size:
-    """The size of the picture on a canvas that shows all of it."""
+def fitted_size(size: Size, canvas: Size, *, nearest: bool = False) -> Size:
+    """The size of the picture on a canvas that shows all of it: rounded up, or to the nearest whole number but 0."""
     scale = min(f32(c / s) for c, s in zip(canvas, size, strict=True))
-    width, height = (min(ceil(f32(s * scale)), c) for c, s in zip(canvas, size, strict=True))
+    whole = (lambda side: max(1, half_up(side))) if nearest else ceil
+    width, height = (min(whole(f32(s * scale)), c) for c, s in zip(canvas, size, strict=True))
     return width, height
 
 

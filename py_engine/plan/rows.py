@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.plan import quants
+from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -145,6 +146,41 @@ def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer,
         {"stride": x.shape[1]},
         {"state": ops.state, "taps": chosen, "w": kernel, "x": x, "y": y} | ({"terms": terms} if terms else {}),
         -(-cols // THREADS),
+        PerToken(),
+    )
+    return y
+
+
+@dataclass(frozen=True)
+class GridHeads:
+    """Heads whose scores depend on the columns and lines of a grid, of at most `side` each."""
+
+    count: int
+    dim: int
+    side: int
+
+    @property
+    def wide(self) -> int:
+        """Dimensions of a head with its positions."""
+        return self.dim + 2 * self.side
+
+
+def grid_heads(
+    ops: OpList, x: Buffer, tables: tuple[Buffer, Buffer], cells: Buffer, heads: GridHeads, cache: Cache
+) -> Buffer:
+    """Append keys and values of x, (n, 3 * count * dim), to the cache; return the queries: (n, count * wide).
+
+    `tables`: a key of each distance of columns, and of lines, (2 * side - 1, dim). `cells`: see wgsl/grid_heads.wgsl.
+    """
+    width = heads.count * heads.wide
+    y = ops.rows("grid_queries", width, ops.input_dtype)
+    ops.add(
+        "grid_heads",
+        {"HEADS": heads.count, "HEAD_DIM": heads.dim, "SIDE": heads.side, "Y16": int(y.dtype == "f16")},
+        {"x_stride": x.shape[1], "table_stride": tables[0].shape[1], "y_stride": y.shape[1], "scale": heads.dim**0.5},
+        {"state": ops.state, "x": x, "columns": tables[0], "lines": tables[1], "cells": cells, "y": y}
+        | {"k": cache.k, "v": cache.v},
+        -(-width // THREADS),
         PerToken(),
     )
     return y

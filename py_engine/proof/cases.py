@@ -216,9 +216,15 @@ class _Maker:
             found = self.random.numbers.integers(0, 1024, (n + 1, *b.shape[1:])).astype(np.uint32)
             found[..., 1] = 3 * (int(op.params["PATCH"]) + 5)
             return found
+        if name == "cells":  # columns and lines of grids of different sides
+            most = int(op.params["SIDE"])
+            sides, x, y = self.random.numbers.integers(1, most + 1, (3, n + 1, 1))
+            x, y = x % sides, y % sides
+            return np.stack([x + (y << 16), sides], axis=2).astype(np.uint32)
         if name == "rope_freqs":  # of each token
             return self.random.words((n + 1, *b.shape[1:]))
-        if b.name == SCALES or name == "relative":  # some of the scales from a position on; of every distance
+        # some of the scales from a position on; keys of every distance
+        if b.name == SCALES or name in ("relative", "columns", "lines"):
             return self.random.shared(name, b.shape, "f32")
         if name == "w_qs":
             return self.random.shared(name, (part.rows[name], *b.shape[1:]), b.dtype)

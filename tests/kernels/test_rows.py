@@ -262,6 +262,39 @@ def test_softmax_of_rows(bench: Bench, cols: int) -> None:
     assert np.isnan(gpu[y.name][4:]).all()
 
 
+@in_pairs(("heads, dim, side", [(1, 4, 1), (3, 12, 5), (2, 64, 14)]))
+def test_heads_with_places_in_a_grid(bench: Bench, heads: int, dim: int, side: int) -> None:
+    """Grids smaller than the tables' have zeros; attention then has the scores of the formula."""
+    ops = bench.begin(Setup(batch=5, n=4))
+    kind = rows.GridHeads(heads, dim, side)
+    x, cells = ops.rows("x", 3 * heads * dim), rows.taps(ops, "cells", 1)
+    bench.fill(x)[4:] = np.nan
+    tables = tuple(ops.buffer(name, (2 * side - 1, pad(dim))) for name in ("columns", "lines"))
+    for table in tables:
+        bench.fill(table)[:, dim:] = np.nan
+    given = np.full(cells.shape, 0xFFFFFFFF, np.uint32)
+    sides = np.array([side, 1, max(1, side - 1), side])
+    places = [bench.random.integers(0, sides) for _ in range(2)]
+    given[:4, 0, 0], given[:4, 0, 1] = places[0] + (places[1] << 16), sides
+    bench.data[cells.name] = given
+    dtype = ops.input_dtype
+    k, v = (ops.buffer(name, (5, heads * kind.wide), dtype) for name in "kv")
+    cache = Cache(k, v, dtype, UNPAGED)
+    y = rows.grid_heads(ops, x, (tables[0], tables[1]), cells, kind, cache)
+    gpu, host = bench.run(ops)
+    for name in (y.name, cache.k.name, cache.v.name):
+        got, want = (made[name].reshape(5, -1)[:4, : heads * kind.wide] for made in (gpu, host))
+        check(bench, got, want, 1e-6)
+    q, keyed = (
+        host[name].reshape(5, -1)[:4, : heads * kind.wide].reshape(4, heads, -1) for name in (y.name, cache.k.name)
+    )
+    qkv = bench.data[x.name][:4, : 3 * heads * dim].reshape(4, 3, heads, dim)
+    found = (q[0] * keyed[3]).sum(axis=1) * dim**-0.5
+    keys = sum(bench.data[t.name][int(p[0]) - int(p[3]) + side - 1, :dim] for t, p in zip(tables, places, strict=True))
+    wanted = (qkv[0, 0] * (qkv[3, 1] * dim**-0.5 + keys)).sum(axis=1)
+    np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=2e-2 * np.abs(wanted).max())
+
+
 @in_pairs(("cols, n", [(1, 3), (37, 40), (300, 17), (1100, 5)]))
 def test_global_response_norm(bench: Bench, cols: int, n: int) -> None:
     """A column's length counts the rows of the batch only."""

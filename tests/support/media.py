@@ -15,10 +15,11 @@ from app.openai.messages import MARKER
 from py_engine.files.gguf_header import Header, parse
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk
+from py_engine.media.encoders import Vision
 from py_engine.media.mel import log_mels
 from py_engine.media.mel import n_tokens as tokens_of_sound
 from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
-from py_engine.media.projector import Projector, Vision
+from py_engine.media.projector import Projector
 from py_engine.media.recipe import Recipe, grid_of, n_tokens, recipe
 from py_engine.text.tokenizer import load_tokenizer
 from tools.goldens import GOLDEN

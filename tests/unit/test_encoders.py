@@ -176,6 +176,23 @@ def test_bad_headers_of_reka_edge_are_refused(metadata: dict[str, Any], without:
     assert refusal("yasa2", metadata, without) == code
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.sam.head_count": 3}, "none", "corrupt_header"),
+        ({"clip.vision.window_size": 65}, "none", "corrupt_header"),  # more patches than a side has
+        ({"clip.vision.attention.head_count_kv": 2}, "none", "corrupt_header"),  # of three heads
+        ({"clip.vision.preproc_max_tiles": 1}, "none", "corrupt_header"),
+        ({"clip.vision.embedding_length": 48}, "none", "bad_tensor_shape"),
+        ({}, "v.sam.blk.2.attn.pos_w.weight", "missing_tensor"),
+        ({}, "v.resample_query_768.weight", "missing_tensor"),
+        ({}, "v.view_seperator", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_deepseek_ocr_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("deepseekocr2", metadata, without) == code
+
+
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:
     """The GPU's kernels would rotate wrong pairs."""
     header = header_of(VISION / "gemma4.mmproj.gguf")

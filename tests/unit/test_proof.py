@@ -43,6 +43,7 @@ MODELS = [
 ]
 PROJECTORS = (
     "adapter",
+    "deepseekocr2",
     "gemma3",
     "gemma3nv",
     "gemma4",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
+from py_engine.media.encoders import Speech
 from py_engine.media.kinds import MAX_SECONDS, RATE
-from py_engine.media.projector import Speech
 from py_engine.models.projectors.block import Norms
 from py_engine.models.projectors.fastconformer import BLOCKS_PER_SUBMIT, ConformerBlock
 from py_engine.models.projectors.heads import finish, hidden

@@ -7,9 +7,10 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.media.encoders import Audio, Sam, Speech, Vision
 from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
-from py_engine.media.projector import Audio, Projector, Speech, Vision
+from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
@@ -45,6 +46,7 @@ class Tower:
     layout: Layout = PLAIN  # of a picture's tokens
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
     merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
+    sam: Sam | None = None  # of deepseekocr2
     speech: Speech | None = None  # of granite_speech
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
@@ -126,6 +128,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         window=_window(header, vision),
         whole=_whole(header, vision),
         layout=vision.layout,
+        sam=vision.sam,
         queries=vision.queries,
         merged_after=vision.merged_after,
         deepstack=_deepstack(header),

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
-from py_engine.models.projectors import convnext, mobilenet, squares
+from py_engine.models.projectors import convnext, deepseek_ocr, mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -32,14 +32,14 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 }
 
 
-CONVOLUTIONAL = {"gemma3nv": mobilenet.build, "yasa2": convnext.build}  # encoders without blocks of transformers
+OTHERS = {"gemma3nv": mobilenet.build, "yasa2": convnext.build, "deepseekocr2": deepseek_ocr.build}  # of another kind
 
 
 def build(s: Stages) -> EncoderPlan:
     """Append the encoder's stages."""
     tower, w = s.tower, s.w
-    if tower.kind in CONVOLUTIONAL:
-        return CONVOLUTIONAL[tower.kind](s)
+    if tower.kind in OTHERS:
+        return OTHERS[tower.kind](s)
     if tower.kind not in HEADS:
         raise WispError(
             f"The projector type {tower.kind!r} is not supported yet. Supported: {', '.join(HEADS)}.",

@@ -1,0 +1,81 @@
+"""Hyperparameters of a projector's encoders, as its header has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.media.layout import PLAIN, Layout
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Hyperparameters that every encoder has."""
+
+    type: str
+    n_embd: int
+    n_ff: int
+    n_layer: int
+    n_head: int
+    eps: float
+    n_embd_inp: int  # width of its embeddings; with deepstack, of all slices side by side
+
+
+@dataclass(frozen=True)
+class Sam:
+    """What deepseekocr2's encoders have of their own: those of Segment Anything's, and the second one's key heads."""
+
+    n_embd: int
+    n_layer: int
+    n_head: int
+    window: int  # patches of a window's side
+    n_head_kv: int  # of the second encoder
+
+
+@dataclass(frozen=True)
+class Vision(Encoder):
+    """The encoder of pictures."""
+
+    image_size: int  # pixels of a tile's side, or of the largest picture
+    patch_size: int
+    merge: int  # patches of a token's side
+    mean: tuple[float, ...]  # of red, green and blue
+    std: tuple[float, ...]
+    filter: str
+    min_pixels: int = 0  # 0: the type has no such limit
+    max_pixels: int = 0
+    longest_edge: int = 0
+    canvases: tuple[tuple[int, int], ...] = ()  # (width, height) of what is cut into tiles
+    queries: int = 0  # resampler: tokens of every tile
+    version: int = 0  # resampler: of MiniCPM-V
+    layout: Layout = PLAIN  # of its tokens
+    sam: Sam | None = None
+    tiles: tuple[int, int] = (0, 0)  # deepseekocr2: of a picture, at least and at most
+    merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
+
+    @property
+    def align(self) -> int:
+        """Pixels of a token's side."""
+        return self.patch_size * self.merge
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What granite_speech's encoder and projector have of their own."""
+
+    block: int  # rows that see each other
+    kernel: int  # rows of a convolution
+    positions: int  # the largest distance that has a key
+    window: int  # rows that become `queries` tokens
+    queries: int
+    heads: int  # of the projector
+    features: tuple[int, ...]  # after how many blocks rows are joined to the last block's; 0: before the first
+
+
+@dataclass(frozen=True)
+class Audio(Encoder):
+    """The encoder of sound."""
+
+    n_mel: int
+    stack: int  # frames of the encoder that one token takes
+    max_seconds: int = 0  # of a clip; 0: the type has no such limit
+    speech: Speech | None = None
