@@ -101,7 +101,7 @@ def _stretch(source: int, size: Size, filter: str) -> Canvas:
 def _letterbox(
     size: Size, canvas: Size, filter: str, colour: tuple[int, int, int] = BLACK, *, nearest: bool = False
 ) -> Canvas:
-    """The picture as large as the canvas allows, in its middle. `nearest`: its size is rounded, else rounded up."""
+    """The picture as large as the canvas allows, in its middle. `nearest`: its size and place are rounded."""
     if size == canvas:
         return Canvas(0, size, filter, canvas)
     fitted = fitted_size(size, canvas, nearest=nearest)
