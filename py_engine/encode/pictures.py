@@ -164,7 +164,8 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     """Rows of the position table that each patch's position is made of, and their weights."""
     row, column = grid.place.T
     if tower.kind in TWO_TABLES:
-        ids = np.stack([column, row + tower.positions // 2], axis=1)
+        half = tower.positions // 2
+        ids = np.stack([np.where(column < half, column, tower.positions), row + half], axis=1)
     elif tower.kind in ("resampler", "minicpmv4_6"):
         side = isqrt(tower.positions)
         ids = (row * side // grid.height * side + column * side // grid.width)[:, None]

@@ -86,6 +86,19 @@ def test_too_long_pictures_of_minicpm_v_are_refused() -> None:
         encoder.encode("image", [np.zeros((1025 * 14, 14, 3), np.uint8)])
 
 
+@pytest.mark.parametrize("name", ["gemma4", "gemma4u"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_pictures_beyond_gemma_4s_tables_are_refused(name: str, axis: int) -> None:
+    """The table of lines follows that of columns."""
+    encoder = CpuEncoder(golden(name))
+    tower = encoder.towers["image"]
+    side = tower.patch * tower.merge
+    shape = [side, side]
+    shape[axis] = side * (tower.positions // 2 // tower.merge + 1)
+    with pytest.raises(WispError, match="more positions"):
+        encoder.encode("image", [np.zeros((*shape, 3), np.uint8)])
+
+
 def test_layer_norms_of_queries_are_refused() -> None:
     """They are RMS norms in the one InternVL that has them."""
     header = header_of(VISION / "internvl.mmproj.gguf")
