@@ -140,7 +140,7 @@ def _reasoning(content: Json, path: str) -> str:
 def _content(content: Json, path: str) -> Json:
     if not isinstance(content, list):
         return content
-    parts = []
+    parts: list[Json] = []
     for j, part in enumerate(content):
         if not isinstance(part, dict):
             raise wrong_type(f"{path}.content[{j}]", "an object", part)
