@@ -22,6 +22,7 @@ from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 from py_engine.tasks import begin
 
+_MAX_ARRAY = 16 << 20  # bytes of an array in a request: each of its numbers becomes an object
 _ARRAYS = ("logits", "embedding", "pixels", "mel", "positions")  # fields of a result that are sent as typed arrays
 _keys, _is_array, _to_json = js.Object.keys, js.Array.isArray, js.JSON.stringify
 _FILES = ("model", "projector", "adapters", "draft")  # fields of a load that may be File objects
@@ -114,6 +115,10 @@ def _value(value: Any) -> Any:
     if _is_file(value):
         return value
     if isinstance(value, JsBuffer):
+        if value.byteLength > _MAX_ARRAY:
+            raise WispError(
+                f"The request has an array of more than {_MAX_ARRAY >> 20} MiB. Send less.", "invalid_value"
+            )
         return value.to_py().tolist()
     try:
         return json_input.parse(_to_json(value))

@@ -142,7 +142,10 @@ def of_words(words: Iterable[str]) -> Dfa:
     edges: list[dict[int, int]] = [{}]
     accepting = set()
     for word in words:
+        if len(word) >= 4 * MAX_STATES:  # no automaton of fewer states accepts it
+            raise TooComplex
         at = 0
+        spend(len(word) >> 3)
         for char in word:
             if ord(char) not in edges[at]:
                 edges.append({})

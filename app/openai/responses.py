@@ -140,9 +140,11 @@ def _reasoning(content: Json, path: str) -> str:
 def _content(content: Json, path: str) -> Json:
     if not isinstance(content, list):
         return content
-    parts = []
+    parts: list[Json] = []
     for j, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            raise wrong_type(f"{path}.content[{j}]", "an object", part)
+        kind = part.get("type")
         if kind == "input_image" and part.get("image_url") is not None:
             parts.append({"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail")}})
         elif kind == "input_audio":

@@ -74,7 +74,7 @@ def schema(rng: Random, depth: int) -> Any:
     several = lambda: [schema(rng, less) for _ in range(rng.choice((1, 1, 2, 2, 3, 12 if depth < 2 else 2)))]  # noqa: E731
     named = lambda: {name: schema(rng, less) for name in rng.sample(WORDS, rng.randrange(1, 6))}  # noqa: E731
     values = [
-        rng.choice((i, i / 7, f"v{i}" * 3, None, [i], {"a": i}, True))
+        rng.choice((i, i / 7, f"v{i}" * rng.choice((3, 3, 3, 9000)), None, [i], {"a": i}, True))
         for i in range(rng.choice((1, 2, 5, 5, 300 if depth < 2 else 3)))
     ]
     makers: dict[str, Any] = {

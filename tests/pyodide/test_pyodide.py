@@ -201,6 +201,11 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
         deep = f"JSON.parse('['.repeat({depth}) + ']'.repeat({depth}))"
         error = (await ask(f"{{id: 3, kind: 'chat.completions', request: {{seed: {deep}}}}}"))["error"]
         assert error["code"] in ("invalid_value", "invalid_type"), error
+    many = "JSON.parse('[' + '[],'.repeat(3e6) + '0]')"
+    error = (await ask(f"{{id: 3, kind: 'chat.completions', request: {{messages: {many}}}}}"))["error"]
+    assert (error["code"], "160 MB" in error["message"]) == ("invalid_value", True), error
+    error = (await ask("{id: 3, kind: 'detokenize', ids: new Uint8Array(1e8)}"))["error"]
+    assert (error["code"], "16 MiB" in error["message"]) == ("invalid_value", True), error
     assert (await ask("{id: 4, kind: 'tokenize', text: 'x'}"))["error"]["param"] is None
 
     class Engine:

@@ -299,6 +299,13 @@ def test_the_steps_of_an_automaton_are_counted_before_it_is_made(monkeypatch: py
     begin()
 
 
+def test_words_that_no_automaton_holds_are_refused_at_once() -> None:
+    begin()
+    with pytest.raises(TooComplex):
+        automaton.of_words("x" * 90_000 + end for end in "abc")
+    assert left() == MAX_EFFORT
+
+
 def test_what_is_repeated_no_times_is_not_followed() -> None:
     doubling = "".join(f"a{n} ::= a{n + 1} a{n + 1}\n" for n in range(60))
     rules = gbnf._Reader(f'root ::= a0{{0}} "y"\n{doubling}a60 ::= "x"').read("root")

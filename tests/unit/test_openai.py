@@ -372,6 +372,13 @@ def test_reasoning_of_responses_is_checked(content: Any, param: str) -> None:
     assert (error.value.code, error.value.param) == ("invalid_type", f"input[0].content{param}")
 
 
+@pytest.mark.parametrize("part", [None, "x", 5, [], True])
+def test_a_part_of_an_item_that_is_no_object_is_named(part: Any) -> None:
+    with pytest.raises(WispError, match="must be an object") as error:
+        responses_request({"input": [{"role": "user", "content": [part]}]})
+    assert (error.value.code, error.value.param) == ("invalid_type", "input[0].content[0]")
+
+
 def test_media_in_messages() -> None:
     messages = [
         {"role": "system", "content": "Be brief."},
