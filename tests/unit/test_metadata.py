@@ -143,6 +143,14 @@ def test_scores_of_latent_attention(name: str, changes: dict[str, Any], magnitud
     assert found.attention_scale == pytest.approx(plain.attention_scale * factor**2)
 
 
+@pytest.mark.parametrize("scaling", [YARN, LINEAR])
+def test_deepseek_ocr_does_not_scale_positions(scaling: dict[str, Any]) -> None:
+    """But YaRN's magnitude counts. Heads rotate as a whole, whatever the file says."""
+    (rope,) = set(config("experts/deepseek2-ocr.F16", **scaling, **{"rope.dimension_count": 8}).ropes)
+    assert (rope.scaling, rope.dim) == ("none", 20)
+    assert rope.magnitude == pytest.approx(1 + 0.1 * log(4))
+
+
 def test_defaults_of_soft_caps() -> None:
     keys = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
     gemma2, gemma4 = config("gemma/gemma2.F16", **keys), config("gemma4/gemma4.F16", **keys)

@@ -52,6 +52,7 @@ KNOWN |= {
     "graniteswitch",
     "minimax-01",
     "dots3note",
+    "deepseek2-ocr",
 }
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
