@@ -143,6 +143,24 @@ def test_scores_of_latent_attention(name: str, changes: dict[str, Any], magnitud
     assert found.attention_scale == pytest.approx(plain.attention_scale * factor**2)
 
 
+REFUSED = [
+    ("latent/bailingmoe3.F16", "kda.gate_lower_bound", 0.5, "corrupt_header"),
+    ("latent/bailingmoe3.F16", "kda.safe_gate", False, "unsupported_architecture"),
+    ("dense/hrm_text.F16", "hrm.h_cycles", 3, "corrupt_header"),
+    ("granite/graniteswitch.F16", "adapters.token_ids_activate", [129, 300], "corrupt_header"),
+    ("granite/graniteswitch.F16", "adapters.token_ids_substitute", [20, 21, 304], "corrupt_header"),
+    ("latent/dots3note.F16", "attention.key_length_mla_swa", 8, "corrupt_header"),
+    ("experts/minimax-01.F16", "expert_count", 0, "unsupported_architecture"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "code"), REFUSED)
+def test_metadata_that_is_refused(name: str, key: str, value: Any, code: str) -> None:
+    with pytest.raises(WispError) as error:
+        config(name, **{key: value})
+    assert error.value.code == code
+
+
 @pytest.mark.parametrize("scaling", [YARN, LINEAR])
 def test_deepseek_ocr_does_not_scale_positions(scaling: dict[str, Any]) -> None:
     """But YaRN's magnitude counts. Heads rotate as a whole, whatever the file says."""
