@@ -143,6 +143,20 @@ def test_scores_of_latent_attention(name: str, changes: dict[str, Any], magnitud
     assert found.attention_scale == pytest.approx(plain.attention_scale * factor**2)
 
 
+@pytest.mark.parametrize("missing", ["q", "k"])
+@pytest.mark.parametrize(("name", "refused"), [("qwen/qwen3.F16", True), ("experts/glm4moe.F16", False)])
+def test_a_norm_of_queries_or_keys_alone(name: str, refused: bool, missing: str) -> None:
+    """As llama.cpp loads it, or does not."""
+    found = header(name)
+    del found.tensors[tensor := f"blk.0.attn_{missing}_norm.weight"]
+    if not refused:
+        plan(found)
+        return
+    with pytest.raises(WispError, match=tensor) as error:
+        plan(found)
+    assert error.value.code == "missing_tensor"
+
+
 REFUSED = [
     ("latent/bailingmoe3.F16", "kda.gate_lower_bound", 0.5, "corrupt_header"),
     ("latent/bailingmoe3.F16", "kda.safe_gate", False, "unsupported_architecture"),
