@@ -248,6 +248,13 @@ def test_some_architectures_ignore_divisors_of_the_rotation(name: str, divided: 
     assert rope_factors(found, 64) == ("rope_freqs.weight" if divided else None)
 
 
+def test_ling_3_may_have_mrope() -> None:
+    """It pairs dimensions that are half of the rotated ones apart; without it, neighbours are pairs."""
+    found = config("latent/bailingmoe3.F16", **{"rope.dimension_sections": [3, 3, 0, 0]})
+    assert {rope.sections for rope in found.ropes} == {(3, 3, 0, 0)}
+    assert not any(rope.sections for rope in config("latent/bailingmoe3.F16").ropes)
+
+
 def test_temperatures_of_queries() -> None:
     """Mistral 3's grow with its original context, Mistral 4's with a length of its own, which must be there."""
     three = config("dense/mistral3-temperature.F16")
