@@ -70,7 +70,7 @@ def switch_adapters(c: Call) -> None:
     for m, (seq, last, offset) in enumerate(zip(c.sequences, c.positions, c.offsets, strict=True)):
         tokens = c["tokens"][seq, last - offset : last + 1]
         numbers = np.max((tokens[:, None] == control[:count]) * np.arange(1, count + 1), axis=1)
-        found, number = np.count_nonzero(numbers), numbers[-1]
+        found, number = np.float32(np.count_nonzero(numbers)), numbers[-1]
         mean = np.float32(numbers.sum()) / (found + others * np.float32(len(tokens) - found))
         c["embedded"][seq, last] = control[count + number - 1] if number else tokens[-1]
         c["chosen"][m], c["weights"][m] = min(count, int(np.floor(mean + np.float32(0.5)))), 1

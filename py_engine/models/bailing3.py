@@ -1,7 +1,7 @@
 """Ling 3: Kimi's gated delta nets, whose decays have a lower bound, and latent attention with a gate for each head.
 
-The layers with 0 key/value heads in the metadata are recurrent. Attention rotates. Source: llama.cpp's `bailingmoe3`
-architecture.
+The layers with 0 key/value heads in the metadata are recurrent. Attention rotates, perhaps by M-RoPE. Source:
+llama.cpp's `bailingmoe3` architecture.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
-from py_engine.models.common import dimension, per_layer_limits, switch, without_attention
+from py_engine.models.common import dimension, per_layer_limits, rope_sections, switch, without_attention
 from py_engine.models.recurrent import StateSpace
 
 NEOX = False
@@ -30,9 +30,10 @@ class Config(deepseek2.Config):
         recurrent = without_attention(header, base.block_count)
         heads, size = base.head_count, dimension(header, "kda.head_dim", times=base.head_count)
         kernel, bound = dimension(header, "ssm.conv_kernel"), _decay_bound(header)
-        names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
+        names, sections = ("swiglu_clamp_exp", "swiglu_clamp_shexp"), rope_sections(header)
         return replace(
             base,
+            ropes=tuple(replace(rope, sections=sections) for rope in base.ropes),
             limits=tuple(zip(*(per_layer_limits(header, name, base.block_count) for name in names), strict=True)),
             recurrent=recurrent,
             attending=tuple(not state for state in recurrent),

@@ -16,7 +16,8 @@ OF_LAYERS = (
     "expert_feed_forward_length",
     "expert_used_count",
 )  # or lists
-WITHOUT_DIVISORS = ("falcon-h1", "llada", "pangu-embedded")  # whose rotation ignores the tensor rope_freqs
+# whose rotation ignores the tensor rope_freqs
+WITHOUT_DIVISORS = ("falcon-h1", "llada", "pangu-embedded", "deepseek2-ocr")
 YARN_BETAS = ("mistral3", "grok", "k2-horizon")  # whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 

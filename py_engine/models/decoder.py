@@ -26,6 +26,8 @@ from py_engine.plan.shortconv import shortconv, shortconv_all
 from py_engine.plan.value_padding import padded, unpadded
 from py_engine.plan.weights import Weights
 
+# architectures whose files may have the norm of queries or of keys alone
+ONE_HEAD_NORM = ("glm4moe", "jina-bert-v2", "k2-horizon", "stablelm", "step35")
 SUB_NORMS = {"attn_output": "attn_sub_norm", "ffn_down": "ffn_sub_norm"}  # norms before a block's last matrix
 
 
@@ -287,7 +289,8 @@ class Layer:
         alone = "" if len(there) > 1 else "queries" if there == [q] else "keys"
         size = self.w.size(there[0] + ".weight")
         lengths = (head_dim, head_dim) if size == head_dim else (head_dim * n_head, head_dim * n_head_kv)
-        vector = self.w.vector if self.cfg.norm_after_rope else self.w.optional_vector  # those need both
+        may_lack_one = self.w.header.architecture in ONE_HEAD_NORM
+        vector = self.w.optional_vector if may_lack_one else self.w.vector
         weight = vector((q + ".weight", lengths[0]), (k + ".weight", lengths[1]))
         assert weight
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))

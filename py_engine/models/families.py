@@ -35,6 +35,7 @@ DECODERS: dict[str, str] = {
     "deci": "deci",
     "deepseek": "llama",
     "deepseek2": "deepseek2",
+    "deepseek2-ocr": "deepseek_ocr",
     "deepseek32": "glm_dsa",
     "dots1": "qwen",
     "dots3note": "dots3",

@@ -143,6 +143,46 @@ def test_scores_of_latent_attention(name: str, changes: dict[str, Any], magnitud
     assert found.attention_scale == pytest.approx(plain.attention_scale * factor**2)
 
 
+@pytest.mark.parametrize("missing", ["q", "k"])
+@pytest.mark.parametrize(("name", "refused"), [("qwen/qwen3.F16", True), ("experts/glm4moe.F16", False)])
+def test_a_norm_of_queries_or_keys_alone(name: str, refused: bool, missing: str) -> None:
+    """As llama.cpp loads it, or does not."""
+    found = header(name)
+    del found.tensors[tensor := f"blk.0.attn_{missing}_norm.weight"]
+    if not refused:
+        plan(found)
+        return
+    with pytest.raises(WispError, match=tensor) as error:
+        plan(found)
+    assert error.value.code == "missing_tensor"
+
+
+REFUSED = [
+    ("latent/bailingmoe3.F16", "kda.gate_lower_bound", 0.5, "corrupt_header"),
+    ("latent/bailingmoe3.F16", "kda.safe_gate", False, "unsupported_architecture"),
+    ("dense/hrm_text.F16", "hrm.h_cycles", 3, "corrupt_header"),
+    ("granite/graniteswitch.F16", "adapters.token_ids_activate", [129, 300], "corrupt_header"),
+    ("granite/graniteswitch.F16", "adapters.token_ids_substitute", [20, 21, 304], "corrupt_header"),
+    ("latent/dots3note.F16", "attention.key_length_mla_swa", 8, "corrupt_header"),
+    ("experts/minimax-01.F16", "expert_count", 0, "unsupported_architecture"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "code"), REFUSED)
+def test_metadata_that_is_refused(name: str, key: str, value: Any, code: str) -> None:
+    with pytest.raises(WispError) as error:
+        config(name, **{key: value})
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize("scaling", [YARN, LINEAR])
+def test_deepseek_ocr_does_not_scale_positions(scaling: dict[str, Any]) -> None:
+    """But YaRN's magnitude counts. Heads rotate as a whole, whatever the file says."""
+    (rope,) = set(config("experts/deepseek2-ocr.F16", **scaling, **{"rope.dimension_count": 8}).ropes)
+    assert (rope.scaling, rope.dim) == ("none", 20)
+    assert rope.magnitude == pytest.approx(1 + 0.1 * log(4))
+
+
 def test_defaults_of_soft_caps() -> None:
     keys = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
     gemma2, gemma4 = config("gemma/gemma2.F16", **keys), config("gemma4/gemma4.F16", **keys)
@@ -206,6 +246,13 @@ def test_some_architectures_ignore_divisors_of_the_rotation(name: str, divided: 
     found = header(f"{name}.F16")
     found.tensors["rope_freqs.weight"] = TensorInfo("rope_freqs.weight", (16,), TensorType.F32, 0, 64)
     assert rope_factors(found, 64) == ("rope_freqs.weight" if divided else None)
+
+
+def test_ling_3_may_have_mrope() -> None:
+    """It pairs dimensions that are half of the rotated ones apart; without it, neighbours are pairs."""
+    found = config("latent/bailingmoe3.F16", **{"rope.dimension_sections": [3, 3, 0, 0]})
+    assert {rope.sections for rope in found.ropes} == {(3, 3, 0, 0)}
+    assert not any(rope.sections for rope in config("latent/bailingmoe3.F16").ropes)
 
 
 def test_temperatures_of_queries() -> None:

@@ -249,6 +249,7 @@ WASM: list[tuple[str, Change, dict[str, int]]] = [
     ("stablelm-12b", without_tensors("attn_q_norm.weight"), {}),
     ("mimo2", unchanged, {"value_dim": 36}),
     ("gemma3n", HALF_FACTORS, {}),
+    ("bailingmoe3", with_key("rope.dimension_sections", [3, 3, 0, 0]), {}),
 ]
 
 

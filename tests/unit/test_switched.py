@@ -1,10 +1,16 @@
 """Adapters within a model: a control token counts for its own sequence, from it on, also in a prefix found again."""
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from py_engine.engine import Engine
+from tests.golden.make.gguf_file import Layout
+from tests.golden.make.random_models import write
+from tests.golden.make.reference import Reference
 from tests.support.cpu_engines import GREEDY, Runner, collect
-from tests.support.cpu_models import GOLDEN, load
+from tests.support.cpu_models import GOLDEN, evaluate, load
 
 MODEL = GOLDEN / "granite" / "graniteswitch.F16.gguf"
 CONTROL = 129  # switches on the first adapter
@@ -35,3 +41,13 @@ async def test_a_prefix_that_is_found_again_keeps_its_adapter() -> None:
         await collect(engine, prompt, GREEDY, 3)
     assert await collect(engine, longer, GREEDY, 12) == want
     assert engine.last.cached_tokens >= 64
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_two_control_tokens_switch_on_the_mean_of_their_numbers(first: int, tmp_path: Path) -> None:
+    """Halves round up, as llama.cpp's do."""
+    path, prompt = tmp_path / "model.gguf", PLAIN[:20]
+    control = [301, 302, 303, 300]
+    control[first - 1 : first + 1] = prompt[3], prompt[9]
+    write(path, "graniteswitch", "F32", 1, Layout(), None, control=control, substitutes=[20, 21, 22, 23])
+    assert evaluate(load(path, 64), prompt) == pytest.approx(Reference(path, 64).logits(prompt), abs=2e-3)

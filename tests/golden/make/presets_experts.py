@@ -180,5 +180,16 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"n_layer": 2, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 24, "residual_scale": 0.6, "tied": True},
         **{"linear_every": 2, "n_expert": 4},
     },
+    "deepseek2-ocr": {
+        "arch": "deepseek2-ocr",
+        **SQUARE,
+        **{**LED, "n_layer": 2, "n_kv": 4, "n_ff": 24, "n_ff_dense": 64, "n_expert": 5, "n_ff_shexp": 24},
+    },
+    "deepseek2-ocr-scaled": {
+        "arch": "deepseek2-ocr",
+        **SQUARE,
+        **{**LED, **SIGMOID, "n_embd": 48, "n_head": 3, "n_kv": 3, "head_dim": 16, "n_ff": 24, "n_ff_dense": 40},
+        **{"n_ff_shexp": 24, "tied": True},
+    },
     "dbrx": {"arch": "dbrx", **SQUARE, "n_ff_dense": 40, "clamp_kqv": 1.5},
 }

@@ -52,6 +52,7 @@ KNOWN |= {
     "graniteswitch",
     "minimax-01",
     "dots3note",
+    "deepseek2-ocr",
 }
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
@@ -205,7 +206,8 @@ class ReferenceModel:
         control, gain = self.key("adapters.token_ids_activate"), self.key("adapters.router_gain", 15.0)
         numbers = np.array([control.index(token) + 1 if token in control else 0 for token in ids])
         weights = np.exp(np.where(numbers > 0, gain, -gain))
-        self.adapters = np.floor(np.cumsum(weights * numbers) / np.cumsum(weights) + 0.5).astype(int)
+        means = np.cumsum(weights * numbers) / np.cumsum(weights)
+        self.adapters = np.floor(means.astype(np.float32) + 0.5).astype(int)  # halves round up, as in float32
         substitutes = np.array([0, *self.key("adapters.token_ids_substitute")])
         return np.where(numbers > 0, substitutes[numbers], ids)
 
