@@ -12,7 +12,7 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.sampling import filtered, is_greedy, settings_of
 from py_engine.plan.cache import GROUP
 from py_engine.plan.plan import Op
-from py_engine.proof.cases import PASSED_ON, Case, rms
+from py_engine.proof.case import PASSED_ON, Case, rms
 
 # The largest error of a value, relative to the root mean square of the values, where a kernel
 F32 = 3e-4  # computes in f32

@@ -21,7 +21,7 @@ from py_engine.gpu.pipelines import PipelineCache
 from py_engine.plan.kernels import Shader
 from py_engine.plan.plan import Op, PerToken
 from py_engine.plan.quants import ALIGN
-from py_engine.proof.cases import Case
+from py_engine.proof.case import Case
 from py_engine.proof.random_data import SparseBytes
 
 MAP_READ = 0x1

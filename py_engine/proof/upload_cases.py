@@ -13,7 +13,7 @@ from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Buffer, Op, Plan, Weight
 from py_engine.proof.batches import Batch
-from py_engine.proof.cases import Case
+from py_engine.proof.case import Case
 from py_engine.proof.numbers import Numbers
 from py_engine.proof.random_data import planes
 

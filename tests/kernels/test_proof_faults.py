@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Error, Playwright
 from py_engine.plan.kernels import Device, Shader
 from py_engine.planner import PlanOptions, make_plan
 from py_engine.proof import batches, cases, comparison, reduction
-from py_engine.proof.cases import Case
+from py_engine.proof.case import Case
 from tests.support import browser as browsers
 from tests.support.cpu_models import header, with_vocab
 from tests.support.kernels.bench import RUNNER, variants

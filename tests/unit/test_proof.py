@@ -22,7 +22,8 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.sampler_ops import BLOCK
 from py_engine.plan.sampling import FIELDS
 from py_engine.proof import comparison
-from py_engine.proof.cases import Case, cases
+from py_engine.proof.case import Case
+from py_engine.proof.cases import cases
 from py_engine.proof.upload_cases import upload_cases
 from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, variants
 from tests.support import cpu_models

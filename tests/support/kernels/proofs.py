@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import PerToken
-from py_engine.proof.cases import Case
+from py_engine.proof.case import Case
 from py_engine.proof.random_data import SparseBytes
 from tests.support.kernels.bench import dispatch
 from tests.support.kernels.matrices import emulated
