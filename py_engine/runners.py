@@ -105,6 +105,7 @@ class MaskedTokens:
     """Tokens that were sampled with masks, and whether the mask changed each of those that were not forced.
 
     `forced`: the ids that come next. `ended`: nothing may follow. `error`: of the constraint, after these tokens.
+    `mask_ms`: that the masks took.
     """
 
     batch: Batch
@@ -112,6 +113,7 @@ class MaskedTokens:
     forced: Sequence[int] = ()
     ended: bool = False
     error: str = ""
+    mask_ms: float = 0.0
 
 
 def constraint_failed(error: str) -> WispError:

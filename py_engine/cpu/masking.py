@@ -64,12 +64,13 @@ class _MaskedAnswer:
         self._forced = list(row.forced)
         self._ids, self._changed = list[int](), list[bool]()
         self.stopped = self._ended = False  # stopped: its next token cannot be sampled
-        self.error = ""
+        self.error, self._mask_s = "", 0.0
 
     async def mask(self) -> Any | None:
         """The mask of the next token; None: every token may come, or it has `stopped`."""
         if self._source is None:
             return None
+        began = time.perf_counter()
         try:
             if not self._forced and not self._source.canSample():
                 await self._fetch()
@@ -79,6 +80,8 @@ class _MaskedAnswer:
         except Exception as error:
             self.error, self.stopped = str(error), True
             return None
+        finally:
+            self._mask_s += time.perf_counter() - began
 
     async def _fetch(self) -> None:
         forced = await self._fetch_forced() if self._fetch_forced is not None else None
@@ -100,4 +103,5 @@ class _MaskedAnswer:
             self._changed.append(changed)
 
     def tokens(self) -> MaskedTokens:
-        return MaskedTokens(Batch(self._ids), self._changed, self._forced, self._ended, self.error)
+        mask_ms = 1000 * self._mask_s
+        return MaskedTokens(Batch(self._ids), self._changed, self._forced, self._ended, self.error, mask_ms)

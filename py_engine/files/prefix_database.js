@@ -2,8 +2,8 @@
  * Stored prefixes: the keys and values of blocks of tokens, so that a later visit need not compute them.
  *
  * A block's bytes are a file of the origin private file system, which browsers read several times as fast as IndexedDB's
- * Blobs (prefix_reader.js). Its entry in IndexedDB is written after the file and removed before it: what has an entry is whole, even if the
- * page is killed at any moment. Files without an entry are removed by the next tidyPrefixes().
+ * Blobs (prefix_reader.js). Its entry in IndexedDB is written after the file and removed before it: what has an entry is
+ * whole, even if the page is killed at any moment. Files without an entry are removed by the next tidyPrefixes().
  */
 import { xxHash } from "./file_hash.js";
 import { Database } from "./indexed_db.js";
@@ -20,6 +20,7 @@ import { Database } from "./indexed_db.js";
 
 const BLOCKS = "blocks"; // key [layout, key] -> StoredBlock
 const SETTINGS = "settings"; // key "limit" -> bytes
+const TRIES = 5; // to remove a file that is in use
 const DEFAULT_LIMIT = 2 ** 31; // bytes of all blocks
 const database = new Database("wisp-prefixes", (opened) => {
   opened.createObjectStore(BLOCKS);
@@ -177,5 +178,14 @@ async function removeFiles(unwanted) {
   const all = await root.getDirectoryHandle("wisp-prefixes", { create: true });
   for await (const [layout, folder] of all.entries())
     for await (const [key] of /** @type {FileSystemDirectoryHandle} */ (folder).entries())
-      if (unwanted(`${layout}/${key}`)) await /** @type {any} */ (folder).removeEntry(key).catch(() => {}); // it is in use
+      if (unwanted(`${layout}/${key}`)) await removeFile(/** @type {FileSystemDirectoryHandle} */ (folder), key);
+}
+
+/** Removes a file, if it need not wait long for a worker that reads it. @param {FileSystemDirectoryHandle} folder @param {string} key */
+async function removeFile(folder, key) {
+  for (let tried = 0; tried < TRIES; tried++) {
+    const error = await folder.removeEntry(key).catch((reason) => reason);
+    if (error?.name !== "NoModificationAllowedError") return;
+    await new Promise((done) => setTimeout(done, 100));
+  }
 }

@@ -1,13 +1,13 @@
 /**
  * Reads stored blocks one after the other. Each file takes a call to the browser's own process to open, so some are
- * opened ahead; and their bytes come into one buffer, because new memory takes longer to come than the bytes do.
+ * opened ahead; and their bytes come into one buffer, because allocating one takes longer than reading into it.
  */
 import { xxHash } from "./file_hash.js";
 import { folderOf, removePrefixes } from "./prefix_database.js";
 
 /** @typedef {{ getSize(): number, read(into: Uint8Array, options: { at: number }): number, close(): void }} SyncAccess  lib.dom has it in workers only */
 
-const OPENED = 16; // files that are opened ahead
+const OPEN_AHEAD = 16; // files that are opened ahead
 
 /**
  * Opens a block's file. Another worker that writes it has it alone, and in some browsers one that reads it: then it is
@@ -40,7 +40,7 @@ export class PrefixReader {
    */
   async next() {
     const { length } = this.#files;
-    for (const [key] of this.#blocks.slice(length, this.#next + OPENED)) {
+    for (const [key] of this.#blocks.slice(length, this.#next + OPEN_AHEAD)) {
       const file = open(this.#layout, key);
       file.catch(() => {}); // reported where it is read
       this.#files.push(file);

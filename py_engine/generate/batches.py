@@ -1,4 +1,4 @@
-"""Which sequences decode together: batches, and those of a batch that have pages for the next steps."""
+"""Which sequences decode together: batches, and for how many steps they have pages."""
 
 from __future__ import annotations
 
@@ -33,14 +33,12 @@ def _takes_masks(sequence: RunningSequence) -> bool:
     return sequence.answer.sampling.logprobs < 0 and (constrained is None or constrained.in_masked_batches)
 
 
-def paged(unit: list[RunningSequence], steps: int) -> tuple[list[RunningSequence], int]:
-    """The sequences of a batch that have pages, and for how many steps. The others lack pages from now on."""
-    found = []
+def with_pages(unit: list[RunningSequence], steps: int) -> int:
+    """For how many steps all sequences of a batch have pages; 0 if one has none: it lacks pages from now on."""
     for sequence in unit:  # a step writes the newest token's keys and values
         granted = sequence.cache.reserve(sequence.position + steps) - sequence.position
         if granted < 1:
             sequence.answer.lacks_pages = True
-            continue
+            return 0
         steps = min(steps, granted)
-        found.append(sequence)
-    return found, steps
+    return steps

@@ -111,11 +111,14 @@ def _submit(
     runner: Runner, sequence: RunningSequence, constrained: ConstrainedAnswer, following: NextTokens, *, exact: bool
 ) -> None:
     """Push and feed forced tokens, and set the mask of the next one."""
+    if sequence.cancelled:  # nothing more may be computed of what is released now
+        return
     number, forced = sequence.cache.number, following.forced
     # Before the feed: if the device is lost there, the constraint has advanced past them.
     sequence.push(Batch([*forced, *following.stop]))
     if forced:  # what is pushed is recorded as computed, but for the last token: the next step computes that
         fed = [following.newest, *(forced if following.stop else forced[:-1])]
+        sequence.cache.advance(None, exact=False)  # until the next step
         feed_forced(runner, following.position, fed, number, exact=exact)
     if constrained.ended:
         sequence.left = 0
@@ -128,7 +131,7 @@ def _submit(
     sequence.position, sequence.left = constrained.at - 1, constrained.left
 
 
-def remove_old_masks(runner: Runner, unit: Sequence[RunningSequence]) -> None:
+def clear_stale_masks(runner: Runner, unit: Sequence[RunningSequence]) -> None:
     """Let tokens be sampled without the masks that masked_steps.py has left on the device."""
     for sequence in unit:
         if sequence.constrained is not None and not sequence.masked:

@@ -15,6 +15,9 @@ from py_engine.plan.shared import MAX_STEPS
 from py_engine.runners import MaskedTokens
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
+BANS = -100.0  # a bias that bans a token
+SLOW_MASK_MS = 5.0  # a mask takes too long for others, on average of
+SLOW_MS = 100.0  # so many milliseconds of masks
 TRIED = 24  # tokens of the first request, after which its `usual_run` is known
 
 
@@ -22,13 +25,13 @@ class ConstrainedAnswer:
     """The state of a constrained answer, whose next token is at position `at`; up to `left` tokens may follow.
 
     `usual_run`: tokens between two that the mask changed, on average of earlier requests; 0: not known.
-    `others`: whether another request runs. `takes_back`: decoded tokens can be taken back beside others.
+    `others`: whether another request runs. `can_rewind`: decoded tokens can be taken back beside others.
     `masked_batches`: steps that each need a new mask can be shared (Runner.decode_masked).
     """
 
     def __init__(
         self, answer: Answer, n_vocab: int, left: int, usual_run: float, others: Callable[[], bool],
-        *, takes_back: bool = True, masked_batches: bool = False,
+        *, can_rewind: bool = True, masked_batches: bool = False,
     ) -> None:  # fmt: skip
         assert answer.constraint is not None
         self.constraint, self.at, self.left, self.usual_run = answer.constraint, len(answer.ids), left, usual_run
@@ -36,7 +39,10 @@ class ConstrainedAnswer:
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
         # makes masks without Python; none where each token's log-probabilities are read
         self.source = getattr(answer.constraint, "source", None) if answer.sampling.logprobs < 0 else None
-        self._takes_back, self.in_masked_batches = takes_back, masked_batches and self.source is not None
+        # Where masked, forced tokens are sampled, and a banned one is not: alone, they are fed.
+        bans = any(bias <= BANS for _, bias in answer.sampling.logit_bias)
+        self._can_rewind, self.in_masked_batches = can_rewind, masked_batches and self.source is not None and not bans
+        self._mask_ms, self._masked = 0.0, 0  # of tokens that were sampled with masks
         self.stop_ids, self.exact = answer.stop_ids, answer.exact
         # every token needs a log-probability, so none may be fed unsampled
         self.scored = answer.sampling.logprobs >= 0
@@ -53,12 +59,12 @@ class ConstrainedAnswer:
         if not self._forced:
             self._forced.extend(await self.constraint.forced())
 
-    def lend_forced(self) -> list[int]:
+    def take_known_forced(self) -> list[int]:
         """Hand over the known forced tokens; advance_masked() returns what is left of them."""
         forced, self._forced = list(self._forced), deque()
         return forced
 
-    async def fetch_lent(self) -> list[int] | None:
+    async def fetch_more_forced(self) -> list[int] | None:
         """The next tokens that the constraint forces, while the known ones are lent; None: the answer has ended.
 
         Also where the constraint fails: `failure` has the error.
@@ -74,6 +80,10 @@ class ConstrainedAnswer:
         """Go on after tokens of decode_masked(), which the constraint has advanced past."""
         self.advance(tokens.batch.ids)
         self._forced.extend(tokens.forced)
+        self._mask_ms += tokens.mask_ms
+        self._masked += len(tokens.batch.ids)
+        if self._mask_ms > max(SLOW_MS, SLOW_MASK_MS * self._masked):
+            self.in_masked_batches = False  # the others would wait for its masks
         for changed in tokens.changed:
             self.count_run(1, changed)
         ended = tokens.ended or self.left <= 0 or not self.stop_ids.isdisjoint(tokens.batch.ids)
@@ -103,7 +113,7 @@ class ConstrainedAnswer:
     @property
     def needs_masks(self) -> bool:
         """Whether it shares steps that need a new mask each: nothing can be sampled ahead, or most is rejected."""
-        return self.in_masked_batches and not (self._takes_back and self.samples_ahead(MAX_STEPS))
+        return self.in_masked_batches and not (self._can_rewind and self.samples_ahead(MAX_STEPS))
 
     def shares(self) -> bool:
         """Whether to share steps with other answers: not if the host processes each token's logits.
@@ -111,7 +121,7 @@ class ConstrainedAnswer:
         Nor if the mask changes most tokens and Python makes it: the other answers would wait for that, too. That is
         not known at first, so an answer begins by sharing.
         """
-        ahead = self._takes_back and (self._sampled < self._tried or self.samples_ahead(MAX_STEPS))
+        ahead = self._can_rewind and (self._sampled < self._tried or self.samples_ahead(MAX_STEPS))
         return self.process is None and (ahead or self.in_masked_batches) and self._others()
 
     def count_run(self, tokens: int, rejected: bool) -> None:

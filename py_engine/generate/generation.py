@@ -229,7 +229,7 @@ class Generation:
         shares = not self.plan.encodes_prompts
         constrained = ConstrainedAnswer(
             answer, self.plan.n_vocab, count, self._usual_run, lambda: self._running > 1,
-            takes_back=shares and not self.plan.recurrent,
+            can_rewind=shares and not self.plan.recurrent,
             masked_batches=shares and self.runner.decode_masked is not None,
         )  # fmt: skip
         first: Reuse | None = reuse

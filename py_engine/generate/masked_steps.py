@@ -7,7 +7,7 @@ the masks change few tokens, they are sampled ahead and checked afterwards (chec
 
 from __future__ import annotations
 
-from py_engine.generate.batches import paged
+from py_engine.generate.batches import with_pages
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.sampling import Batch
@@ -18,12 +18,14 @@ MASKED_STEPS = 32
 
 
 async def decode_masked(runner: Runner, unit: list[RunningSequence], ms: float) -> int:
-    """Decode steps of those of a batch that have pages, for about `ms`; returns how many steps."""
+    """Decode steps of a batch for about `ms`; returns how many steps. 0: pages are lacking."""
     decode = runner.decode_masked
     assert decode is not None
-    unit, steps = paged(unit, min(MASKED_STEPS, *(sequence.left for sequence in unit)))
-    if not unit:
+    steps = with_pages(unit, min(MASKED_STEPS, *(sequence.left for sequence in unit)))
+    if not steps:
         return 0
+    for sequence in unit:  # until it is known how many steps have run
+        sequence.cache.advance(None, exact=False)
     rows = [_row(sequence, sequence.constrained) for sequence in unit]
     found = await decode(rows, steps, ms)
     for sequence, tokens in zip(unit, found, strict=True):
@@ -34,7 +36,7 @@ async def decode_masked(runner: Runner, unit: list[RunningSequence], ms: float) 
 def _row(sequence: RunningSequence, constrained: ConstrainedAnswer | None) -> MaskedRow:
     if constrained is None:
         return MaskedRow(sequence.row)
-    return MaskedRow(sequence.row, constrained.source, constrained.lend_forced(), constrained.fetch_lent)
+    return MaskedRow(sequence.row, constrained.source, constrained.take_known_forced(), constrained.fetch_more_forced)
 
 
 def _accept(sequence: RunningSequence, tokens: MaskedTokens) -> None:
@@ -42,7 +44,7 @@ def _accept(sequence: RunningSequence, tokens: MaskedTokens) -> None:
     n, constrained = len(tokens.batch.ids), sequence.constrained
     sequence.position += n
     sequence.left -= n
-    # Its newest token may be computed already, if another sequence has ended the steps: that replaced an earlier state.
+    # The steps may have computed the newest token, too. A recurrent model then lacks the states before it: back=False.
     sequence.cache.advance(sequence.position, exact=False, back=False)
     if n:
         sequence.push(tokens.batch)

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from py_engine.generate.answer import Answer
-from py_engine.generate.batches import batches, needs_masks, paged
-from py_engine.generate.checking import check, end_mask, most_steps, rejects_often, remove_old_masks
+from py_engine.generate.batches import batches, needs_masks, with_pages
+from py_engine.generate.checking import check, clear_stale_masks, end_mask, most_steps, rejects_often
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
@@ -303,13 +303,13 @@ class Scheduler:
         return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
-        """Submit decode steps of those of a unit that have pages. None: no one has."""
+        """Submit decode steps of a unit. None: pages are lacking."""
         ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms(len(unit))
         steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
-        unit, steps = paged(unit, steps)
-        if not unit:
+        steps = with_pages(unit, steps)
+        if not steps:
             return None
-        remove_old_masks(self._runner, unit)
+        clear_stale_masks(self._runner, unit)
         self._runner.decode([sequence.row for sequence in unit], steps)
         self._totals.count(steps, len(unit))
         submit = ScheduledWork(unit, steps * (self._runner.step_ms(len(unit)) or UNKNOWN_MS))

@@ -31,6 +31,7 @@
  * @property {boolean[]} changed by the mask, of those that were not forced
  * @property {number[]} forced ids that come next
  * @property {boolean} ended nothing may follow
+ * @property {number} maskMs that its masks took
  * @property {string} error of the constraint, after these tokens; "": none
  */
 
@@ -58,12 +59,13 @@ export class Masking {
   /** @param {Options} options */
   async run({ rows, left, most, unchanged, ms, eager, first, sample, forward, buffer, words }) {
     const { replay } = this;
-    const answers = rows.map((row) => new Answer(row, words));
+    const answers = rows.map((row) => new MaskedSequence(row, words));
     const end = performance.now() + ms;
     let [steps, took] = [0, 0];
     let goesOn = true;
     while (goesOn) {
-      const masks = await Promise.all(answers.map((answer) => answer.mask()));
+      const masks = [];
+      for (const answer of answers) masks.push(await answer.mask()); // one thread makes them all
       if (answers.some(({ stopped }) => stopped)) break;
       for (const [i, mask] of masks.entries())
         if (mask) replay.device.queue.writeBuffer(buffer, rows[i].offset ?? 0, mask.subarray(0, words));
@@ -104,8 +106,8 @@ export class Masking {
   }
 }
 
-/** The tokens of one sequence. */
-class Answer {
+/** What is known of one sequence's tokens. */
+class MaskedSequence {
   /** @param {MaskedRow} row @param {number} words of a mask */
   constructor({ source, forced = [], fetchForced }, words) {
     this.source = source;
@@ -114,7 +116,7 @@ class Answer {
     this.begun = false;
     this.stopped = false; // its next token cannot be sampled
     /** @type {SampledRow} */
-    this.sampled = { ids: [], changed: [], forced: [...forced], ended: false, error: "" };
+    this.sampled = { ids: [], changed: [], forced: [...forced], ended: false, maskMs: 0, error: "" };
   }
 
   get error() {
@@ -125,6 +127,7 @@ class Answer {
   async mask() {
     const { source, sampled } = this;
     if (!source) return undefined;
+    const began = performance.now();
     try {
       if (!sampled.forced.length && (this.begun || this.fetchForced) && !source.canSample()) await this.#fetch();
       this.begun = true;
@@ -133,6 +136,8 @@ class Answer {
     } catch (error) {
       sampled.error = String(error);
       this.stopped = true;
+    } finally {
+      sampled.maskMs += performance.now() - began;
     }
   }
 

@@ -48,4 +48,4 @@ async def _ids_for_js(fetch: Callable[[], Awaitable[list[int] | None]]) -> Any:
 
 def _tokens(row: Any) -> MaskedTokens:
     ids, changed, forced = (part.to_py() for part in (row.ids, row.changed, row.forced))
-    return MaskedTokens(Batch(ids), changed, forced, bool(row.ended), str(row.error))
+    return MaskedTokens(Batch(ids), changed, forced, bool(row.ended), str(row.error), float(row.maskMs))

@@ -139,7 +139,7 @@ def test_damaged_blocks_are_computed_again(visits: Visits) -> None:
 
 
 def test_blocks_that_others_write_are_read_all_the_same(visits: Visits) -> None:
-    """Files that are open elsewhere give no handle that reads at once."""
+    """While another tab writes a file, no sync access handle opens; it is read as a Blob."""
     page = visits.begin()
     text, prompt, _ = ask(page)
     whole = (prompt - 1) // 64 * 64

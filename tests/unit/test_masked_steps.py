@@ -1,6 +1,7 @@
 """Answers whose mask changes most tokens share steps, each with new masks: the same tokens as alone."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from tests.support.cpu_engines import (
     PROMPTS,
     SHAPED,
     STOPS,
+    VOCAB,
     WARM,
     Counting,
     RandomConstraint,
+    batches,
     collect,
     counts,
     make,
@@ -169,6 +172,99 @@ async def test_a_constraint_that_fails_ends_its_own_request_only(way: str, code:
     assert failed.code == code
     assert held == await collect(make(), PROMPTS[2], WARM, 60, constraint=RandomConstraint(0.3))
     assert free == await collect(make(), PROMPTS[1], WARM, 60)
+
+
+class Slow(RandomConstraint):
+    """A constraint whose masks take long."""
+
+    def __init__(self) -> None:
+        super().__init__(0.3, jumps=False, has_source=True)
+
+    async def mask(self) -> Any:
+        time.sleep(0.012)  # noqa: ASYNC251, as a grammar's
+        return await super().mask()
+
+
+async def test_slow_masks_do_not_hold_up_others_for_long() -> None:
+    used = engine()
+    held, _ = await asyncio.gather(
+        collect(used, PROMPT, WARM, 60, constraint=Slow()), collect(used, PROMPTS[1], WARM, 60)
+    )
+    assert held == await collect(make(), PROMPT, WARM, 60, constraint=RandomConstraint(0.3, jumps=False))
+    assert counts(used).each < 45, "until it is known that they take long"
+
+
+async def test_a_banned_token_that_is_forced_is_fed() -> None:
+    ban = Sampling(temperature=0, logit_bias=tuple((token, -100.0) for token in range(0, VOCAB, 2)))
+    want = await collect(make(), PROMPT, ban, 60, constraint=RandomConstraint(0.3))
+    assert any(token % 2 == 0 for token in want), "a forced one"
+    used = engine()
+    got, _ = await asyncio.gather(
+        collect(used, PROMPT, ban, 60, constraint=strict()), collect(used, PROMPTS[1], WARM, 60)
+    )
+    assert got == want
+
+
+async def test_log_probabilities_are_those_alone() -> None:
+    """They need Python for each token, so their answer shares no step with masks."""
+    used = engine()
+    got, _ = await asyncio.gather(
+        batches(used, PROMPTS[1], LOGPROBS, 40), collect(used, PROMPT, WARM, 60, constraint=strict())
+    )
+    want = await batches(make(), PROMPTS[1], LOGPROBS, 40)
+    assert [row for batch in got for row in batch.logprobs or []] == [
+        row for batch in want for row in batch.logprobs or []
+    ]
+
+
+async def test_an_error_of_a_step_leaves_no_wrong_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known how many steps have run, so no later prompt of a recurrent model goes on from their states."""
+    used, ids, got = engine(path=HYBRID), PROMPTS[3], list[int]()
+    runner: Any = used.runner
+    sample, steps = runner.sample_masked_rows, iter(range(100))
+
+    async def failing(rows: Any) -> Any:
+        if next(steps) == 40:
+            raise RuntimeError("a step failed")
+        return await sample(rows)
+
+    monkeypatch.setattr(runner, "sample_masked_rows", failing)
+
+    async def held() -> None:
+        constraint = strict(jumps=False)
+        async for batch in used.generate(GenerationRequest(ids, GREEDY, AnswerLimits(90, STOPS), constraint)):
+            got.extend(batch.ids)
+
+    await asyncio.gather(held(), collect(used, PROMPTS[1], WARM, 80), return_exceptions=True)
+    assert 10 < len(got) < 60
+    monkeypatch.undo()
+    chat = [*ids, *got, 5]
+    assert await collect(used, chat, GREEDY, 8) == await collect(make(path=HYBRID), chat, GREEDY, 8)
+
+
+async def test_an_abort_before_forced_tokens_are_fed_leaves_no_wrong_states() -> None:
+    """The first token is handed on before its check has the mask of the next one."""
+    used, ids = engine(path=HYBRID), PROMPTS[3]
+
+    class Waits(RandomConstraint):
+        async def mask(self) -> Any:
+            await asyncio.sleep(0.01)
+            return await super().mask()
+
+        async def forced(self) -> list[int]:
+            return [9, 4] if len(self.accepted) == 1 else []
+
+    async def aborted() -> None:
+        request = GenerationRequest(ids, GREEDY, AnswerLimits(60, STOPS), Waits(0.3, has_source=True))
+        stream = used.generate(request)
+        async for batch in stream:
+            if batch.ids:
+                break
+        await stream.aclose()
+
+    await asyncio.gather(aborted(), collect(used, PROMPTS[1], WARM, 80))
+    for chat in (ids, [*ids, 9, 7]):
+        assert await collect(used, chat, GREEDY, 8) == await collect(make(path=HYBRID), chat, GREEDY, 8)
 
 
 async def test_an_aborted_answer_leaves_no_mask() -> None:
