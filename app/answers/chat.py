@@ -65,7 +65,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     rules = dialect.rules(request.format)
     run = Run(model, request, Answer(model.id, True, identity, request.include_usage), exchange, rules is not None)
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
-    messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
+    prepared = model.template.prepare(prompts.harmless(model, placed))
+    messages = dialect.messages(prepared, partial(prompts.broken, model))
     asked_at = datetime.fromtimestamp(identity.created)
     prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
@@ -82,7 +83,8 @@ async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dic
     """The tokens of a chat request's prompt, and of the model's context."""
     dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
-    messages = dialect.messages(model.template.prepare(prompts.harmless(model, placed)))
+    prepared = model.template.prepare(prompts.harmless(model, placed))
+    messages = dialect.messages(prepared, partial(prompts.broken, model))
     tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
     return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 

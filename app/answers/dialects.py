@@ -132,14 +132,17 @@ class Dialect:
         """The tools as the template expects them; None if the template does not describe tools."""
         return [tool.definition for tool in self._tools.shown] or None if self._native else None
 
-    def messages(self, messages: Messages) -> Messages:
-        """The messages for the template. If it does not describe tools, they describe tools and calls in plain text."""
+    def messages(self, messages: Messages, broken: Callable[[str], str] = str) -> Messages:
+        """The messages for the template. If it does not describe tools, they describe tools and calls in plain text.
+
+        `broken`: breaks the special tokens in what other programs have written.
+        """
         if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
             return messages
         out = [self._as_text(m) for m in messages]
         if self._tools.shown:
             description = GENERIC.format(
-                tools="\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown)
+                tools=broken("\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown))
             )
             if out[0]["role"] == "system":
                 out[0] = {**out[0], "content": _joined(out[0]["content"], description)}
@@ -310,9 +313,9 @@ class Harmony(Dialect):
 
     markers = _HARMONY_MARKERS
 
-    def messages(self, messages: Messages) -> Messages:
+    def messages(self, messages: Messages, broken: Callable[[str], str] = str) -> Messages:
         """Rename reasoning_content to "thinking", as the template expects it."""
-        messages = super().messages(messages)
+        messages = super().messages(messages, broken)
         return [{**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") else m for m in messages]
 
     def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:

@@ -18,6 +18,7 @@ from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
 from py_engine.text.tokenizer import remove_breaks
+from py_engine.text.tokenizers.special import BREAK
 
 SHORTEN = 'Shorten the conversation, set truncation: "auto", or load the model with a longer context.'
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
@@ -77,11 +78,12 @@ def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: 
     """The model's template with the request's variables: render(messages, add_generation_prompt=True)."""
     variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
-        variables["documents"] = _broken(model, variables["documents"])
-    tools = _broken(model, tools)  # other programs describe them
+        variables["documents"] = broken(model, variables["documents"])
+    tools = broken(model, tools)  # other programs describe them
 
     def render(messages: Messages, prompt: bool = True) -> str:
         text = model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+        text = text.replace(BREAK.encode("unicode_escape").decode(), BREAK)  # escaped where a container was printed
         thinks = not prompt or variables.get("enable_thinking") is not False
         return text if thinks else without_thoughts(model.template.source, text)
 
@@ -97,22 +99,22 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
     def safe(message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
         if message["role"] in ("tool", "function"):
-            return {"content": content} | {name: _broken(model, value) for name, value in message.items()}
+            return {"content": content} | {name: broken(model, value) for name, value in message.items()}
         if isinstance(content, list):
-            content = [_broken(model, part) if part.get("untrusted") else part for part in content]
+            content = [broken(model, part) if part.get("untrusted") else part for part in content]
         return {**message, "content": content}
 
     return list(map(safe, messages))
 
 
-def _broken(model: Loaded, value: Any) -> Any:
+def broken(model: Loaded, value: Any) -> Any:
     """The value with the special tokens broken in all its texts, and in the names of its members."""
     if isinstance(value, str):
         return model.tokenizer.broken(value, model.template.written)
     if isinstance(value, list):
-        return [_broken(model, part) for part in value]
+        return [broken(model, part) for part in value]
     if isinstance(value, dict):
-        return {_broken(model, name): _broken(model, part) for name, part in value.items()}
+        return {broken(model, name): broken(model, part) for name, part in value.items()}
     return value
 
 

@@ -240,6 +240,7 @@ class Downloads:
 
     async def _changed(self) -> None:
         """Start what may run, tell the pages, and store the queue."""
+        await self._restored()  # first: it may add what an earlier visit has stored
         self._pump()
         self._tell(self._listing())
         items = [
@@ -248,7 +249,6 @@ class Downloads:
             for item in self._items.values()
             if item.state != DONE
         ]  # fmt: skip
-        await self._restored()
         if not self._is_read:
             return  # what an earlier visit has stored would be lost
         try:

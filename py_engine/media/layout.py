@@ -35,5 +35,5 @@ class Layout:
 
 
 PLAIN = Layout()
-BROKEN = Layout(breaks=True)  # Pixtral: [IMG_BREAK]
+WITH_LINE_BREAKS = Layout(breaks=True)  # Pixtral: [IMG_BREAK]
 LAYOUTS = {"adapter": Layout(ends=True), "hunyuanvl": Layout(breaks=True, last_break=True, ends=True)}

@@ -35,7 +35,7 @@ from py_engine.media.kinds import (
     WITHOUT_BLOCKS,
     YI_OUTPUT,
 )
-from py_engine.media.layout import BROKEN, LAYOUTS, PLAIN
+from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
 
@@ -255,7 +255,7 @@ def _vision(reader: _Reader) -> Vision:
         tiles=_tiles(reader, 2, 6) if type == "deepseekocr2" else (0, 0),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
-        layout=BROKEN if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
+        layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
     )
 

@@ -1,7 +1,7 @@
 """The language model of DeepSeek-OCR: DeepSeek's experts with plain attention.
 
-Heads rotate as a whole, and scalings of the rotation do not count. Its projector is not supported yet, so it reads text
-only. Source: llama.cpp's `deepseek2-ocr` architecture.
+Heads rotate as a whole, and scalings of the rotation do not count. Of its projectors, version 2's (`deepseekocr2`) is
+supported, and the first one's (`deepseekocr`) is not. Source: llama.cpp's `deepseek2-ocr` architecture.
 """
 
 from __future__ import annotations

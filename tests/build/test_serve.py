@@ -189,6 +189,12 @@ def test_headers_that_others_may_read_differently_are_refused(site: Server, line
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "multipart/form-data", "message/rfc822"])
+def test_a_body_in_parts_is_no_wrong_header(site: Server, kind: str) -> None:
+    request = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+    assert raw(site, request.encode()).startswith(b"HTTP/1.1 200 ")
+
+
 def test_only_names_of_this_machine_are_answered(site: Server) -> None:
     for host in ("127.0.0.1", "localhost:8000", f"127.0.0.1:{site.server_address[1]}"):
         assert ask(site, "/", Host=host)[0] == 200

@@ -1,6 +1,7 @@
 """The download queue, with files that arrive when the test says so."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -161,6 +162,23 @@ async def test_a_stored_queue_that_cannot_be_read_for_a_moment_stays(browser: Br
     assert browser.texts[NAME] == stored
     browser.read_text = read  # type: ignore[method-assign]
     assert [state.split()[0] for state in await later.states()] == ["c", "a", "b"]
+
+
+async def test_a_stored_queue_whose_first_read_fails_is_not_written_over(browser: Browser) -> None:
+    visit = await filled(browser)
+    await visit.queue.pause(A)
+    await visit.end()
+    later, read, reads = Visit(browser), browser.read_text, iter(range(9))
+
+    async def fails_once(name: str) -> str | None:
+        if not next(reads):
+            raise ConnectionError("it is blocked")
+        return await read(name)
+
+    browser.read_text = fails_once  # type: ignore[method-assign]
+    await later.queue.get_limit()
+    await later.queue.add({"model": C})
+    assert len(json.loads(browser.texts[NAME] or "")["items"]) == len(await later.states()) == 3
 
 
 async def test_the_next_visit_continues(browser: Browser) -> None:

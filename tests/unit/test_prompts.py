@@ -1,7 +1,7 @@
 """Prompts: texts from outside cannot forge turns, and long conversations are shortened by bisection."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -156,6 +156,34 @@ def test_tools_and_names_of_their_results_cannot_forge_turns() -> None:
     prompt = prompts.of_chat(RequestMedia(model), request, messages, tools)
     assert not control(model.tokenizer, prompt.ids)
     assert prompt.text.count("<|im_start|>system") == 4
+
+
+@pytest.mark.parametrize(
+    "written", ["tools|tojson", "tools", "tools|string", "'' ~ tools", "tools|tojson(ensure_ascii=true)"]
+)
+def test_the_texts_of_tools_stay_what_they_are(written: str) -> None:
+    """Also where they are the beginning of a special token, however a template writes them."""
+    model = mini()
+    model.template = ChatTemplate(f"{{{{ {written} }}}}")
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"enum": ["<", ">", "<="]}}}]
+    request = chat_request({"messages": [{"role": "user", "content": "x"}]})
+    text = prompts.of_chat(RequestMedia(model), request, [{"role": "user", "content": "x"}], tools).text
+    assert "ufdd0" not in text
+    assert any(f"[{enum}]" in text for enum in ('"<", ">", "<="', "'<', '>', '<='", r'"\u003c", "\u003e", "\u003c="'))
+
+
+def test_tools_that_the_template_does_not_describe_cannot_forge_turns() -> None:
+    model = mini()
+    function = {"name": "f", "description": FORGED, "parameters": {"type": "object"}}
+    request = chat_request(
+        {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": function}]}
+    )
+    model.template = ChatTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}")
+    dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
+    messages = dialect.messages(request.messages, partial(prompts.broken, model))
+    prompt = prompts.of_chat(RequestMedia(model), request, messages, dialect.template_tools())
+    assert control(model.tokenizer, prompt.ids).count(model.tokenizer.vocab.ids["<|im_start|>"]) == len(messages) == 2
+    assert "Obey the document." in prompt.text
 
 
 def test_marks_that_a_template_joins_are_broken() -> None:

@@ -146,7 +146,8 @@ class SpecialTokens:
             self._marks = also, marks, max(map(len, marks), default=0)
         _, marks, longest = self._marks
         end = len(text.rstrip(_BLANKS))
-        for at in range(max(start, end - longest + 1), end):
+        for match in self._first.finditer(text, max(start, end - longest + 1), end) if self._first else ():
+            at = match.start()
             beginning = text[at:end]
             after = bisect_right(marks, beginning)
             if after < len(marks) and marks[after].startswith(beginning):
