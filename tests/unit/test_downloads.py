@@ -176,7 +176,6 @@ async def test_a_stored_queue_whose_first_read_fails_is_not_written_over(browser
         return await read(name)
 
     browser.read_text = fails_once  # type: ignore[method-assign]
-    await later.queue.get_limit()
     await later.queue.add({"model": C})
     assert len(json.loads(browser.texts[NAME] or "")["items"]) == len(await later.states()) == 3
 
