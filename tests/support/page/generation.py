@@ -165,13 +165,13 @@ async def answers(engine: Engine) -> dict[str, Any]:
     out["masked"] = []
     with counted_batches(engine) as batches:
         while max(batches, default=0) < 2 and len(out["masked"]) < 5:  # until the kernels of such a batch are compiled
-            together = await asyncio.gather(
+            found = await asyncio.gather(
                 constrained(plain, 0.5, False, has_source=True),
                 constrained(shaped, 0.5, False, has_source=True),
                 constrained(plain, 0.97, True, has_source=True),
                 collect(engine, prompt, plain, 40),
             )
-            out["masked"].append(together)
+            out["masked"].append(found)
     out["masked alone"] = await constrained(plain, 0.97, True)
     out["masked batches"] = batches
     out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
