@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from app.answers import media, prompts
-from app.answers.dialects import dialect_of
+from app.answers.dialects import Dialect, dialect_of
 from app.answers.grammar import Compiled, Load, compiled, expect, rules_of
 from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded
@@ -22,6 +22,7 @@ from app.answers.parsing import Parser, PlainParser
 from app.answers.pieces import PromptPieces
 from app.answers.prompts import Prompt
 from app.answers.stream import AnswerStream
+from app.answers.truncation import Messages
 from app.models.loaded import Loaded
 from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
@@ -65,8 +66,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     rules = dialect.rules(request.format)
     run = Run(model, request, Answer(model.id, True, identity, request.include_usage), exchange, rules is not None)
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
-    prepared = model.template.prepare(prompts.harmless(model, placed))
-    messages = dialect.messages(prepared, partial(prompts.broken, model))
+    messages = _for_template(model, dialect, placed)
     asked_at = datetime.fromtimestamp(identity.created)
     prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
@@ -79,12 +79,17 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     return await run.all_choices([prompt])
 
 
+def _for_template(model: Loaded, dialect: Dialect, messages: Messages) -> Messages:
+    """The messages as the template gets them."""
+    prepared = model.template.prepare(prompts.harmless(model, messages))
+    return dialect.messages(prepared, partial(prompts.broken, model))
+
+
 async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:
     """The tokens of a chat request's prompt, and of the model's context."""
     dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
-    prepared = model.template.prepare(prompts.harmless(model, placed))
-    messages = dialect.messages(prepared, partial(prompts.broken, model))
+    messages = _for_template(model, dialect, placed)
     tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
     return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 

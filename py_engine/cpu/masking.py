@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.plan import Plan
-from py_engine.plan.sampling import Batch, only_mask
+from py_engine.plan.sampling import Batch, Sampling, only_mask, step
 from py_engine.runners import MaskedRow, MaskedTokens, Row
 
 
@@ -16,21 +17,23 @@ class MaskedDevice(Protocol):
 
     plan: Plan
 
-    def begin_masked(self, rows: Sequence[Row]) -> None:
-        """Begin to compute the logits after the rows' newest tokens."""
+    def begin_masked(self, rows: Sequence[Row], lists: Sequence[str]) -> None:
+        """Begin to run the lists that compute the logits after the rows' newest tokens."""
 
     def mask(self, allowed: Any | None, seq: int) -> None:
         """Runner.mask."""
 
-    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-        """Sample each row's next token; returns also whether a mask changed it."""
+    async def sample_masked_rows(self, rows: Sequence[Row], lists: Sequence[str]) -> list[tuple[int, bool]]:
+        """Sample each row's next token with the lists; returns also whether a mask changed it."""
 
 
 class Masking:
     """Runner.decode_masked and end_masked."""
 
-    def __init__(self, device: MaskedDevice) -> None:
+    def __init__(self, device: MaskedDevice, samplings: Mapping[int, Sampling], adapted: AdaptedSequences) -> None:
+        """`samplings`: of every sequence that was configured."""
         self._device, self._stops = device, False
+        self._samplings, self._adapted = samplings, adapted
 
     def stop(self) -> None:
         """Have decode() end soon."""
@@ -40,16 +43,19 @@ class Masking:
         """Runner.decode_masked."""
         device, self._stops = self._device, False
         answers = [_MaskedAnswer(row, device.plan.n_vocab) for row in rows]
+        sequences = [row.row.seq for row in rows]
+        both = step([self._samplings[seq] for seq in sequences], masked=True)
+        forward, sample = (self._adapted.lists(lists, sequences) for lists in both)
         end = time.perf_counter() + ms / 1000
-        for step in range(most):
-            at = [Row(row.row.seq, row.row.position + step) for row in rows]
-            device.begin_masked(at)
+        for i in range(most):
+            at = [Row(row.row.seq, row.row.position + i) for row in rows]
+            device.begin_masked(at, forward)
             masks = [await answer.mask() for answer in answers]
             if any(answer.stopped for answer in answers):
                 break
             for row, allowed in zip(at, masks, strict=True):
                 device.mask(allowed, row.seq)
-            for answer, (token, changed) in zip(answers, await device.sample_masked_rows(at), strict=True):
+            for answer, (token, changed) in zip(answers, await device.sample_masked_rows(at, sample), strict=True):
                 answer.accept(token, changed)
             if self._stops or time.perf_counter() >= end or any(answer.error for answer in answers):
                 break

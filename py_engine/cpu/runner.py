@@ -64,7 +64,9 @@ class CpuRunner:
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
         self._adapted = AdaptedSequences(self.plan)
-        self._masking = Masking(self)
+        masking = Masking(self, self._samplings, self._adapted)
+        self.decode_masked: DecodeMasked | None = masking.decode
+        self.end_masked = masking.stop
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._pending = False  # the newest token has not gone through the layers
         self._paused = 0.0  # when the thread last had a pause
@@ -261,24 +263,13 @@ class CpuRunner:
 
     # -- steps with masks
 
-    @property
-    def decode_masked(self) -> DecodeMasked | None:
-        return self._masking.decode
-
-    def end_masked(self) -> None:
-        self._masking.stop()
-
-    def begin_masked(self, rows: Sequence[Row]) -> None:
+    def begin_masked(self, rows: Sequence[Row], lists: Sequence[str]) -> None:
         self._set_states(rows)
-        sequences = [row.seq for row in rows]
-        before, _ = step([self._samplings[seq] for seq in sequences])
-        self._run(self._adapted.lists(before, sequences))
+        self._run(lists)
 
-    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
+    async def sample_masked_rows(self, rows: Sequence[Row], lists: Sequence[str]) -> list[tuple[int, bool]]:
         await self._handle_messages()
-        sequences = [row.seq for row in rows]
-        _, after = step([self._samplings[seq] for seq in sequences], masked=True)
-        self._run(self._adapted.lists(after, sequences))
+        self._run(lists)
         changed = [int(state[2]) > 0 for state in self._states()[: len(rows)]]
         return [(self._read(row, 1).ids[0], again) for row, again in zip(rows, changed, strict=True)]
 

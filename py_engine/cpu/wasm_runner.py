@@ -66,12 +66,14 @@ class WasmRunner(WasmContents):
         super().__init__(plan, device, threads)
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._tokens = TokenReader(plan, self._memory, self._samplings)
-        self._masking = Masking(self)
         self._in_flight: deque[CpuSubmit] = deque()
         self._times = CpuStepTimes()
         self._drafted = 0.0  # when the newest result came, if it was that of drafts
         self._unread = 0  # tokens that were fed since the last read, which reports the time of all work since then
         self._adapted = AdaptedSequences(self.plan)
+        masking = Masking(self, self._samplings, self._adapted)
+        self.decode_masked: DecodeMasked | None = masking.decode
+        self.end_masked = masking.stop
         self._masked: set[int] = set()  # sequences whose next tokens a mask restricts
         self._held: HeldSequence | None = None
         self._resampled = 0
@@ -208,24 +210,13 @@ class WasmRunner(WasmContents):
 
     # -- steps with masks
 
-    @property
-    def decode_masked(self) -> DecodeMasked | None:
-        return self._masking.decode
-
-    def end_masked(self) -> None:
-        self._masking.stop()
-
-    def begin_masked(self, rows: Sequence[Row]) -> None:
+    def begin_masked(self, rows: Sequence[Row], lists: Sequence[str]) -> None:
         self._check()
         self._inputs.states(rows, len(rows))
-        sequences = [row.seq for row in rows]
-        before, _ = step([self._samplings[seq] for seq in sequences])
-        self._run(self._adapted.lists(before, sequences))
+        self._run(lists)
 
-    async def sample_masked_rows(self, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-        sequences = [row.seq for row in rows]
-        _, after = step([self._samplings[seq] for seq in sequences], masked=True)
-        self._run(self._adapted.lists(after, sequences))
+    async def sample_masked_rows(self, rows: Sequence[Row], lists: Sequence[str]) -> list[tuple[int, bool]]:
+        self._run(lists)
         regions, parse = self._tokens.of(rows, 1)
         size = 4 * STATE_WORDS * len(rows)
         found = await self._device.read([Region(self._memory.buffer("state"), size), *regions])

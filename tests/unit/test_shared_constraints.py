@@ -179,11 +179,14 @@ async def test_a_constraint_that_fails_ends_its_own_request_only() -> None:
     assert again == await collect(make(), PROMPT, WARM, 20, constraint=RandomConstraint())
 
 
-async def test_an_aborted_constrained_answer_leaves_no_mask() -> None:
+@pytest.mark.parametrize("has_source", [False, True])
+async def test_an_aborted_constrained_answer_leaves_no_mask(has_source: bool) -> None:
     used = engine()
 
     async def aborted() -> None:
-        request = GenerationRequest(PROMPT, GREEDY, AnswerLimits(60, STOPS), RandomConstraint(0.2))
+        request = GenerationRequest(
+            PROMPT, GREEDY, AnswerLimits(60, STOPS), RandomConstraint(0.2, has_source=has_source)
+        )
         count = 0
         async for batch in used.generate(request):
             count += len(batch.ids)
