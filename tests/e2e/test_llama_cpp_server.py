@@ -106,16 +106,19 @@ def test_a_chat_longer_than_its_context_goes_on(page: Page) -> None:
     expect(last_answer(page).locator(".badge.away")).to_contain_text("llama")
 
 
-def test_the_bench_measures_it_beside_wisp(dist: Path, address: str) -> None:
+def test_the_bench_measures_it_beside_wisp(dist: Path, address: str, tmp_path: Path) -> None:
     tiny = ["--prompts", "16", "--tokens", "8", "--requests", "2", "--runs", "1", "--backend", "cpu"]
     server = ["--server", address.removesuffix("/v1"), "--model", str(MODEL)]
     command = [sys.executable, "-m", "bench.native", *server, *tiny]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert refused.returncode == 1
     assert "bench.native: The server answered 401" in refused.stderr
-    command += ["--key", KEY]
+    figures = tmp_path / "figures.json"
+    command += ["--key", KEY, "--json", str(figures)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    rows = [line.rsplit(maxsplit=3) for line in done.stdout.splitlines()[4:]]
-    assert [what for what, *_ in rows] == ["prefill 16", "decode at 16", "2 requests"]
-    assert all(float(number.replace(",", "")) > 0 for _, *numbers in rows for number in numbers)
+    cases = ["prefill 16", "decode at 16", "2 requests"]
+    assert [line.rsplit(maxsplit=3)[0] for line in done.stdout.splitlines()[4:]] == cases
+    speeds = json.loads(figures.read_text())["tokens_per_second"]  # the table rounds: a ratio may be 0.00
+    assert list(speeds) == cases
+    assert all(speeds[case][side] > 0 for case in cases for side in ("native", "wisp"))
