@@ -1,4 +1,4 @@
-"""What the proof of a model's kernels costs Python's thread before the kernels run (docs/reliability.md).
+"""What the proof of kernels costs Python before they run (docs/contributing/proof-of-kernels.md).
 
 .venv/bin/python -m bench.proofs [CHECKOUT ...] [--runs 5]
 

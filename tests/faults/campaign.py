@@ -148,7 +148,7 @@ def _judged(what: str, outcome: Outcome, may_fail: frozenset[str] | None, wrong:
 
 
 def table(results: list[Result]) -> str:
-    """The results by fault, as a table in Markdown: the same that docs/reliability.md has."""
+    """The results by fault, as a table in Markdown: the same that docs/contributing/faults-and-fuzzers.md has."""
     lines = ["| fault | promised | runs | struck | requests failed as allowed | broken promises |",
              "|---|---|---|---|---|---|"]  # fmt: skip
     for fault in FAULTS:
