@@ -1,6 +1,7 @@
 /**
  * What the engine's Python finds in `globalThis`:
- *   wispRequestAdapter, wispReplay, wispPages, wispUpload   py_engine/gpu/adapter.js, replay.js, pages.js, upload.js
+ *   wispRequestAdapter, wispMakesHalfBits       py_engine/gpu/adapter.js, half_bits.js
+ *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
  *   wispProof                           py_engine/proof/dispatches.js
  *   wispCompute                         py_engine/cpu/compute.js
  *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
@@ -17,6 +18,7 @@ import { createSHA256, createXXHash64 } from "hash-wasm";
 import { Compute } from "../py_engine/cpu/compute.js";
 import * as wispShards from "../py_engine/files/shards.js";
 import { requestAdapter } from "../py_engine/gpu/adapter.js";
+import { makesHalfBits } from "../py_engine/gpu/half_bits.js";
 import { Pages } from "../py_engine/gpu/pages.js";
 import { Replay } from "../py_engine/gpu/replay.js";
 import { Upload } from "../py_engine/gpu/upload.js";
@@ -41,6 +43,7 @@ export function provide(assets, loadPackage, others) {
   });
   Object.assign(globalThis, {
     wispRequestAdapter: requestAdapter,
+    wispMakesHalfBits: makesHalfBits,
     wispShards,
     wispTextStore,
     wispHashes,

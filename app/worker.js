@@ -5,6 +5,7 @@
 import { onComputeNeeded } from "../py_engine/cpu/compute.js";
 import { addDownloadWorker, onWorkersNeeded } from "../py_engine/files/shards.js";
 import { requestAdapter } from "../py_engine/gpu/adapter.js";
+import { makesHalfBits } from "../py_engine/gpu/half_bits.js";
 import { startPython, wheelOf } from "./boot.js";
 import { provide } from "./engine_globals.js";
 import { Ports } from "./ports.js";
@@ -16,7 +17,9 @@ let main;
 
 /** @param {Assets} assets @param {(stage: string, loaded: number, total: number) => void} report */
 async function boot(assets, report) {
-  requestAdapter().catch(() => {}); // starts the browser's GPU process meanwhile
+  requestAdapter() // starts the browser's GPU process meanwhile
+    .then((adapter) => adapter && makesHalfBits())
+    .catch(() => {});
   const { pyodide } = await startPython(assets, report, ["regex"]);
   const loading = /** @type {Map<string, Promise<any>>} */ (new Map());
   /** @param {string} name */

@@ -34,7 +34,7 @@ CODES: dict[str, str] = {
     "adapter_mismatch": "the adapter belongs to another model: its architecture, its tensors or their shapes differ",
     "unsupported_adapter": "the adapter changes tensors to which Wisp cannot apply adapters",
     "bad_chat_template": "the chat template does not compile or fails while rendering",
-    "wrong_results": "the GPU computes wrong results with every variant of a kernel",
+    "wrong_results": "every variant of a kernel computes wrong results on the GPU, or does not compile",
     "no_webgpu": 'backend "webgpu" was requested and is not available',
     "not_found": "no model of that id",
     # answering a request

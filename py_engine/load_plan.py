@@ -276,7 +276,9 @@ async def adapter_for(options: LoadOptions) -> tuple[Any, Device | None]:
     from py_engine.gpu.adapter import device_of, request_adapter
 
     adapter = await request_adapter(NEEDED_MS if options.backend == "webgpu" else 0)
-    device = replace(device_of(adapter), **options.variant) if adapter is not None else None  # type: ignore[arg-type]
+    device = await device_of(adapter) if adapter is not None else None
+    if device is not None:
+        device = replace(device, **options.variant)  # type: ignore[arg-type]
     if options.backend == "auto" and device is not None and device.software:
         return None, None  # the CPU engine is faster than WebGPU emulated on the CPU
     if adapter is None and options.backend == "webgpu":

@@ -142,7 +142,7 @@ def expanded(models: Iterable[Path], setups: Iterable[Setup] = SETUPS) -> Iterat
     seen: set[str] = set()
     expansions: dict[Any, set[Any]] = {}
     for setup in setups:  # the outer loop: models of one setup share shaders
-        known = expansions.setdefault((setup.device.f16, setup.device.subgroup), set())  # all that expand() asks for
+        known = expansions.setdefault(kernels.facts(setup.device), set())
         for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup, known) for model in found)):
             if shader.code not in seen:
                 seen.add(shader.code)

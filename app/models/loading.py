@@ -82,7 +82,8 @@ _FIELDS = (
     "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "mtp", "tune",
     "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft", "draftTokens",
 )  # fmt: skip
-VARIANTS = ("dot8", "f16", "matrix", "software", "subgroup")  # fields of kernels.Device that a load may force
+# fields of kernels.Device that a load may force
+VARIANTS = ("dot8", "f16", "half_bits", "matrix", "software", "subgroup")
 
 
 @dataclass(frozen=True)

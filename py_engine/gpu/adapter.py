@@ -41,7 +41,7 @@ def describe(adapter: Any) -> dict[str, Any]:
     }
 
 
-def device_of(adapter: Any) -> Device:
+async def device_of(adapter: Any) -> Device:
     """The kernel variants that an adapter supports."""
     info, limits, features = adapter.info, adapter.limits, adapter.features
     words = f"{info.vendor} {info.architecture} {info.description} {info.device}".lower()
@@ -50,6 +50,7 @@ def device_of(adapter: Any) -> Device:
     )
     return Device(
         f16=features.has("shader-f16"),
+        half_bits=not features.has("shader-f16") or await js.wispMakesHalfBits(),
         subgroup=int(info.subgroupMinSize) if features.has("subgroups") else 0,
         max_binding=int(limits.maxStorageBufferBindingSize),
         max_buffer=int(limits.maxBufferSize),

@@ -18,7 +18,7 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu import repack
 from py_engine.gpu.adapter import request_device
 from py_engine.gpu.memory import UNIFORM, Memory, obj
-from py_engine.gpu.pipelines import PipelineCache
+from py_engine.gpu.pipelines import DoesNotCompile, PipelineCache
 from py_engine.gpu.proofs import Prover
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
@@ -129,10 +129,20 @@ class Gpu(Memory):
         for shader in shaders:
             quietly(begin(self.pipelines.get(shader)))
         uploading: list[Upload] = []
-        await self.guarded(lambda: uploading.append(Upload(self, self.pipelines)))
+        await self.guarded(lambda: uploading.append(Upload(self, self._pipeline)))
         (self.uploading,) = uploading
         await self.uploading.start(shaders)
         return self.uploading
+
+    async def _pipeline(self, shader: kernels.Shader) -> Any:
+        """The pipeline of a shader. One of ours that does not compile is a wrong kernel, where kernels are proven."""
+        try:
+            return await self.pipelines.get(shader)
+        except DoesNotCompile as error:
+            cause = await self.cause(error)
+            if self.prover is None or shader.registered or cause is not error:
+                raise cause from None
+            self.prover.reject(shader, error.why, by_text=error.by_text)
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +173,7 @@ class Gpu(Memory):
 
         async def one(shader: kernels.Shader) -> None:
             nonlocal done
-            await self.pipelines.get(shader)
+            await self._pipeline(shader)
             done += 1
             if on_progress and total:
                 on_progress(done, total)

@@ -13,6 +13,20 @@ ACCESS = {"uniform": "uniform", "storage, read": "read-only-storage", "storage, 
 COMPUTE = 4  # GPUShaderStage.COMPUTE
 
 
+class DoesNotCompile(WispError):
+    """A kernel does not compile: `why`. `by_text`: the browser's compiler refuses its text, so it never will."""
+
+    def __init__(self, shader: Shader, error: Exception) -> None:
+        super().__init__(
+            f"The kernel {shader.label} does not compile on this device: {error}", "internal_error", SERVER_ERROR
+        )
+        self.why, self.by_text = str(error), isinstance(error, TextError)
+
+
+class TextError(ValueError):
+    """What the browser's compiler says about a kernel's text."""
+
+
 async def first_error(module: Any) -> tuple[int, str] | None:
     """The compiler's first error in a GPUShaderModule: (line from 1 on, what is wrong)."""
     messages = (await module.getCompilationInfo()).messages
@@ -43,13 +57,11 @@ class PipelineCache:
         return self._compiled[shader.label]
 
     async def get(self, shader: Shader) -> Any:
-        """The GPUComputePipeline of a shader, compiled on first use. WispError internal_error if that fails."""
+        """The GPUComputePipeline of a shader, compiled on first use. DoesNotCompile if that fails."""
         try:
             return await self.attempt(shader)
         except Exception as error:
-            raise WispError(
-                f"The kernel {shader.label} does not compile on this device: {error}", "internal_error", SERVER_ERROR
-            ) from None
+            raise DoesNotCompile(shader, error) from None
 
     async def attempt(self, shader: Shader) -> Any:
         """As get(), with the device's own error."""
@@ -80,7 +92,7 @@ class PipelineCache:
             if (found := await first_error(module)) is None:
                 raise
             line, message = found
-            raise ValueError(f"{message}, in {shader.code.splitlines()[line - 1].strip()!r}") from None
+            raise TextError(f"{message}, in {shader.code.splitlines()[line - 1].strip()!r}") from None
 
     def clear(self) -> None:
         """Drop every pipeline."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from py_engine.plan.kernels import Shader
+
 
 class Proof(Protocol):
     """The proof of lists' kernels. It begins while they are compiled."""
@@ -27,3 +29,6 @@ class Prover(Protocol):
 
     def unproven(self, names: Iterable[str]) -> bool:
         """Whether a kernel of lists has not been run on this device."""
+
+    def reject(self, shader: Shader, why: str, *, by_text: bool) -> None:
+        """Note that a kernel does not compile. `by_text`: the browser refuses its text. Raises WispError."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import js
@@ -16,7 +16,6 @@ from pyodide.ffi import create_proxy, to_js
 from py_engine.files.records import MAX_RECORD
 from py_engine.gpu import repack
 from py_engine.gpu.memory import Memory, obj
-from py_engine.gpu.pipelines import PipelineCache
 from py_engine.gpu.repack import Repack
 from py_engine.plan import quants
 from py_engine.plan.kernels import Shader
@@ -54,8 +53,8 @@ class Dispatch(NamedTuple):
 class Upload:
     """The upload of one model's weights."""
 
-    def __init__(self, gpu: Memory, pipelines: PipelineCache) -> None:
-        self._gpu, self._cache = gpu, pipelines
+    def __init__(self, gpu: Memory, pipeline_of: Callable[[Shader], Awaitable[Any]]) -> None:
+        self._gpu, self._pipeline_of = gpu, pipeline_of
         fields = {"copyFields": Copy._fields, "dispatchFields": Dispatch._fields}
         self._js = js.wispUpload.new(gpu.device, obj(maxRecord=MAX_RECORD, slots=SLOTS, **fields))
         self._pipelines: dict[str, int] = {}  # label -> index
@@ -74,7 +73,7 @@ class Upload:
                 for name, plane in part.layout.planes.items():
                     if plane.table:
                         gpu.write(f"{part.name}.{name}", quants.grid(part.type))
-        pipelines = await asyncio.gather(*(self._cache.get(shader) for shader in shaders))
+        pipelines = await asyncio.gather(*(self._pipeline_of(shader) for shader in shaders))
         for shader, pipeline in zip(shaders, pipelines, strict=True):
             self._pipelines[shader.label] = int(self._js.addPipeline(pipeline))
 

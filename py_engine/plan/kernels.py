@@ -94,6 +94,7 @@ class Device:
     """The properties of a device that kernel variants depend on. Comments name the WebGPU limits."""
 
     f16: bool = False
+    half_bits: bool = True  # the WGSL compiler makes f16 of their bits (bitcast<vec2<f16>>); Firefox's does not
     subgroup: int = 0  # smallest subgroup size; 0: no subgroups
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
@@ -182,18 +183,24 @@ def has_param(file: str, param: str) -> bool:
     return bool(re.search(rf"^#param {param}\b", text, re.M)) or any(has_param(name, param) for name in included)
 
 
+def facts(device: Device) -> tuple[int, int, int]:
+    """All that expand() asks for of a device: the params F16, HALF_BITS and SG."""
+    return int(device.f16), int(device.half_bits), device.subgroup
+
+
 def expand(kernel: str, params: Mapping[str, int | float | str], device: Device) -> Shader:
     """Specialise wgsl/<kernel>.wgsl. KeyError for a missing or unknown param."""
     types = tuple(map(type, params.values()))  # 1 and 1.0 are equal but expand differently
-    return _expanded(kernel, tuple(params.items()), types, int(device.f16), device.subgroup)
+    return _expanded(kernel, tuple(params.items()), types, *facts(device))
 
 
 @lru_cache(1024)  # the layers of a model share their shaders
 def _expanded(
-    kernel: str, given: tuple[tuple[str, int | float | str], ...], types: tuple[type, ...], f16: int, subgroup: int
-) -> Shader:
+    kernel: str, given: tuple[tuple[str, int | float | str], ...], types: tuple[type, ...],
+    f16: int, half_bits: int, subgroup: int,
+) -> Shader:  # fmt: skip
     params = dict(given)
-    values = {"F16": f16, "SG": subgroup, **DEFAULTS, **shared.KERNEL_PARAMS, **params}
+    values = {"F16": f16, "HALF_BITS": half_bits, "SG": subgroup, **DEFAULTS, **shared.KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)

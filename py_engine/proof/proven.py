@@ -31,7 +31,7 @@ class Proven:
     def __init__(self, key: str, known: dict[str, str]) -> None:
         self._key, self._known = key, known
         self._storing: asyncio.Future[None] | None = None
-        self._of_load: dict[str, str] = {}  # of registered kernels, whose numpy functions may change
+        self._of_load: dict[str, str] = {}  # findings that may not hold for the next load
 
     @classmethod
     async def of(cls, adapter: Any) -> Proven:
@@ -60,14 +60,14 @@ class Proven:
         """Whether any kernel is known to be wrong."""
         return any(self._known.values()) or any(self._of_load.values())
 
-    def add(self, found: Iterable[tuple[Shader, str]]) -> None:
-        """Remember findings: "", or why the kernel is wrong. Those of registered kernels are of one load.
+    def add(self, found: Iterable[tuple[Shader, str]], *, of_load: bool = False) -> None:
+        """Remember findings: "", or why the kernel is wrong. The load does not wait until they are stored.
 
-        The load does not wait until they are stored.
+        `of_load`: they are of one load, as are those of registered kernels, whose numpy functions may change.
         """
         found = list(found)
-        self._of_load |= {_hash(shader): fault for shader, fault in found if shader.registered}
-        new = {_hash(shader): fault for shader, fault in found if not shader.registered}
+        self._of_load |= {_hash(shader): fault for shader, fault in found if of_load or shader.registered}
+        new = {_hash(shader): fault for shader, fault in found if not (of_load or shader.registered)}
         _found[self._key] |= new
         self._known |= new
         self._storing = asyncio.ensure_future(self._store(self._storing))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from py_engine.proof.device_run import DeviceRun
     from py_engine.proof.proven import Proven
 
+MAX_WHY = 200  # characters of a compiler's message: the longest have many lines
+
 Result = TypeVar("Result")
 
 
@@ -91,6 +93,18 @@ class Prover:
             started = time.perf_counter()
             await self._find_out(names, unknown, cases)
             self.stats["ms"] = round(self.stats["ms"] + 1000 * (time.perf_counter() - started), 1)
+        self._check(shaders)
+
+    def reject(self, shader: Shader, why: str, *, by_text: bool) -> None:
+        """Note that a kernel does not compile. Raises as prove().
+
+        `by_text`: the browser refuses its text, so it will next time, too.
+        """
+        line = " ".join(why.split())[:MAX_WHY]
+        self._proven.add([(shader, f"it does not compile: {line}")], of_load=not by_text)
+        self._check([shader])
+
+    def _check(self, shaders: list[Shader]) -> None:
         try:
             check(shaders, self._proven)
         except WrongKernels as error:

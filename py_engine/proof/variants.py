@@ -26,12 +26,12 @@ STEPS: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 class WrongKernels(WispError):
-    """The device computes kernels wrong. `found`: kernel -> what is wrong; `advice`: what to do about it."""
+    """Kernels are wrong on the device, or do not compile. `found`: kernel -> why; `advice`: what to do about it."""
 
     def __init__(self, found: dict[str, str], advice: str = "") -> None:
         first, why = next(iter(found.items()))
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        message = f"This GPU computes the kernel {first} wrong ({why}){more}.{advice}"
+        message = f"The kernel {first} does not work on this GPU ({why}){more}.{advice}"
         super().__init__(message, "wrong_results", SERVER_ERROR)
         self.found = found
 

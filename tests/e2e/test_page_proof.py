@@ -34,7 +34,7 @@ def test_a_notice_names_the_wrong_kernel(chromium: Callable[[str | None], Browse
     page = context.new_page()
     page.goto(server.url)
     notice = page.locator("#notices")
-    expect(notice).to_contain_text("This GPU computes the kernel activate wrong", timeout=LOAD_MS)
+    expect(notice).to_contain_text("The kernel activate does not work on this GPU", timeout=LOAD_MS)
     expect(notice).to_contain_text("The model runs on the CPU, which is slower.")
     wait_ready(page)
     assert "Rome" in ask(page, "What is the capital of Italy?")

@@ -29,6 +29,8 @@ EDIT = """(faults) => {
 }"""
 SUBGROUPS: Faults = [("matvec ", "subgroupShuffleXor(sum, width)", "subgroupShuffleXor(sum, 1u)")]
 NO_VARIANT: Faults = [("activate ", "gated(x[at], x[at + COLS])", "gated(x[at], x[at])")]
+NOT_COMPILED: Faults = [("matvec ", "subgroupShuffleXor(sum, width)", "subgroupOf(sum, width)")]
+NEVER_COMPILED: Faults = [("activate ", "gated(x[at], x[at + COLS])", "gated(nothing)")]
 UPLOAD: Faults = [("repack ", "raw[i + 1u]", "raw[i]")]
 SAMPLER: Faults = [("sample_shape ", "subgroupShuffleXor(best_of_block.value, block)", "value")]
 
@@ -78,14 +80,23 @@ def test_wrong_kernels_are_replaced_by_another_variant(page: Page) -> None:
     assert list(out["proof"]["wrong"]) == ["matvec"]
     assert out["proof"]["without"] == "subgroups"
     (notice,) = out["notices"]
-    assert notice.startswith("This GPU computes the kernel matvec wrong (matvec: ")
+    assert notice.startswith("The kernel matvec does not work on this GPU (matvec: ")
     assert notice.endswith("The model runs without subgroups.")
     again = load(page, SUBGROUPS)
     assert again["proof"]["checked"] == 0
     assert again["notices"] == [notice]
 
 
-@pytest.mark.parametrize("faults", [NO_VARIANT, UPLOAD])
+def test_kernels_that_do_not_compile_are_replaced_too(page: Page) -> None:
+    """As in a browser whose compiler lacks something."""
+    out = load(page, NOT_COMPILED)
+    assert (out["backend"], out["proof"]["without"]) == ("webgpu", "subgroups")
+    (notice,) = out["notices"]
+    assert notice.startswith("The kernel matvec does not work on this GPU (it does not compile: ")
+    assert load(page, NOT_COMPILED)["notices"] == [notice]  # known, so no second attempt
+
+
+@pytest.mark.parametrize("faults", [NO_VARIANT, NEVER_COMPILED, UPLOAD])
 def test_without_a_right_variant_the_cpu_takes_over(page: Page, faults: Faults) -> None:
     out = load(page, faults, backend="auto", variant=F32 | {"software": False})
     assert out["backend"] == "cpu"

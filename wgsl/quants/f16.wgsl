@@ -12,6 +12,7 @@ fn w_floats(at: u32, step: u32) -> array<vec4f, 8> {
 }
 #include "quants/floats.wgsl" with LOADS=4u
 #if HALVES
+#include "lib/half_bits.wgsl"
 
 fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
   let at = (row * W_GROUPS + g) * 4u;
@@ -19,8 +20,8 @@ fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
 #for i in 4
   {
     let q = w_qs[at + ${i}u];
-    out[2 * ${i}] = bitcast<vec4<f16>>(q.xy);
-    out[2 * ${i} + 1] = bitcast<vec4<f16>>(q.zw);
+    out[2 * ${i}] = vec4<f16>(half_pair(q.x), half_pair(q.y));
+    out[2 * ${i} + 1] = vec4<f16>(half_pair(q.z), half_pair(q.w));
   }
 #endfor
   return out;

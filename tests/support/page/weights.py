@@ -64,7 +64,7 @@ async def _loaded(url: Any, early: bool, interruption: str | None, software: boo
             whole.prefetch()
             await asyncio.sleep(0.05)
         adapter = await adapters.request_adapter()
-        device = replace(adapters.device_of(adapter), software=software)
+        device = replace(await adapters.device_of(adapter), software=software)
         plan = planner.make_plan(whole.header, device, planner.PlanOptions(64, 16, "f16"))
         gpu = await Gpu.open(adapter, device, plan)
         await gpu.upload_start()

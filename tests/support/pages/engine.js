@@ -11,6 +11,7 @@ const { Replay } = await import("/repo/py_engine/gpu/replay.js").catch(() => ({ 
 globalThis.wispReplay = Replay;
 globalThis.wispPages = (await import("/repo/py_engine/gpu/pages.js")).Pages;
 globalThis.wispRequestAdapter = (await import("/repo/py_engine/gpu/adapter.js")).requestAdapter;
+globalThis.wispMakesHalfBits = (await import("/repo/py_engine/gpu/half_bits.js")).makesHalfBits;
 globalThis.wispUpload = (await import("/repo/py_engine/gpu/upload.js")).Upload;
 globalThis.wispCompute = (await import("/repo/py_engine/cpu/compute.js")).Compute;
 globalThis.wispProof = await import("/repo/py_engine/proof/dispatches.js");
