@@ -1,5 +1,5 @@
-"""The page in Firefox: it starts, answers on the CPU, stores chats, shares its engine with a second tab, and runs code
-of a model in its sandbox.
+"""The page in Firefox without WebGPU: it starts, answers on the CPU, stores chats, shares its engine with a second tab,
+and runs code of a model in its sandbox. test_firefox_webgpu.py has WebGPU.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,9 @@
 https://w3c.github.io/webdriver-bidi/ has the commands.
 """
 
+import ctypes.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,14 +17,13 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-from tests.support.browser import install_by_apt
+from tests.support.browser import install_by_apt, lavapipe_icd, shader_cache
 from tests.support.waiting import HANG_S, wait_for
 
 PREFERENCES = {
     "app.update.enabled": False,
     "browser.shell.checkDefaultBrowser": False,
     "datareporting.policy.dataSubmissionEnabled": False,
-    "dom.webgpu.enabled": False,  # a software GPU would take minutes
     "javascript.options.wasm_optimizingjit": False,  # optimizing Pyodide takes ten times what the tests then run
     "remote.active-protocols": 1,  # BiDi
     "services.settings.server": "data:,#remote-settings-dummy/v1",  # no experiments
@@ -39,6 +40,17 @@ def firefox_path() -> str:
     if not found:
         raise RuntimeError("Firefox is not installed; on Debian: apt-get install firefox-esr")
     return found
+
+
+def lavapipe_environment() -> dict[str, str]:
+    """The environment in which Firefox finds lavapipe, by the system's Vulkan loader."""
+    if not ctypes.util.find_library("vulkan") and not install_by_apt("libvulkan1"):
+        raise RuntimeError("The Vulkan loader is not installed; on Debian: apt-get install libvulkan1")
+    icd = str(lavapipe_icd())
+    return {
+        **{"VK_ICD_FILENAMES": icd, "VK_DRIVER_FILES": icd},
+        **{"GALLIVM_PERF": "nopt", "MESA_SHADER_CACHE_DIR": f"{shader_cache()}-firefox"},
+    }
 
 
 class Tab:
@@ -110,14 +122,19 @@ class Firefox:
 
 
 @contextmanager
-def running_firefox() -> Iterator[Firefox]:
-    """A Firefox with a fresh profile, without a window."""
+def running_firefox(*, webgpu: bool = False) -> Iterator[Firefox]:
+    """A Firefox with a fresh profile, without a window. `webgpu`: on lavapipe, else it has none."""
+    preferences = PREFERENCES | {"dom.webgpu.enabled": webgpu, "gfx.webgpu.ignore-blocklist": webgpu}
+    environment = {**os.environ, **(lavapipe_environment() if webgpu else {})}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in preferences.items()]
         (Path(folder) / "user.js").write_text("\n".join(lines))
         log = Path(folder) / "firefox.log"
         command = [firefox_path(), "--headless", "--no-remote", "--profile", folder, "--remote-debugging-port", "0"]
-        with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        with (
+            log.open("w") as output,
+            subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process,
+        ):
             try:
                 wait_for(lambda: "WebDriver BiDi listening" in log.read_text())
                 address = re.search(r"WebDriver BiDi listening on (ws://\S+)", log.read_text())
