@@ -212,7 +212,7 @@ fn search_bound(search: Search, required: f32, elements: Elements, t: u32) -> u3
     low += (WG - 1u - place) << shift;
     high = min(high, low + (1u << shift) - 1u);
   }
-  return high; // never reached: Firefox's compiler wants a function to end in one
+  return high; // not reached: Firefox's compiler requires a return at the end
 }
 
 fn search_key(search: Search, logit: f32, lowest: u32) -> u32 { // 0: the element does not belong to the search
