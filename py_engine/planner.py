@@ -206,7 +206,8 @@ class _Parts:
 
     def layers(self, ops: Ops) -> Buffer:
         """Append the layers; return the last hidden state."""
-        return self.model.build(self.cfg, self.weights, ops, self.ropes, self.caches)
+        caches = [ops.staging(cache) for cache in self.caches]
+        return self.model.build(self.cfg, self.weights, ops, self.ropes, caches)
 
     def fill_mtp(self, ops: Ops, x: Buffer) -> None:
         """Append what the MTP layer needs of a batch with the last hidden state x, if there is one."""

@@ -78,7 +78,7 @@ def out_of_memory(plan: Plan) -> WispError:
         savings.append(f"a context of {plan.n_ctx // 2} tokens saves {_size(memory['kv'] // 2)}")
         kv_buffers = [b for b in plan.buffers.values() if b.pool == "kv" and len(b.shape) == 2]
         ratios = [Q8_0_RATIOS[b.dtype] for b in kv_buffers if b.dtype in Q8_0_RATIOS]
-        if ratios and not any(b.name.endswith(".staged") for b in plan.buffers.values()):
+        if ratios and not any(".staged" in name for name in plan.buffers):
             savings.append(f'kvType "q8_0" saves {_size(int(memory["kv"] * (1 - min(ratios))))}')
     count = sum(w.rows * w.cols for w in plan.weights.values())
     as_q4_k_m = int(count * Q4_K_M_BITS / 8)

@@ -2,7 +2,8 @@
 
 A cache is divided into pages (pages.py). Rows are positions; an encoder's cache has no pages, only a row per position.
 kind   "f16" or "f32": (rows, cols) of that type. "q8_0": groups of 32 signed bytes with one f32 scale each; a page
-       holds the bytes of all its rows, then their scales. A batch is first written as f32, to `staged`.
+       holds the bytes of all its rows, then their scales. A batch is first written as f32, to `staged`: buffers of
+       each list (Ops.staging), because decode steps run between slices of a prompt's list.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Cache:
     v: Buffer
     kind: str
     paging: dict[str, int]
+    cols: int = 0  # values of a row, in "q8_0"
     staged: tuple[Buffer, Buffer] | None = None
     states: States | None = None  # of a recurrent layer
 
@@ -102,8 +104,7 @@ def make_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -
     k, v = (_buffer(plan, group, f"{name}.{layer}", width, dtype) for name in ("k", "v"))
     if kind != "q8_0":
         return Cache(k, v, kind, _paging(plan, group))
-    new_k, new_v = (plan.buffers.setdefault(n, Buffer(n, (plan.batch, cols), "f32")) for n in ("k.staged", "v.staged"))
-    return Cache(k, v, kind, _paging(plan, group), (new_k, new_v))
+    return Cache(k, v, kind, _paging(plan, group), cols)
 
 
 def make_conv_cache(plan: Plan, layer: int, cols: int, kind: str, group: PageGroup) -> Cache:

@@ -11,7 +11,7 @@ Shapes here are (tokens, columns). An activation row is padded to whole groups o
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from py_engine.plan import attention, decode_attention, low_rank, mixed, products, quants, tiles
 from py_engine.plan.activations import Xielu, activation_params
@@ -147,6 +147,12 @@ class Ops(LinearOps):
         q = self.rows("q", max(1, heads[0]) * heads[2])
         attention.norm_rope_append(self, rows, q, norm, eps, epilogue)
         return q
+
+    def staging(self, cache: Cache) -> Cache:
+        """The cache as this list sees it: with buffers for a batch's keys and values, before they are quantized."""
+        if cache.kind != "q8_0":
+            return cache
+        return replace(cache, staged=(self.rows("k.staged", cache.cols), self.rows("v.staged", cache.cols)))
 
     def quantize_cache(self, cache: Cache, cols: int) -> None:
         """Quantize the batch's staged keys and values into a q8_0 cache. `cols`: values of a key row."""

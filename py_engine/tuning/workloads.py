@@ -161,9 +161,10 @@ def _attention(workload: Attention, device: Device, batch: int, n_ctx: int) -> t
     plan = Plan(batch, n_ctx, 1)
     ops = Ops(plan, "test", batch, device)
     heads = workload.n_head_kv * workload.group, workload.n_head_kv, workload.head_dim
-    cache = make_cache(plan, 0, workload.n_head_kv * workload.head_dim, workload.kv_type, page_group(plan, 0))
+    size = workload.n_head_kv * workload.head_dim
+    cache = ops.staging(make_cache(plan, 0, size, workload.kv_type, page_group(plan, 0)))
     if batch == 1:  # as in a model: attention quantizes the staged token
-        ops.quantize_cache(cache, workload.n_head_kv * workload.head_dim)
+        ops.quantize_cache(cache, size)
     q = ops.rows("queries", heads[0] * workload.head_dim)
     return plan, [ops.attention(q, cache, heads, AttentionOptions(workload.head_dim**-0.5))]
 

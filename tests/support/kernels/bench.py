@@ -60,7 +60,7 @@ class Bench:
         self.plan = Plan(setup.batch, setup.n_ctx, setup.vocab, page=setup.page)
         self.data: dict[str, np.ndarray] = {}
         self.raw: dict[str, np.ndarray] = {}
-        ops = Ops(self.plan, "test", setup.batch, self.device, state_per_token=bool(places))
+        self.ops = ops = Ops(self.plan, "test", setup.batch, self.device, state_per_token=bool(places))
         self.n = n
         used = [(p, n, 0, s) for p, s in places or [(setup.pos, seq)]]
         unused = [(0xFFFFFF, 0xFFFFFF, 0, 0xFFFFFF)] * (MAX_SMALL_BATCH - len(used))
@@ -101,7 +101,7 @@ class Bench:
             data = self.random.integers(0, 1 << 32, (self.pages, page * cols // 4), dtype=np.uint32)
             scales[self.free_pages(cache.paging["TABLE"])] = np.nan
             self.data[b.name] = np.concatenate([data, scales.view(np.uint32)], axis=1).reshape(self.shape(b))
-        return cache
+        return self.ops.staging(cache)
 
     def free_pages(self, table: int = 0) -> np.ndarray:
         """The pages that no block table from word `table` on of the tables has."""
