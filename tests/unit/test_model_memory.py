@@ -64,7 +64,7 @@ async def test_a_busy_model_stays_if_an_idle_one_can_be_evicted(page: Models) ->
     await loading
     await asyncio.gather(running, *(task for _, task in others))
     for one in (number, *(n for n, _ in others)):
-        assert page.answers(one)[0]["kind"] == "result"
+        assert page.answers(one)[-1]["kind"] == "result"  # after journals, where the machine is slow
     assert "b" in await page.loaded()
     assert (await page.call("stats"))["bytes"] == 2 * SIZE
 
