@@ -21,7 +21,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Piece
+from py_engine.media.prepared import Piece, Stacked
 from py_engine.media.projector import Projector
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.options import LoadOptions
@@ -75,7 +75,8 @@ class Encoder:
         for chunk in chunks:
             part = chunk.part
             if isinstance(part, Piece):
-                inputs.append(np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3))
+                pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+                inputs.append(Stacked(pixels, part.stacked) if part.stacked else pixels)
             else:
                 inputs.append(part.mel)
         return await self.encode(chunks[0].kind, inputs)
@@ -87,7 +88,7 @@ class Encoder:
     async def encode(self, modality: str, inputs: Sequence[Any]) -> list[Embeddings]:
         """Encode inputs of one kind: the embeddings of each, in order.
 
-        A picture is uint8 (height, width, 3), as the projector's preprocessing leaves it; sound is float32
+        A picture is uint8 (height, width, 3), or Stacked, as the projector's preprocessing leaves it; sound is float32
         (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch. The GPU goes on to
         the next batch while the host reads the results.
         """

@@ -68,7 +68,7 @@ _AROUND = {
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
     "yasa2": _Around("<image>", "</image>"),
-    "deepseekocr2": _Around(end="\n"),
+    **dict.fromkeys(("deepseekocr2", "granite4_vision"), _Around(end="\n")),
     **dict.fromkeys(("gemma3", "gemma3nv"), _Around("<start_of_image>", "<end_of_image>")),
     **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),

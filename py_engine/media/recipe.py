@@ -11,6 +11,7 @@ from math import inf
 
 from py_engine.media.encoders import Vision
 from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILE
+from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -64,6 +65,7 @@ class Recipe:
     cuts: tuple[Cut, ...]
     grid: Size | None = None  # (columns, rows) of the tiles
     overview_first: bool = False
+    stacked: Shown | None = None  # all parts are encoded as one, below each other
 
 
 def recipe(vision: Vision, size: Size) -> Recipe:
@@ -85,6 +87,8 @@ def n_tokens(vision: Vision, size: Size) -> int:
 
 def grid_of(vision: Vision, size: Size) -> Size:
     """Columns and rows of a picture's tokens."""
+    if vision.windowed is not None:
+        return vision.tile_tokens, vision.tile_tokens
     columns, rows = (-(-side // vision.align) if vision.type == "lfm2" else side // vision.align for side in size)
     return columns, rows
 
@@ -208,6 +212,17 @@ def _deepseek(vision: Vision, size: Size) -> Recipe:
     return _tiled(canvas, overview, (SAM_TILE, SAM_TILE))
 
 
+def _stacked(vision: Vision, size: Size) -> Recipe:
+    """Granite Vision: a stretched overview, and tiles of the best canvas; all become one sequence of tokens."""
+    side = vision.image_size
+    canvas = best_canvas(size, vision.canvases)
+    grid = canvas[0] // side, canvas[1] // side
+    parts = _tiled(
+        _letterbox(size, canvas, vision.filter), _stretch(0, (side, side), vision.filter), (side, side), True
+    )
+    return Recipe(parts.canvases, parts.cuts, stacked=shown(size, grid, vision.tile_tokens))
+
+
 def _tile_grid(size: Size, tile: int, tiles: range) -> Size:
     """The grid of nearly the picture's shape. Of several, the largest whose tiles the picture would fill by half."""
     grids = [(a, b) for a in range(1, tiles.stop) for b in range(1, tiles.stop) if a * b in tiles]
@@ -244,5 +259,6 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "youtuvl": _stepped,
     "yasa2": _stretched,
     "deepseekocr2": _deepseek,
+    "granite4_vision": _stacked,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

@@ -14,7 +14,7 @@ from py_engine.plan.weights import Weights
 
 POSITIONS = 256  # no input is tokens at positions, but kernels are proven on so many
 MANY_ROWS = 5120  # rows that fill a GPU: pictures of a request are encoded in batches of so many
-FIXED = ("gemma3nv", "yasa2", "deepseekocr2")  # types whose pictures are of one size, or of two
+FIXED = ("gemma3nv", "yasa2", "deepseekocr2", "granite4_vision")  # types whose pictures have few sizes
 FEWEST_ROWS = 256  # a plan for fewer would be of no use
 MAX_MEMORY = 3 << 29  # bytes of activations and inputs; on the CPU, and on a software GPU, a third of it
 
