@@ -77,6 +77,7 @@ from py_engine.plan.lists import (
     DECODE,
     EMBED,
     LAST_LOGITS,
+    MEDIA,
     MTP,
     MTP_NEXT,
     NORMALIZE,
@@ -234,8 +235,14 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         return
     parts.fill_mtp(prefill, x)
     if media_width and cfg.causal:
-        ends = [prefill.layer_ends[layer] for layer in deepstack(parts.header) if layer < cfg.block_count]
-        media.add_list(prefill, ends, media_width, cfg.embedding_length)
+        reader = prefill
+        if cfg.visual_experts:
+            reader = ops_of(MEDIA, plan.batch)
+            reader.name, reader.reads_media = PREFILL, True  # it has the buffers of PREFILL, and others
+            plan.media_apart = True
+            parts.layers(reader)
+        ends = [reader.layer_ends[layer] for layer in deepstack(parts.header) if layer < cfg.block_count]
+        media.add_list(reader, ends, media_width, cfg.embedding_length)
         plan.lists.setdefault(TOKEN_ROWS, media.token_rows(prefill.ops))
     plan.lazy |= {
         name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE, TOKEN_ROWS) or name.startswith("pool.")

@@ -8,7 +8,7 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
-    "youtuvl", "yasa2", "deepseekocr2", "granite4_vision",
+    "youtuvl", "yasa2", "deepseekocr2", "granite4_vision", "cogvlm",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -24,6 +24,7 @@ CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their siz
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
+IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tiles from
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
@@ -79,7 +80,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "hunyuanvl": ("mm.model.fc.weight", 1),
     "deepseekocr2": ("mm.model.fc.weight", 1),
     "granite4_vision": ("v.proj_blk.0.linear.weight", 1),
-    **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
+    **dict.fromkeys(("glm4v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),

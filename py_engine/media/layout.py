@@ -38,7 +38,10 @@ class Layout:
 
 PLAIN = Layout()
 WITH_LINE_BREAKS = Layout(breaks=True)  # Pixtral: [IMG_BREAK]
-LAYOUTS = {"adapter": Layout(ends=True), "hunyuanvl": Layout(breaks=True, last_break=True, ends=True)}
+LAYOUTS = {
+    **dict.fromkeys(("adapter", "cogvlm"), Layout(ends=True)),
+    "hunyuanvl": Layout(breaks=True, last_break=True, ends=True),
+}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from py_engine.media.kinds import (
     CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
+    IN_TILES,
     LANCZOS,
-    LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
     MOBILE_SIDE,
@@ -278,7 +278,7 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
     pinpoints = reader.get("image_grid_pinpoints") or []
     stacked = kind == "granite4_vision"
-    if not stacked and (kind not in LLAVA or not pinpoints):
+    if not stacked and (kind not in IN_TILES or not pinpoints):
         return ()
     if (
         not isinstance(pinpoints, list)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILE
+from py_engine.media.kinds import IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILE
 from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
@@ -27,7 +27,7 @@ from py_engine.media.sizes import (
 
 BLACK = (0, 0, 0)
 COLOURS = {  # of the margins of squares
-    **dict.fromkeys(LLAVA, (122, 116, 104)),
+    **dict.fromkeys(IN_TILES, (122, 116, 104)),
     **dict.fromkeys(("janus_pro", "deepseekocr2"), (127, 127, 127)),
 }
 
@@ -251,7 +251,7 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys((*LLAVA, "internvl"), _grid),
+    **dict.fromkeys((*IN_TILES, "internvl"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,

@@ -146,6 +146,13 @@ def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
     assert refusal("adapter", {}, without) == "missing_tensor"
 
 
+@pytest.mark.parametrize(
+    "without", ["v.class_embd", "v.blk.1.attn_out.bias", "v.blk.0.ln1.weight", "mm.post_fc_norm.weight", "v.eoi"]
+)
+def test_bad_headers_of_cogvlm_are_refused(without: str) -> None:
+    assert refusal("cogvlm", {}, without) == "missing_tensor"
+
+
 @pytest.mark.parametrize("without", ["mm.0.bias", "mm.1.weight", "mm.4.bias"])
 def test_bad_headers_of_yi_vl_are_refused(without: str) -> None:
     assert refusal("mlp.norm", {}, without) == "missing_tensor"

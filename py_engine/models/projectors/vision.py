@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
-from py_engine.models.projectors import convnext, deepseek_ocr, granite_vision, mobilenet, squares
+from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -32,7 +32,7 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 }
 
 
-ENDS = HEADS | {"granite4_vision": granite_vision.build}
+ENDS = HEADS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
 OTHERS = {"gemma3nv": mobilenet.build, "yasa2": convnext.build, "deepseekocr2": deepseek_ocr.build}  # of another kind
 
 
@@ -117,13 +117,13 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
-    deep = _slices(s)
+    deep, block = _slices(s), cogvlm.Block if tower.kind == "cogvlm" else Block
     stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin(stage, most)
         first = len(s.ops.ops)
-        Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
+        block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
         windows = tower.window > 0 and i not in tower.whole
         s.segments(first, "windows" if windows else table)
         if i == tower.merged_after:
