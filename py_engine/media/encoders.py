@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from py_engine.media.kinds import SAM_SIDE, SAM_TILES
 from py_engine.media.layout import PLAIN, Layout
 
 
@@ -82,6 +83,9 @@ class Vision(Encoder):
     @property
     def most_tokens(self) -> int:
         """Tokens of a picture at most."""
+        if self.type == "deepseekocr":  # of an overview, or of a row of tiles
+            side, tile = (pixels // self.align for pixels in (SAM_SIDE, SAM_TILES[self.type]))
+            return max(side * (side + 1) + 1, tile * (tile * self.tiles[1] + 1))
         if self.windowed is None:
             return self.layout.count(1, max(self.image_size**2, self.max_pixels) // self.align**2)
         side = self.tile_tokens

@@ -8,7 +8,7 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
-    "youtuvl", "yasa2", "deepseekocr2", "granite4_vision", "cogvlm",
+    "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -18,7 +18,8 @@ AUDIO_TYPES = (
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
 MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
-SAM_SIDE, SAM_TILE = 1024, 768  # pixels of a side of deepseekocr2's overviews and tiles
+SAM_SIDE = 1024  # pixels of a side of an overview of the types that have Segment Anything's encoder
+SAM_TILES = {"deepseekocr": 640, "deepseekocr2": 768}  # of a tile
 SAM_PATCH, SAM_MERGE = 16, 4  # pixels of a patch's side, patches of a token's
 CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their size
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
@@ -78,7 +79,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "hunyuanvl": ("mm.model.fc.weight", 1),
-    "deepseekocr2": ("mm.model.fc.weight", 1),
+    **dict.fromkeys(SAM_TILES, ("mm.model.fc.weight", 1)),
     "granite4_vision": ("v.proj_blk.0.linear.weight", 1),
     **dict.fromkeys(("glm4v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),

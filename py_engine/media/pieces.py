@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from py_engine.media.encoders import Vision
 from py_engine.media.prepared import Piece
@@ -16,10 +17,20 @@ def pieces(vision: Vision, plan: Recipe, parts: Sequence[bytes], hashes: Sequenc
         Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size), sha256)
         for cut, pixels, sha256 in zip(plan.cuts, parts, hashes, strict=True)
     )
+    if plan.fused > 1:
+        return (
+            tuple(_below(vision, found[i : i + plan.fused]) for i in range(0, len(found) - 1, plan.fused)) + found[-1:]
+        )
     if plan.stacked is None:
         return found
-    (width, height), stacked = found[0].size, plan.stacked
-    tokens = found[0].n_tokens + stacked.in_lines
-    of_all = [each for each in hashes if each is not None]
-    sha256 = hashlib.sha256(b"".join(of_all)).digest() if len(of_all) == len(found) else None
-    return (Piece((width, height * len(found)), b"".join(parts), tokens, (tokens, 1), sha256, stacked),)
+    tokens = found[0].n_tokens + plan.stacked.in_lines
+    return (replace(_below(vision, found), n_tokens=tokens, grid=(tokens, 1), stacked=plan.stacked),)
+
+
+def _below(vision: Vision, parts: Sequence[Piece]) -> Piece:
+    """Parts of one size below each other as one piece."""
+    (width, height), hashes = parts[0].size, [part.sha256 for part in parts if part.sha256]
+    size = width, height * len(parts)
+    sha256 = hashlib.sha256(b"".join(hashes)).digest() if len(hashes) == len(parts) else None
+    pixels = b"".join(part.pixels for part in parts)
+    return Piece(size, pixels, n_tokens(vision, size), grid_of(vision, size), sha256)

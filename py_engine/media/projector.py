@@ -28,6 +28,7 @@ from py_engine.media.kinds import (
     SAM_MERGE,
     SAM_PATCH,
     SAM_SIDE,
+    SAM_TILES,
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
@@ -229,7 +230,7 @@ def _vision(reader: _Reader) -> Vision:
         if size not in MOBILE_SIZES:
             raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
         patch = size // MOBILE_SIDE
-    if type == "deepseekocr2":  # whatever the metadata says
+    if type in SAM_TILES:  # whatever the metadata says
         size, patch, merge = SAM_SIDE, SAM_PATCH, SAM_MERGE
     if type == "yasa2":
         merge, left = divmod(size, patch * CONVNEXT_SIDE)
@@ -251,9 +252,9 @@ def _vision(reader: _Reader) -> Vision:
         max_pixels=high,
         longest_edge=reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0,
         canvases=_canvases(reader, type, size),
-        sam=_sam(reader) if type == "deepseekocr2" else None,
+        sam=_sam(reader, type) if type in SAM_TILES else None,
         windowed=windowed,
-        tiles=_tiles(reader, 2, 6) if type == "deepseekocr2" else (0, 0),
+        tiles=_tiles(reader, 2, 6 if type == "deepseekocr2" else 9) if type in SAM_TILES else (0, 0),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
@@ -325,11 +326,12 @@ def _whole_numbers(values: object, low: int, high: int) -> bool:
     return isinstance(values, list) and all(type(n) is int and low <= n <= high for n in values)
 
 
-def _sam(reader: _Reader) -> Sam:
+def _sam(reader: _Reader, kind: str) -> Sam:
     n_embd, n_head = reader.count("sam.embedding_length"), reader.count("sam.head_count")
     if n_embd % (4 * n_head):
         raise reader.bad_value("sam.head_count", f"a divisor of a quarter of the width {n_embd}")
-    kv, heads = reader.count("attention.head_count_kv"), reader.count("attention.head_count")
+    heads = reader.count("attention.head_count")
+    kv = reader.count("attention.head_count_kv") if kind == "deepseekocr2" else heads
     if heads % kv:
         raise reader.bad_value("attention.head_count_kv", f"a divisor of {heads} heads")
     window = reader.count("window_size", most=SAM_SIDE // SAM_PATCH)

@@ -29,7 +29,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
 SOME = {"f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
 # Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one type. The ops of the
 # others are all in other goldens, or in tests/kernels.
-SLOW = {"deepseekocr2"}  # the first picture takes half a minute, others longer
+SLOW = {"deepseekocr", "deepseekocr2"}  # the first picture takes half a minute, others longer
 SKIPPED = set() if "WISP_ALL_GOLDENS" in os.environ else {*WHISPER, *SLOW} - {"ultravox"}
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name}) - SKIPPED]
 MOST = 2  # cases of a golden, the first ones of each kind

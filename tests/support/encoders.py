@@ -7,7 +7,8 @@ import numpy as np
 
 from py_engine import planner
 from py_engine.cpu import executor as cpu
-from py_engine.encode.arrange import batches
+from py_engine.encode.arrange import batches, parts
+from py_engine.encoder import joined
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import parse
 from py_engine.media.chunks import MediaChunk
@@ -52,10 +53,12 @@ class CpuEncoder:
     def encode(self, modality: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         """The embeddings of each input."""
         encoder, found = self.plan.encoders[modality], []
-        for batch in batches(self.towers[modality], encoder, inputs):
+        divided = [parts(self.towers[modality], given) for given in inputs]
+        for batch in batches(self.towers[modality], encoder, [part for each, _ in divided for part in each]):
             rows = self._run(encoder, batch.inputs())
             found += np.split(rows, np.cumsum(batch.tokens)[:-1])
-        return found
+        results = iter(found)
+        return [joined([(rows := next(results), rows.shape) for _ in each], spans)[0] for each, spans in divided]
 
     def _run(self, encoder: EncoderPlan, inputs: Any) -> np.ndarray:
         for name, at, contents in inputs.writes:

@@ -216,6 +216,21 @@ def test_bad_headers_of_deepseek_ocr_are_refused(metadata: dict[str, Any], witho
 @pytest.mark.parametrize(
     ("metadata", "without", "code"),
     [
+        ({"clip.vision.sam.head_count": 3}, "none", "corrupt_header"),
+        ({"clip.vision.embedding_length": 48}, "none", "bad_tensor_shape"),
+        ({}, "v.position_embd.weight", "unsupported_architecture"),
+        ({}, "v.class_embd", "missing_tensor"),
+        ({}, "v.image_newline", "missing_tensor"),
+        ({}, "v.view_seperator", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_the_first_deepseek_ocr_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("deepseekocr", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
         ({"clip.vision.projector.window_side": 3}, "none", "corrupt_header"),  # of eight patches
         ({"clip.vision.projector.query_side": 3}, "none", "corrupt_header"),
         (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
-from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, squares
+from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, sam_clip, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -33,7 +33,12 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 
 
 ENDS = HEADS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
-OTHERS = {"gemma3nv": mobilenet.build, "yasa2": convnext.build, "deepseekocr2": deepseek_ocr.build}  # of another kind
+OTHERS = {
+    "gemma3nv": mobilenet.build,
+    "yasa2": convnext.build,
+    "deepseekocr2": deepseek_ocr.build,
+    "deepseekocr": sam_clip.build,
+}  # of another kind
 
 
 def build(s: Stages) -> EncoderPlan:
