@@ -59,7 +59,7 @@ def build(s: Stages) -> EncoderPlan:
     ops = s.begin("ended", most + 1)
     y = ops.buffer("image.with_end", (ops.batch, pad(plan.width)))
     rows.gather(ops, s.plan.buffers[plan.output], plan.width, s.taps("between", 1), y)
-    end = w.vector(("v.view_seperator", plan.width))
+    end = w.matrix("v.view_seperator", 1, plan.width)  # converted files have it as a matrix
     rows.gather(ops, end, plan.width, s.taps("ends", 1), y, add=True)
     return s.finish(y, plan.width)
 

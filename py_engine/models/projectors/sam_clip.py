@@ -96,6 +96,7 @@ def _with_ends(s: Stages, plan: EncoderPlan, most: int) -> EncoderPlan:
     ops = s.begin("ended", most + side + 1)
     y = ops.buffer("image.with_end", (ops.batch, pad(width)))
     rows.gather(ops, s.plan.buffers[plan.output], width, s.taps("order", 1), y)
-    for name, taps in (("v.image_newline", "breaks"), ("v.view_seperator", "ends")):
-        rows.gather(ops, w.vector((name, width)), width, s.taps(taps, 1), y, add=True)
+    newline, end = w.vector(("v.image_newline", width)), w.matrix("v.view_seperator", 1, width)
+    rows.gather(ops, newline, width, s.taps("breaks", 1), y, add=True)
+    rows.gather(ops, end, width, s.taps("ends", 1), y, add=True)
     return s.finish(y, width)
