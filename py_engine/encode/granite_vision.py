@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from math import isqrt
 
 import numpy as np
 
@@ -21,7 +20,8 @@ def arrange(tower: Tower, plan: EncoderPlan, picture: Stacked) -> EncoderBatch:
     """The inputs for one picture: an overview, then tiles, below each other."""
     pixels, shown = picture.pixels, picture.shown
     count = 1 + shown.grid[0] * shown.grid[1]
-    side = tower.patch * isqrt(tower.positions)
+    assert tower.windowed is not None
+    side = tower.patch * tower.windowed.patches
     if pixels.shape != (count * side, side, 3) or count * tower.positions > plan.capacity["patches"]:
         raise WispError(f"{pixels.shape[:2]} pixels are no {count} tiles of this projector.", "invalid_value")
     batch, further = pictures.arrange(tower, plan, np.split(pixels, count)), _layout(tower, plan, shown)
@@ -39,7 +39,7 @@ def _layout(tower: Tower, plan: EncoderPlan, shown: Shown) -> EncoderBatch:
     """The inputs besides those of the patches."""
     assert tower.windowed is not None
     batch, window, queries = EncoderBatch(plan, "image"), tower.windowed.side, tower.windowed.queries
-    side, count = isqrt(tower.positions), 1 + shown.grid[0] * shown.grid[1]
+    side, count = tower.windowed.patches, 1 + shown.grid[0] * shown.grid[1]
     windows, step = count * (side // window) ** 2, window // queries
     patches = np.arange(count * side**2).reshape(count, side, side)
     batch.write_taps("windowed", _squares(patches, window).reshape(-1, 1))

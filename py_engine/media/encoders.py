@@ -36,6 +36,7 @@ class Sam:
 class Windowed:
     """Parameters of granite4_vision's projectors. Each makes a slice of the tokens from windows of patches."""
 
+    patches: int  # along the side of a tile
     side: int  # patches of a window's side
     queries: int  # tokens of a window's side
     features: tuple[int, ...]  # the block whose output each projector reads
@@ -72,8 +73,8 @@ class Vision(Encoder):
     @property
     def tile_tokens(self) -> int:
         """Tokens of the side of a tile."""
-        side = self.image_size // self.align
-        return side if self.windowed is None else side // self.windowed.side * self.windowed.queries
+        windowed = self.windowed
+        return windowed.patches // windowed.side * windowed.queries if windowed else self.image_size // self.align
 
     @property
     def most_tiles(self) -> int:

@@ -319,7 +319,7 @@ def _windowed(reader: _Reader, patches: int, n_layer: int) -> Windowed:
     most = 3 if side == 2 * queries else -1
     if not _whole_numbers(offsets, -1, most) or len(offsets) != len(features):
         raise reader.bad_value("projector.spatial_offsets", f"one for each feature layer, from -1 to {most}")
-    return Windowed(side, queries, tuple(features), tuple(offsets))
+    return Windowed(patches, side, queries, tuple(features), tuple(offsets))
 
 
 def _whole_numbers(values: object, low: int, high: int) -> bool:

@@ -243,6 +243,7 @@ def test_bad_headers_of_the_first_deepseek_ocr_are_refused(metadata: dict[str, A
         ({"clip.vision.projector.spatial_offsets": [-1, 4, 2]}, "none", "corrupt_header"),
         ({"clip.vision.projector.spatial_offsets": [-1, 1]}, "none", "corrupt_header"),
         ({"clip.vision.image_grid_pinpoints": []}, "none", "corrupt_header"),
+        ({}, "v.position_embd.weight", "bad_tensor_shape"),
         ({"clip.vision.image_grid_pinpoints": [48, 72]}, "none", "corrupt_header"),  # no whole tiles
         ({"clip.vision.image_grid_pinpoints": [48, 65 * 48]}, "none", "corrupt_header"),
         ({"clip.vision.embedding_length": 48}, "none", "bad_tensor_shape"),

@@ -28,8 +28,13 @@ class Projectors:
     def __init__(self, s: Stages, windowed: Windowed) -> None:
         self.s, self.windowed = s, windowed
         self.slice, self.count = s.w.rows("v.proj_blk.0.linear.weight"), len(windowed.features)
-        if s.tower.embedding_length % HEAD:
-            raise WispError(f"The encoder's width must be a multiple of {HEAD}.", "unsupported_architecture")
+        if s.tower.positions != windowed.patches**2:
+            raise WispError("The projector's table of positions is not one of its tiles.", "bad_tensor_shape")
+        if s.tower.embedding_length % HEAD or s.tower.has_class:
+            raise WispError(
+                f"The encoder's width must be a multiple of {HEAD}, and it has no class token.",
+                "unsupported_architecture",
+            )
 
     @property
     def _tokens(self) -> int:
