@@ -21,7 +21,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Piece
+from py_engine.media.prepared import Piece, Stacked
 from py_engine.media.projector import Projector
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.options import LoadOptions
@@ -75,7 +75,8 @@ class Encoder:
         for chunk in chunks:
             part = chunk.part
             if isinstance(part, Piece):
-                inputs.append(np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3))
+                pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+                inputs.append(Stacked(pixels, part.stacked) if part.stacked else pixels)
             else:
                 inputs.append(part.mel)
         return await self.encode(chunks[0].kind, inputs)
@@ -87,20 +88,22 @@ class Encoder:
     async def encode(self, modality: str, inputs: Sequence[Any]) -> list[Embeddings]:
         """Encode inputs of one kind: the embeddings of each, in order.
 
-        A picture is uint8 (height, width, 3), as the projector's preprocessing leaves it; sound is float32
+        A picture is uint8 (height, width, 3), or Stacked, as the projector's preprocessing leaves it; sound is float32
         (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch. The GPU goes on to
         the next batch while the host reads the results.
         """
-        from py_engine.encode.arrange import batches
+        from py_engine.encode.arrange import batches, parts
 
         at_once = 2 if self.engine.runner.queues else 1  # batches on the device
         if modality not in self.towers:
             raise WispError(f"This projector does not encode {modality}.", "unsupported_parameter")
         found: list[Embeddings] = []
+        divided = [parts(self.towers[modality], given) for given in inputs]
+        of_all = [part for each, _ in divided for part in each]
         async with self._one_at_a_time:
             running = deque[tuple[list[int], asyncio.Future[Any]]]()  # the tokens of each batch's inputs, its results
             try:
-                for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], inputs):
+                for batch in batches(self.towers[modality], self.engine.plan.encoders[modality], of_all):
                     if len(running) == at_once:
                         found += await self._results(modality, *running.popleft())
                     running.append((batch.tokens, asyncio.ensure_future(self.engine.encode(modality, batch.inputs()))))
@@ -110,7 +113,8 @@ class Encoder:
             finally:
                 for _, rest in running:
                     rest.cancel()
-        return found
+        results = iter(found)
+        return [joined([next(results) for _ in each], spans) for each, spans in divided]
 
     async def _results(self, modality: str, tokens: list[int], running: asyncio.Future[Any]) -> list[Embeddings]:
         """The embeddings of each input of a batch."""
@@ -125,6 +129,22 @@ class Encoder:
     async def unload(self) -> None:
         """Free all memory. The encoder cannot be used afterwards."""
         await self.engine.unload()
+
+
+def joined(parts: list[Embeddings], spans: list[tuple[int, int, int]]) -> Embeddings:
+    """The embeddings of an input by those of its parts: these (part, first row, rows), or those of its one part."""
+    if not spans:
+        return parts[0]
+    (first, (_, width)), shape = parts[0], (sum(count for _, _, count in spans), parts[0][1][1])
+    if hasattr(first, "reshape"):  # numpy's, of the CPU
+        import numpy as np
+
+        return np.concatenate([parts[i][0].reshape(-1, width)[at : at + count] for i, at, count in spans]), shape
+    rows, row = first.constructor.new(shape[0] * width), 0
+    for i, at, count in spans:
+        rows.set(parts[i][0].subarray(at * width, (at + count) * width), row * width)
+        row += count
+    return rows, shape
 
 
 def fitted(projector: Projector, plan: Plan) -> Projector:

@@ -52,7 +52,7 @@ from py_engine.files.convolutions import PROJECTOR, flattened
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
-from py_engine.models.common import natural
+from py_engine.models.common import deepstack
 from py_engine.models.config import Config, check_windows
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
@@ -77,6 +77,7 @@ from py_engine.plan.lists import (
     DECODE,
     EMBED,
     LAST_LOGITS,
+    MEDIA,
     MTP,
     MTP_NEXT,
     NORMALIZE,
@@ -235,8 +236,14 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         return
     parts.fill_mtp(prefill, x)
     if media_width and cfg.causal:
-        deep = natural(parts.header, "n_deepstack_layers")
-        media.add_list(prefill, prefill.layer_ends[:deep], media_width, cfg.embedding_length)
+        reader = prefill
+        if cfg.visual_experts:
+            reader = ops_of(MEDIA, plan.batch)
+            reader.name, reader.reads_media = PREFILL, True  # it has the buffers of PREFILL, and others
+            plan.media_apart = True
+            parts.layers(reader)
+        ends = [reader.layer_ends[layer] for layer in deepstack(parts.header) if layer < cfg.block_count]
+        media.add_list(reader, ends, media_width, cfg.embedding_length)
         plan.lists.setdefault(TOKEN_ROWS, media.token_rows(prefill.ops))
     plan.lazy |= {
         name for name in plan.lists if name in (PACKED, EMBED, NORMALIZE, TOKEN_ROWS) or name.startswith("pool.")

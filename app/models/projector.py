@@ -18,7 +18,7 @@ from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
-from py_engine.models.common import dimension, natural
+from py_engine.models.common import deepstack, dimension
 from py_engine.options import LoadOptions, MediaOptions
 from py_engine.recovery import Reload
 
@@ -190,8 +190,8 @@ def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:
 
 def prompt_rows(model: Loaded) -> MediaOptions:
     """How a text model is loaded whose prompts may have rows of a caller in place of tokens."""
-    n_embd, deep = dimension(model.header, "embedding_length"), natural(model.header, "n_deepstack_layers")
-    return MediaOptions(n_embd * (1 + deep), 1)
+    n_embd, deep = dimension(model.header, "embedding_length"), deepstack(model.header)
+    return MediaOptions(n_embd * (1 + len(deep)), 1)
 
 
 def chunker_of(model: Loaded, projector: Projector) -> Chunker:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from py_engine.encode import convnext, deepseek_ocr, mobilenet, pictures, sound
-from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode import convnext, deepseek_ocr, granite_vision, mobilenet, pictures, sam_clip, sound
+from py_engine.encode.batch import EncoderBatch
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
-ONE_BY_ONE = {  # whose pictures are encoded alone
+ONE_BY_ONE: dict[str, Callable[[Tower, EncoderPlan, Any], EncoderBatch]] = {  # whose pictures are encoded alone
     "gemma3nv": mobilenet.arrange,
     "yasa2": convnext.arrange,
+    "deepseekocr": sam_clip.arrange,
     "deepseekocr2": deepseek_ocr.arrange,
+    "granite4_vision": granite_vision.arrange,
 }
 
 
-def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Array]) -> Iterator[EncoderBatch]:
-    """The batches of inputs, in order: pictures, uint8 (height, width, 3), or sound, float32 (mel bins, frames)."""
+def parts(tower: Tower, given: Any) -> tuple[list[Any], list[sam_clip.Span]]:
+    """The parts of an input that are encoded one by one, and which rows of their results are the input's: all if none.
+
+    A span of rows is (part, first row, rows).
+    """
+    return sam_clip.parts(given) if tower.kind == "deepseekocr" else ([given], [])
+
+
+def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Any]) -> Iterator[EncoderBatch]:
+    """The batches of inputs, in order: pictures, uint8 (height, width, 3) or Stacked, or float32 (mel bins, frames)."""
     if tower.modality == "audio":
         for mel in inputs:
             yield sound.arrange(tower, plan, mel)

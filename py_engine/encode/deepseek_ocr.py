@@ -19,16 +19,29 @@ from py_engine.plan.encoder import EncoderPlan
 
 def arrange(tower: Tower, plan: EncoderPlan, picture: Array) -> EncoderBatch:
     """The inputs for one picture, uint8 (side, side, 3)."""
+    check(picture, SIDES)
+    return _layout(tower, plan, len(picture)).with_contents([("pixels", 0, picture.reshape(-1))])
+
+
+def check(picture: Array, sides: tuple[int, ...]) -> None:
+    """Raise WispError unless a picture is a square of one of these sizes."""
     height, width = picture.shape[:2]
-    if height != width or height not in SIDES:
-        raise WispError(f"A picture of {width} x {height} pixels is no square of {SIDES} pixels.", "invalid_value")
-    return _layout(tower, plan, height).with_contents([("pixels", 0, picture.reshape(-1))])
+    if height != width or height not in sides:
+        raise WispError(f"A picture of {width} x {height} pixels is no square of {sides} pixels.", "invalid_value")
 
 
 @lru_cache(LAYOUTS)
 def _layout(tower: Tower, plan: EncoderPlan, pixels: int) -> EncoderBatch:
     """The inputs, without the pixels."""
-    batch, side = EncoderBatch(plan, "image"), pixels // SAM_PATCH
+    batch = EncoderBatch(plan, "image")
+    read(tower, batch, pixels)
+    _sequence(tower, batch, pixels)
+    return batch
+
+
+def read(tower: Tower, batch: EncoderBatch, pixels: int) -> None:
+    """The inputs of the first encoder."""
+    side = pixels // SAM_PATCH
     place = np.stack(np.divmod(np.arange(side**2), side), axis=1)
     first = SAM_PATCH * (place @ np.array([3 * pixels, 3]))
     batch.write("patches", np.stack([first, np.full_like(first, 3 * pixels)], axis=1).astype(np.uint32)[:, None])
@@ -46,8 +59,6 @@ def _layout(tower: Tower, plan: EncoderPlan, pixels: int) -> EncoderBatch:
         ids, inside, side, _ = plane_taps(1, side, side, rows_first=True)
         batch.write_taps(stage, ids, inside)
         batch.rows[stage] = side**2
-    _sequence(tower, batch, pixels)
-    return batch
 
 
 def _cells(place: Array, side: int) -> Array:

@@ -38,14 +38,14 @@ def _turns(angles: Array) -> Array:
 
 def resized(side: int, height: int, width: int, place: Array, kernel: Kernel) -> tuple[Array, Array]:
     """Taps in a table of side x side for a grid of patches: ids and weights, (n, taps)."""
-    (rows, down), (columns, across) = (_along(side, size, kernel) for size in (height, width))
+    (rows, down), (columns, across) = (along(side, size, kernel) for size in (height, width))
     y, x = place.T
     ids = rows[y, :, None] * side + columns[x, None, :]
     weights = down[y, :, None] * across[x, None, :]
     return ids.reshape(len(place), -1), weights.reshape(len(place), -1)
 
 
-def _along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
+def along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
     """Entries of a table's side that each place along a grid's side is made of, and their weights: (size, taps).
 
     "aligned": linear between aligned corners. Otherwise, the middles of both sides' ends are scaled: "antialiased":

@@ -8,6 +8,7 @@ from math import prod
 from py_engine.files.gguf_header import Header, TensorInfo
 
 PROJECTOR = "clip"  # the architecture of projectors
+TABLES = (".proj_query", ".query", ".img_pos")  # ends of names
 
 
 def flattened(header: Header) -> Header:
@@ -25,6 +26,6 @@ def _flat(info: TensorInfo) -> TensorInfo:
     if len(info.shape) <= 2:
         return info
     *inner, rows = info.shape
-    if "position_embd" in info.name or "sam.pos_embd" in info.name or info.name.endswith(".proj_query"):
+    if "position_embd" in info.name or "sam.pos_embd" in info.name or info.name.endswith(TABLES):
         return replace(info, shape=(info.shape[0], prod(info.shape[1:])))
     return replace(info, shape=(prod(inner), rows))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
-from py_engine.media.kinds import MROPE, QWEN_VL
+from py_engine.media.kinds import MROPE, QWEN_VL, SAM_TILES
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
 from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
@@ -68,7 +68,7 @@ _AROUND = {
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
     "yasa2": _Around("<image>", "</image>"),
-    "deepseekocr2": _Around(end="\n"),
+    **dict.fromkeys((*SAM_TILES, "granite4_vision"), _Around(end="\n")),
     **dict.fromkeys(("gemma3", "gemma3nv"), _Around("<start_of_image>", "<end_of_image>")),
     **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),

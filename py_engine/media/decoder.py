@@ -18,9 +18,10 @@ from py_engine.errors import WispError
 from py_engine.media.encoders import Audio, Vision
 from py_engine.media.formats import MAX_SECONDS, Format, bad_media, format_of, upright
 from py_engine.media.kinds import RATE
-from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
+from py_engine.media.pieces import pieces
+from py_engine.media.prepared import Medium, Picture, Sound, Spectrum
 from py_engine.media.projector import Projector
-from py_engine.media.recipe import grid_of, n_tokens, recipe
+from py_engine.media.recipe import recipe
 
 
 async def prepare(projector: Projector, data: bytes) -> Medium:
@@ -41,11 +42,8 @@ async def _picture(vision: Vision, data: bytes, found: Format) -> Picture:
     cuts = media.follow(picture, js.JSON.parse(json.dumps(asdict(plan))))
     hashing = media.hashes(to_js([part.pixels for part in cuts]))
     contents = [part.pixels.to_bytes() for part in cuts]  # meanwhile
-    pieces = tuple(
-        Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size), found and found.to_bytes())
-        for cut, pixels, found in zip(plan.cuts, contents, await hashing, strict=True)
-    )
-    return Picture(pieces, plan.grid, plan.overview_first)
+    hashes = [found and found.to_bytes() for found in await hashing]
+    return Picture(pieces(vision, plan, contents, hashes), plan.grid, plan.overview_first)
 
 
 async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:

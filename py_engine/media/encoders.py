@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from py_engine.media.kinds import SAM_SIDE, SAM_TILES
 from py_engine.media.layout import PLAIN, Layout
 
 
@@ -32,6 +33,17 @@ class Sam:
 
 
 @dataclass(frozen=True)
+class Windowed:
+    """Parameters of granite4_vision's projectors. Each makes a slice of the tokens from windows of patches."""
+
+    patches: int  # along the side of a tile
+    side: int  # patches of a window's side
+    queries: int  # tokens of a window's side
+    features: tuple[int, ...]  # the block whose output each projector reads
+    offsets: tuple[int, ...]  # of the patch in each square that a token begins with; -1: their mean
+
+
+@dataclass(frozen=True)
 class Vision(Encoder):
     """The encoder of pictures."""
 
@@ -49,6 +61,7 @@ class Vision(Encoder):
     version: int = 0  # resampler: of MiniCPM-V
     layout: Layout = PLAIN  # of its tokens
     sam: Sam | None = None
+    windowed: Windowed | None = None
     tiles: tuple[int, int] = (0, 0)  # deepseekocr2: of a picture, at least and at most
     merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
 
@@ -56,6 +69,29 @@ class Vision(Encoder):
     def align(self) -> int:
         """Pixels of a token's side."""
         return self.patch_size * self.merge
+
+    @property
+    def tile_tokens(self) -> int:
+        """Tokens of the side of a tile."""
+        windowed = self.windowed
+        return windowed.patches // windowed.side * windowed.queries if windowed else self.image_size // self.align
+
+    @property
+    def most_tiles(self) -> int:
+        """Tiles of a picture at most, of types whose tiles become one sequence; without the overview."""
+        return max((width * height for width, height in self.canvases), default=0) // self.image_size**2
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of a picture at most."""
+        if self.type == "deepseekocr":  # of an overview, or of a row of tiles
+            side, tile = (pixels // self.align for pixels in (SAM_SIDE, SAM_TILES[self.type]))
+            return max(side * (side + 1) + 1, tile * (tile * self.tiles[1] + 1))
+        if self.windowed is None:
+            return self.layout.count(1, max(self.image_size**2, self.max_pixels) // self.align**2)
+        side = self.tile_tokens
+        lines = max(height for _, height in self.canvases) // self.image_size * side
+        return (1 + self.most_tiles) * side**2 + lines
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
-    "youtuvl", "yasa2", "deepseekocr2",
+    "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -18,12 +18,14 @@ AUDIO_TYPES = (
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
 MOBILE_SIZES = (256, 512, 768)  # pixels of a side that gemma3nv's places can be averaged from
-SAM_SIDE, SAM_TILE = 1024, 768  # pixels of a side of deepseekocr2's overviews and tiles
+SAM_SIDE = 1024  # pixels of a side of an overview of the types that have Segment Anything's encoder
+SAM_TILES = {"deepseekocr": 640, "deepseekocr2": 768}  # of a tile
 SAM_PATCH, SAM_MERGE = 16, 4  # pixels of a patch's side, patches of a token's
 CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their size
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
+IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tiles from
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
@@ -77,8 +79,9 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "hunyuanvl": ("mm.model.fc.weight", 1),
-    "deepseekocr2": ("mm.model.fc.weight", 1),
-    **dict.fromkeys(("glm4v", "minicpmv4_6"), ("mm.down.weight", 1)),
+    **dict.fromkeys(SAM_TILES, ("mm.model.fc.weight", 1)),
+    "granite4_vision": ("v.proj_blk.0.linear.weight", 1),
+    **dict.fromkeys(("glm4v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
     "idefics3": ("mm.model.fc.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),

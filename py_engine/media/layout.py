@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from py_engine.media.sizes import Size, f32
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -36,4 +38,35 @@ class Layout:
 
 PLAIN = Layout()
 WITH_LINE_BREAKS = Layout(breaks=True)  # Pixtral: [IMG_BREAK]
-LAYOUTS = {"adapter": Layout(ends=True), "hunyuanvl": Layout(breaks=True, last_break=True, ends=True)}
+LAYOUTS = {
+    **dict.fromkeys(("adapter", "cogvlm"), Layout(ends=True)),
+    "hunyuanvl": Layout(breaks=True, last_break=True, ends=True),
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An overview and tiles that become one sequence: which tokens of the tiles show the picture, not its margins.
+
+    The overview's tokens come first. A row of the file follows each line of the tiles' tokens.
+    """
+
+    grid: Size  # columns and rows of tiles
+    at: Size  # column and row of the first token that shows the picture
+    size: Size  # columns and rows of these tokens
+
+    @property
+    def in_lines(self) -> int:
+        """Tokens of the tiles, with the rows after their lines."""
+        return self.size[1] * (self.size[0] + 1)
+
+
+def shown(size: Size, grid: Size, side: int) -> Shown:
+    """Of a picture letterboxed in tiles that have `side` tokens a side. As many are left out on both sides."""
+    columns, rows = (side * count for count in grid)
+    width, height = size
+    if f32(width / height) > f32(columns / rows):
+        at = 0, (rows - int(height * columns / width + 1e-7)) // 2
+    else:
+        at = (columns - int(width * rows / height + 1e-7)) // 2, 0
+    return Shown(grid, at, (columns - 2 * at[0], rows - 2 * at[1]))

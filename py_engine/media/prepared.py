@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from py_engine.media.layout import Shown
 from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
 
@@ -23,6 +24,15 @@ class Piece:
     n_tokens: int
     grid: Size  # columns and rows of tokens
     sha256: bytes | None = None  # of the pixels, where the browser computed it
+    stacked: Shown | None = None  # it is an overview and tiles, below each other
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """An overview and tiles as an encoder takes them."""
+
+    pixels: Any  # uint8 (height, width, 3): all below each other
+    shown: Shown
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class Content:
     def hash(self) -> str:
         part = self._part
         if isinstance(part, Piece):
-            about, data = f"{part.size}", memoryview(part.pixels)
+            about, data = f"{part.size}{part.stacked or ''}", memoryview(part.pixels)
         else:
             about, data = f"{part.mel.shape}", part.mel.data.cast("B")
         content = part.sha256 or hashlib.sha256(data).digest()

@@ -9,7 +9,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision
+from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
@@ -17,8 +17,8 @@ from py_engine.media.kinds import (
     CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
+    IN_TILES,
     LANCZOS,
-    LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
     MOBILE_SIDE,
@@ -28,6 +28,7 @@ from py_engine.media.kinds import (
     SAM_MERGE,
     SAM_PATCH,
     SAM_SIDE,
+    SAM_TILES,
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
@@ -38,6 +39,7 @@ from py_engine.media.kinds import (
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
+MAX_TILES = 64  # of a picture
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,7 @@ class Projector:
     @property
     def most_tokens(self) -> int:
         """Tokens of a picture at most."""
-        vision = self.vision
-        if vision is None:
-            return 0
-        tokens = max(vision.image_size**2, vision.max_pixels) // vision.align**2
-        return vision.layout.count(1, tokens)
+        return self.vision.most_tokens if self.vision else 0
 
     def check_fits(self, n_embd_inp: int) -> None:
         """Raise WispError projector_mismatch unless a text model takes embeddings of that width."""
@@ -232,13 +230,16 @@ def _vision(reader: _Reader) -> Vision:
         if size not in MOBILE_SIZES:
             raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
         patch = size // MOBILE_SIDE
-    if type == "deepseekocr2":  # whatever the metadata says
+    if type in SAM_TILES:  # whatever the metadata says
         size, patch, merge = SAM_SIDE, SAM_PATCH, SAM_MERGE
     if type == "yasa2":
         merge, left = divmod(size, patch * CONVNEXT_SIDE)
         if left:
             raise reader.bad_value("image_size", f"a multiple of {CONVNEXT_SIDE} patches of {patch} pixels")
-    encoder = reader.encoder(type)
+    encoder, windowed = reader.encoder(type), None
+    if type == "granite4_vision":
+        windowed = _windowed(reader, size // patch, encoder["n_layer"])
+        encoder["n_embd_inp"] *= len(windowed.features)
     return Vision(
         **encoder,
         image_size=size,
@@ -251,8 +252,9 @@ def _vision(reader: _Reader) -> Vision:
         max_pixels=high,
         longest_edge=reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0,
         canvases=_canvases(reader, type, size),
-        sam=_sam(reader) if type == "deepseekocr2" else None,
-        tiles=_tiles(reader, 2, 6) if type == "deepseekocr2" else (0, 0),
+        sam=_sam(reader, type) if type in SAM_TILES else None,
+        windowed=windowed,
+        tiles=_tiles(reader, 2, 6 if type == "deepseekocr2" else 9) if type in SAM_TILES else (0, 0),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
@@ -276,7 +278,8 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
     pinpoints = reader.get("image_grid_pinpoints") or []
-    if kind not in LLAVA or not pinpoints:
+    stacked = kind == "granite4_vision"
+    if not stacked and (kind not in IN_TILES or not pinpoints):
         return ()
     if (
         not isinstance(pinpoints, list)
@@ -284,22 +287,51 @@ def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], .
         or not all(type_of is int and 0 < n <= 1 << 14 for n in pinpoints if (type_of := n.__class__))
     ):
         raise reader.bad_value("image_grid_pinpoints", "a list of widths and heights")
-    return tuple(zip(pinpoints[::2], pinpoints[1::2], strict=True))
+    canvases = tuple(zip(pinpoints[::2], pinpoints[1::2], strict=True))
+    if stacked and not (canvases and all(_is_tiled(canvas, size) for canvas in canvases)):
+        raise reader.bad_value("image_grid_pinpoints", f"sizes of up to {MAX_TILES} tiles of {size} pixels a side")
+    return canvases
+
+
+def _is_tiled(canvas: tuple[int, int], side: int) -> bool:
+    """Whether a canvas consists of tiles."""
+    return not (canvas[0] % side or canvas[1] % side) and canvas[0] * canvas[1] <= MAX_TILES * side**2
 
 
 def _tiles(reader: _Reader, low: int, high: int) -> tuple[int, int]:
     """How many tiles a picture has, at least and at most, and if the file does not say it."""
     low, high = reader.count("preproc_min_tiles", low), reader.count("preproc_max_tiles", high)
-    if not low <= high <= 64:
-        raise reader.bad_value("preproc_max_tiles", "at least preproc_min_tiles, and at most 64")
+    if not low <= high <= MAX_TILES:
+        raise reader.bad_value("preproc_max_tiles", f"at least preproc_min_tiles, and at most {MAX_TILES}")
     return low, high
 
 
-def _sam(reader: _Reader) -> Sam:
+def _windowed(reader: _Reader, patches: int, n_layer: int) -> Windowed:
+    """`patches`: along the side of a tile."""
+    side, queries = reader.count("projector.window_side", most=64), reader.count("projector.query_side", most=64)
+    if patches % side:
+        raise reader.bad_value("projector.window_side", f"a divisor of {patches} patches")
+    if side % queries:
+        raise reader.bad_value("projector.query_side", f"a divisor of {side} patches")
+    features, offsets = reader.get("feature_layer"), reader.get("projector.spatial_offsets")
+    if not _whole_numbers(features, 0, n_layer - 1) or not features:
+        raise reader.bad_value("feature_layer", "numbers of blocks")
+    most = 3 if side == 2 * queries else -1
+    if not _whole_numbers(offsets, -1, most) or len(offsets) != len(features):
+        raise reader.bad_value("projector.spatial_offsets", f"one for each feature layer, from -1 to {most}")
+    return Windowed(patches, side, queries, tuple(features), tuple(offsets))
+
+
+def _whole_numbers(values: object, low: int, high: int) -> bool:
+    return isinstance(values, list) and all(type(n) is int and low <= n <= high for n in values)
+
+
+def _sam(reader: _Reader, kind: str) -> Sam:
     n_embd, n_head = reader.count("sam.embedding_length"), reader.count("sam.head_count")
     if n_embd % (4 * n_head):
         raise reader.bad_value("sam.head_count", f"a divisor of a quarter of the width {n_embd}")
-    kv, heads = reader.count("attention.head_count_kv"), reader.count("attention.head_count")
+    heads = reader.count("attention.head_count")
+    kv = reader.count("attention.head_count_kv") if kind == "deepseekocr2" else heads
     if heads % kv:
         raise reader.bad_value("attention.head_count_kv", f"a divisor of {heads} heads")
     window = reader.count("window_size", most=SAM_SIDE // SAM_PATCH)
@@ -356,10 +388,6 @@ def _speech(reader: _Reader, n_embd: int, n_layer: int) -> Speech:
         raise reader.bad_value("conv_kernel_size", "odd")
     if n_embd % (4 * found["heads"]):
         raise reader.bad_value("projector.head_count", f"a divisor of a quarter of the width {n_embd}")
-    if (
-        not isinstance(features, list)
-        or not all(type(i) is int and 0 <= i <= n_layer for i in features)
-        or features != sorted(set(features))
-    ):
+    if not _whole_numbers(features, 0, n_layer) or features != sorted(set(features)):
         raise reader.bad_value("feature_layer", "numbers of blocks, in order")
     return Speech(**found, queries=found["window"] // rate, features=tuple(features))

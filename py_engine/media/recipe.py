@@ -6,11 +6,12 @@ pictures.js does what a recipe says. The arithmetic is Pillow's, so that pixels 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import LANCZOS, LLAVA, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILE
+from py_engine.media.kinds import IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES
+from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
     best_canvas,
@@ -26,8 +27,8 @@ from py_engine.media.sizes import (
 
 BLACK = (0, 0, 0)
 COLOURS = {  # of the margins of squares
-    **dict.fromkeys(LLAVA, (122, 116, 104)),
-    **dict.fromkeys(("janus_pro", "deepseekocr2"), (127, 127, 127)),
+    **dict.fromkeys(IN_TILES, (122, 116, 104)),
+    **dict.fromkeys(("janus_pro", *SAM_TILES), (127, 127, 127)),
 }
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
@@ -64,6 +65,8 @@ class Recipe:
     cuts: tuple[Cut, ...]
     grid: Size | None = None  # (columns, rows) of the tiles
     overview_first: bool = False
+    fused: int = 1  # tiles of a row that are one piece, below each other
+    stacked: Shown | None = None  # all parts are encoded as one, below each other
 
 
 def recipe(vision: Vision, size: Size) -> Recipe:
@@ -80,11 +83,15 @@ def n_tokens(vision: Vision, size: Size) -> int:
         return columns * rows // 4
     if vision.type == "deepseekocr2":  # a token after the overview
         return columns * rows + (size == (SAM_SIDE, SAM_SIDE))
+    if vision.type == "deepseekocr":  # one after each line, too
+        return (columns + 1) * rows + 1 if size == (SAM_SIDE, SAM_SIDE) else (rows + 1) * columns
     return vision.layout.count(columns, rows)
 
 
 def grid_of(vision: Vision, size: Size) -> Size:
     """Columns and rows of a picture's tokens."""
+    if vision.windowed is not None:
+        return vision.tile_tokens, vision.tile_tokens
     columns, rows = (-(-side // vision.align) if vision.type == "lfm2" else side // vision.align for side in size)
     return columns, rows
 
@@ -198,14 +205,29 @@ def _lfm2(vision: Vision, size: Size) -> Recipe:
 
 
 def _deepseek(vision: Vision, size: Size) -> Recipe:
-    """DeepSeek-OCR 2: stretched tiles of a canvas in nearly the picture's shape, then the letterboxed overview."""
+    """DeepSeek-OCR: stretched tiles of a canvas in nearly the picture's shape, then the letterboxed overview.
+
+    Of the first version, a row of tiles is one piece.
+    """
+    tile = SAM_TILES[vision.type]
     square = SAM_SIDE, SAM_SIDE
     overview = _letterbox(size, square, vision.filter, COLOURS[vision.type], nearest=True)
-    if max(size) <= SAM_TILE:
+    if max(size) <= tile:
         return _whole(overview)
-    columns, rows = _tile_grid(size, SAM_TILE, range(vision.tiles[0], vision.tiles[1] + 1))
-    canvas = _stretch(0, (columns * SAM_TILE, rows * SAM_TILE), vision.filter)
-    return _tiled(canvas, overview, (SAM_TILE, SAM_TILE))
+    columns, rows = _tile_grid(size, tile, range(vision.tiles[0], vision.tiles[1] + 1))
+    parts = _tiled(_stretch(0, (columns * tile, rows * tile), vision.filter), overview, (tile, tile))
+    return parts if vision.type == "deepseekocr2" else replace(parts, grid=(1, rows), fused=columns)
+
+
+def _stacked(vision: Vision, size: Size) -> Recipe:
+    """Granite Vision: a stretched overview, and tiles of the best canvas; all become one sequence of tokens."""
+    side = vision.image_size
+    canvas = best_canvas(size, vision.canvases)
+    grid = canvas[0] // side, canvas[1] // side
+    parts = _tiled(
+        _letterbox(size, canvas, vision.filter), _stretch(0, (side, side), vision.filter), (side, side), True
+    )
+    return Recipe(parts.canvases, parts.cuts, stacked=shown(size, grid, vision.tile_tokens))
 
 
 def _tile_grid(size: Size, tile: int, tiles: range) -> Size:
@@ -236,13 +258,14 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys((*LLAVA, "internvl"), _grid),
+    **dict.fromkeys((*IN_TILES, "internvl"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,
     "youtuvl": _stepped,
     "yasa2": _stretched,
-    "deepseekocr2": _deepseek,
+    **dict.fromkeys(SAM_TILES, _deepseek),
+    "granite4_vision": _stacked,
     **dict.fromkeys(("resampler", "minicpmv4_6"), _uhd),
 }

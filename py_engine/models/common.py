@@ -52,6 +52,21 @@ def natural(header: Header, key: str, default: int = 0) -> int:
     return value
 
 
+def deepstack(header: Header) -> list[int]:
+    """The layers after which further parts of media's embeddings are added, part by part.
+
+    Granite's metadata say for each layer which part is added before it, and -1 for none.
+    """
+    mapping = header.arch("deepstack_mapping", [])
+    if not mapping:
+        return list(range(natural(header, "n_deepstack_layers")))
+    known = isinstance(mapping, list) and all(type(part) is int for part in mapping)
+    before = sorted((part, layer) for layer, part in enumerate(mapping) if part != -1) if known else []
+    if not known or [n for n, _ in before] != list(range(1, 1 + len(before))) or not all(layer for _, layer in before):
+        raise _bad(header, "deepstack_mapping", mapping, "-1, or the number of a part, for each layer but the first")
+    return [layer - 1 for _, layer in before]
+
+
 def dimension(header: Header, key: str, default: int | None = None, times: int = 1) -> int:
     """Read a count that, times `times`, is a dimension of a tensor: larger ones would be allocated for nothing."""
     value = count(header, key, default)

@@ -222,6 +222,7 @@ class Config:
     scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0
     logit_scale: float = 1.0  # factor of the logits
+    visual_experts: bool = False  # the layers have matrices of their own for tokens of media
     whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none
 
     @classmethod

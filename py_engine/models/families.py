@@ -28,6 +28,7 @@ DECODERS: dict[str, str] = {
     "bloom": "bloom",
     "chatglm": "glm4",
     "codeshell": "gpt2",
+    "cogvlm": "cogvlm",
     "cohere2": "cohere",
     "cohere2moe": "cohere2moe",
     "command-r": "cohere",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import number, switch, windows, without_attention
+from py_engine.models.common import deepstack, number, switch, windows, without_attention
 from py_engine.models.recurrent import StateSpace
 from py_engine.plan.rope import RopeSpec
 
@@ -44,7 +44,7 @@ class Config(config.Config):
         return replace(
             base,
             embedding_scale=number(header, "embedding_scale", embedding),
-            scaled_media=True,
+            scaled_media=not deepstack(header),
             residual_scale=number(header, "residual_scale", residual),
             attention_scale=scores,
             logit_scale=1 / number(header, "logit_scale", logits),

@@ -11,7 +11,7 @@ DRAFT = "the hidden states of another model, whose tokens it drafts"
 STREAMS = "several residual streams that its layers mix"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("chameleon", "cogvlm"), VISION),
+    **dict.fromkeys(("chameleon",), VISION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),

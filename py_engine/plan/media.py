@@ -107,6 +107,12 @@ def _add_part(ops: Ops, x: Buffer, media: Buffer, first: int, n_embd: int) -> Op
     )
 
 
+def keep_of_media(ops: Ops, y: Buffer, of_media: Buffer, cols: int) -> None:
+    """Set y to `of_media`, of the same width, where tokens are of media. What is in `of_media` is lost."""
+    ops.add_scaled(y, -1.0, of_media)
+    ops.ops.append(_add_part(ops, y, of_media, 0, cols))
+
+
 def is_media(token: int) -> bool:
     """Whether an id stands for an embedding of a picture or a sound."""
     return token >= FIRST_MEDIA_ID

@@ -51,6 +51,7 @@ class Ops(LinearOps):
         adapters: Adapters = NO_ADAPTERS,
     ) -> None:  # fmt: skip
         super().__init__(plan, name, batch, device, state_per_token, adapters)
+        self.reads_media = False  # the list is MEDIA, of a model that computes tokens of media in another way
         self._staged: Cache | None = None  # attention reads its newest keys and values as f32
         self.layer_ends: list[tuple[int, Buffer]] = []  # the index of the op after each layer, and the hidden state
 

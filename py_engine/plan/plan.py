@@ -211,6 +211,7 @@ class Plan:
     weights: dict[str, Weight] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lists: dict[str, list[Op]] = field(default_factory=dict)
+    media_apart: bool = False  # MEDIA has other ops than PREFILL, and buffers of its own
     lazy: set[str] = field(default_factory=set)  # lists that are compiled when a request first needs them
     constants: dict[str, bytes] = field(default_factory=dict)  # contents of "state" buffers that never change
     embedding: Embedding | None = None
@@ -250,7 +251,8 @@ class Plan:
         places = self._stage_places()
         for name, ops in self.lists.items():
             split = name.startswith(SPLIT_ATTENTION)
-            if plain(name) in (PACKED, MEDIA) or (name.startswith(SIZES) and not split):
+            alike = plain(name) == PACKED or (plain(name) == MEDIA and not self.media_apart)
+            if alike or (name.startswith(SIZES) and not split):
                 continue  # the buffers of PREFILL, in the same order
             chain, begin = places.get(unsized(name), (unsized(name), 0))
             i = begin - 1

@@ -82,10 +82,13 @@ def merged(ops: OpList, x: Buffer, cols: int, count: int, chosen: Buffer | None)
     return y
 
 
-def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer) -> Buffer:
-    """The input of a convolution as rows of a matrix: (n, cols * taps), a column's taps beside each other."""
+def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer, dtype: str = "") -> Buffer:
+    """The input of a convolution as rows of a matrix: (n, cols * taps), a column's taps beside each other.
+
+    `dtype`: if not that of what only products read.
+    """
     count = chosen.shape[1]
-    y = ops.rows("unfolded", cols * count, ops.input_dtype)
+    y = ops.rows("unfolded", cols * count, dtype or ops.input_dtype)
     ops.add(
         "unfold",
         {"COLS": cols, "TAPS": count, "Y16": int(y.dtype == "f16")},

@@ -59,6 +59,7 @@ CASES = [
     ("qwen3a", "stereo"),
     ("lfm2a", "pair"),
     ("hunyuanvl", "alpha"),
+    ("granite4_vision", "pair"),
 ]
 # deepstack; pictures that are read whole; sound; pictures with numbers
 ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("lfm2a", "half"), ("hunyuanvl", "pair")]

@@ -6,6 +6,7 @@ tests/unit/test_encoders.py runs every golden with numpy.
 import base64
 import os
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.media.kinds import WHISPER
+from py_engine.media.prepared import Stacked
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
@@ -27,7 +29,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
 SOME = {"f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
 # Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one type. The ops of the
 # others are all in other goldens, or in tests/kernels.
-SLOW = {"deepseekocr2"}  # the first picture takes half a minute, others longer
+SLOW = {"deepseekocr", "deepseekocr2"}  # the first picture takes half a minute, others longer
 SKIPPED = set() if "WISP_ALL_GOLDENS" in os.environ else {*WHISPER, *SLOW} - {"ultravox"}
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name}) - SKIPPED]
 MOST = 2  # cases of a golden, the first ones of each kind
@@ -40,10 +42,10 @@ def test_embeddings_are_llama_cpps(engine_pages: Callable[[str | None], Page], n
     asked = []
     for modality in ("image", "audio"):
         pairs = [(case, media_of(model, case, modality)) for case in model.cases]
-        asked += [pair for pair in pairs if pair[1]][: 1 if name in WHISPER else MOST]
+        asked += [(modality, *pair) for pair in pairs if pair[1]][: 1 if name in WHISPER else MOST]
     if name in SLOW:
-        asked = [(case, found[:1]) for case, found in asked[:1]]
-    given = [[_given(x, "image" if x.dtype == np.uint8 else "audio") for _, x in found] for _, found in asked]
+        asked = [(modality, case, found[:1]) for modality, case, found in asked[:1]]
+    given = [[_given(x, modality) for _, x in found] for modality, _, found in asked]
     out = call_python(
         engine_pages("cpu" if way == "cpu" else "lavapipe"),
         "encoders.encode",
@@ -55,11 +57,13 @@ def test_embeddings_are_llama_cpps(engine_pages: Callable[[str | None], Page], n
     if options.get("prove"):
         assert not out["proof"]["wrong"]
         assert not out["proof"]["skipped"]
-    for (case, found), rows in zip(asked, out["found"], strict=True):
+    for (_, case, found), rows in zip(asked, out["found"], strict=True):
         for (index, _), row in zip(found, rows, strict=True):
             assert distance(model, case, index, floats(row["data"], row["shape"])) <= LIMITS[precision]
 
 
-def _given(values: np.ndarray, modality: str) -> dict[str, Any]:
+def _given(values: Any, modality: str) -> dict[str, Any]:
+    if isinstance(values, Stacked):
+        return _given(values.pixels, modality) | {"shown": astuple(values.shown)}
     data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
     return {"modality": modality, "dtype": str(values.dtype), "shape": list(values.shape), "data": data}

@@ -7,11 +7,12 @@ import numpy as np
 
 from py_engine import planner
 from py_engine.cpu import executor as cpu
-from py_engine.encode.arrange import batches
+from py_engine.encode.arrange import batches, parts
+from py_engine.encoder import joined
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import parse
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Piece
+from py_engine.media.prepared import Piece, Stacked
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.kernels import Device
@@ -49,13 +50,15 @@ class CpuEncoder:
         }
         self.host = cpu.Cpu(self.plan, weights)
 
-    def encode(self, modality: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def encode(self, modality: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         """The embeddings of each input."""
         encoder, found = self.plan.encoders[modality], []
-        for batch in batches(self.towers[modality], encoder, inputs):
+        divided = [parts(self.towers[modality], given) for given in inputs]
+        for batch in batches(self.towers[modality], encoder, [part for each, _ in divided for part in each]):
             rows = self._run(encoder, batch.inputs())
             found += np.split(rows, np.cumsum(batch.tokens)[:-1])
-        return found
+        results = iter(found)
+        return [joined([(rows := next(results), rows.shape) for _ in each], spans)[0] for each, spans in divided]
 
     def _run(self, encoder: EncoderPlan, inputs: Any) -> np.ndarray:
         for name, at, contents in inputs.writes:
@@ -66,17 +69,18 @@ class CpuEncoder:
         return self.host.buffers[encoder.output][: inputs.tokens, : encoder.width].copy()
 
 
-def media_of(golden: Golden, case: dict[str, Any], modality: str) -> list[tuple[int, np.ndarray]]:
+def media_of(golden: Golden, case: dict[str, Any], modality: str) -> list[tuple[int, Any]]:
     """The index of each chunk of one kind among a case's chunks, and what its encoder takes."""
     chunks = enumerate(golden.chunks(case))
     return [(i, array_of(c)) for i, c in chunks if isinstance(c, MediaChunk) and c.kind == modality]
 
 
-def array_of(chunk: MediaChunk) -> np.ndarray:
-    """A picture's pixels (height, width, 3), or a spectrum (mel bins, frames)."""
+def array_of(chunk: MediaChunk) -> Any:
+    """A picture's pixels (height, width, 3), an overview with tiles, or a spectrum (mel bins, frames)."""
     part = chunk.part
     if isinstance(part, Piece):
-        return np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+        pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+        return Stacked(pixels, part.stacked) if part.stacked else pixels
     return part.mel
 
 

@@ -18,9 +18,10 @@ from py_engine.media.chunks import Chunk
 from py_engine.media.encoders import Vision
 from py_engine.media.mel import log_mels
 from py_engine.media.mel import n_tokens as tokens_of_sound
-from py_engine.media.prepared import Medium, Picture, Piece, Sound, Spectrum
+from py_engine.media.pieces import pieces
+from py_engine.media.prepared import Medium, Picture, Sound, Spectrum
 from py_engine.media.projector import Projector
-from py_engine.media.recipe import Recipe, grid_of, n_tokens, recipe
+from py_engine.media.recipe import Recipe, recipe
 from py_engine.text.tokenizer import load_tokenizer
 from tools.goldens import GOLDEN
 
@@ -94,11 +95,8 @@ def samples(name: str) -> np.ndarray[Any, Any]:
 def picture(vision: Vision, rgb: np.ndarray[Any, Any]) -> Picture:
     """A picture as the encoder takes it."""
     plan = recipe(vision, (rgb.shape[1], rgb.shape[0]))
-    pieces = tuple(
-        Piece(cut.size, part.tobytes(), n_tokens(vision, cut.size), grid_of(vision, cut.size))
-        for cut, part in zip(plan.cuts, follow(plan, rgb), strict=True)
-    )
-    return Picture(pieces, plan.grid, plan.overview_first)
+    parts = [part.tobytes() for part in follow(plan, rgb)]
+    return Picture(pieces(vision, plan, parts, [None] * len(parts)), plan.grid, plan.overview_first)
 
 
 def follow(plan: Recipe, rgb: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

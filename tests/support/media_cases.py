@@ -14,7 +14,8 @@ CASES = [
     ("mlp", "pair"), ("gemma3", "square"), ("gemma3", "pair"), ("gemma4", "half"), ("qwen2vl", "wide"),
     ("qwen2vl", "pair"), ("qwen3vl", "wide"), ("qwen3vl", "pair"), ("qwen3vl", "alpha"), ("pixtral", "alpha"),
     ("glm4v", "pair"), ("paddleocr", "pair"), ("hunyuanvl", "wide"), ("hunyuanvl", "pair"), ("gemma4u", "half"),
-    ("granite_speech", "half"), ("gemma4.layers", "half"),
+    ("granite_speech", "half"), ("gemma4.layers", "half"), ("granite4_vision", "pair"),
+    ("cogvlm", "square"), ("cogvlm", "pair"),
 ]  # fmt: skip
 
 

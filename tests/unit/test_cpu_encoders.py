@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from py_engine.cpu.wasm_runner import WasmRunner
-from py_engine.encode.arrange import batches
+from py_engine.encode.arrange import batches, parts
+from py_engine.encoder import joined
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import parse
 from py_engine.files.records import PieceIndex, plan_records
@@ -19,7 +20,7 @@ from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.media import NAMES, VISION, Golden, golden
 from tests.support.wasm_machine import Machine
 
-SLOW = ("deepseekocr2",)  # the attention of a picture takes seconds
+SLOW = ("deepseekocr", "deepseekocr2")  # the attention of a picture takes seconds
 
 
 async def encoded(
@@ -37,10 +38,12 @@ async def encoded(
         piece = data[record.offset : record.offset + record.length]
         await runner.load(piece, placements.of(index.pieces(record)))
     found: list[np.ndarray] = []
-    for batch in batches(towers(header)[modality], plan.encoders[modality], inputs):
+    tower = towers(header)[modality]
+    ((each, spans),) = [parts(tower, given) for given in inputs[:1]] if tower.kind == "deepseekocr" else [(inputs, [])]
+    for batch in batches(tower, plan.encoders[modality], each):
         rows = await runner.encode(plan.encoders[modality], batch.inputs())
         found += np.split(rows, np.cumsum(batch.tokens)[:-1])
-    return found
+    return [joined([(rows, rows.shape) for rows in found], spans)[0]] if spans else found
 
 
 @pytest.mark.slow

@@ -146,6 +146,13 @@ def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
     assert refusal("adapter", {}, without) == "missing_tensor"
 
 
+@pytest.mark.parametrize(
+    "without", ["v.class_embd", "v.blk.1.attn_out.bias", "v.blk.0.ln1.weight", "mm.post_fc_norm.weight", "v.eoi"]
+)
+def test_bad_headers_of_cogvlm_are_refused(without: str) -> None:
+    assert refusal("cogvlm", {}, without) == "missing_tensor"
+
+
 @pytest.mark.parametrize("without", ["mm.0.bias", "mm.1.weight", "mm.4.bias"])
 def test_bad_headers_of_yi_vl_are_refused(without: str) -> None:
     assert refusal("mlp.norm", {}, without) == "missing_tensor"
@@ -204,6 +211,49 @@ def test_bad_headers_of_reka_edge_are_refused(metadata: dict[str, Any], without:
 )
 def test_bad_headers_of_deepseek_ocr_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
     assert refusal("deepseekocr2", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.sam.head_count": 3}, "none", "corrupt_header"),
+        ({"clip.vision.embedding_length": 48}, "none", "bad_tensor_shape"),
+        ({}, "v.position_embd.weight", "unsupported_architecture"),
+        ({}, "v.class_embd", "missing_tensor"),
+        ({}, "v.image_newline", "missing_tensor"),
+        ({}, "v.view_seperator", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_the_first_deepseek_ocr_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("deepseekocr", metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.projector.window_side": 3}, "none", "corrupt_header"),  # of eight patches
+        ({"clip.vision.projector.query_side": 3}, "none", "corrupt_header"),
+        (
+            {"clip.vision.projector.query_side": 1},
+            "none",
+            "corrupt_header",
+        ),  # squares that are not 2 x 2 have no corners
+        ({"clip.vision.feature_layer": [0, 1, 2]}, "none", "corrupt_header"),  # more than the last block's
+        ({"clip.vision.feature_layer": []}, "none", "corrupt_header"),
+        ({"clip.vision.projector.spatial_offsets": [-1, 4, 2]}, "none", "corrupt_header"),
+        ({"clip.vision.projector.spatial_offsets": [-1, 1]}, "none", "corrupt_header"),
+        ({"clip.vision.image_grid_pinpoints": []}, "none", "corrupt_header"),
+        ({}, "v.position_embd.weight", "bad_tensor_shape"),
+        ({"clip.vision.image_grid_pinpoints": [48, 72]}, "none", "corrupt_header"),  # no whole tiles
+        ({"clip.vision.image_grid_pinpoints": [48, 65 * 48]}, "none", "corrupt_header"),
+        ({"clip.vision.embedding_length": 48}, "none", "bad_tensor_shape"),
+        ({}, "v.proj_blk.2.img_pos", "missing_tensor"),
+        ({}, "v.proj_blk.0.linear.weight", "missing_tensor"),
+        ({}, "v.image_newline", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_granite_vision_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("granite4_vision", metadata, without) == code
 
 
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:

@@ -16,6 +16,7 @@ from py_engine.files import gguf_values
 from py_engine.files.gguf_header import Header, parse
 from py_engine.files.gguf_values import MAX_ARRAYS
 from py_engine.files.parts import Parts
+from py_engine.models.common import deepstack
 from py_engine.plan.kernels import Device
 from py_engine.plan.rope import RopeSpec, table
 from tests.support.gguf_bytes import ARCH, ARRAY, F32, STRING, U8, U32, gguf, string
@@ -201,6 +202,13 @@ def test_numbers_of_split_files_are_checked(name: str, value: Any) -> None:
 def test_the_width_that_projectors_must_have_is_checked(name: str, value: Any) -> None:
     with pytest.raises(WispError) as error:
         prompt_rows(vocabulary("x", header(**{name: value}), {}))
+    assert error.value.code == "corrupt_header"
+
+
+@pytest.mark.parametrize("value", ["x", [-1, 2], [1, -1], [-1, 1, 1], [-1, True], [-1, 0]])
+def test_layers_for_parts_of_embeddings_are_checked(value: Any) -> None:
+    with pytest.raises(WispError) as error:
+        deepstack(header(deepstack_mapping=value))
     assert error.value.code == "corrupt_header"
 
 

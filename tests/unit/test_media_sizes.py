@@ -8,8 +8,9 @@ import pytest
 
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType
+from py_engine.media.pieces import pieces
 from py_engine.media.projector import Projector
-from py_engine.media.recipe import n_tokens, recipe
+from py_engine.media.recipe import recipe
 from tests.support.media import MEDIA, follow, sha256
 
 CASES = json.loads((MEDIA / "sizes.json").read_text())
@@ -38,9 +39,10 @@ def test_pieces_are_llama_cpps(case: dict[str, Any]) -> None:
     for wanted in case["pictures"]:
         size = tuple(wanted["size"])
         plan = recipe(vision, size)
-        pieces: list[list[Any]] = [[n_tokens(vision, cut.size), *cut.size] for cut in plan.cuts]
         length = len(wanted["pieces"][0])
+        parts = [b""] * len(plan.cuts)
         if length > 3:
-            for piece, pixels in zip(pieces, follow(plan, picture(*size)), strict=True):
-                piece.append(sha256(pixels.tobytes())[:16])
-        assert [piece[:length] for piece in pieces] == wanted["pieces"], size
+            parts = [part.tobytes() for part in follow(plan, picture(*size))]
+        found = pieces(vision, plan, parts, [None] * len(parts))
+        about = [[piece.n_tokens, *piece.size, sha256(piece.pixels)[:16]] for piece in found]
+        assert [piece[:length] for piece in about] == wanted["pieces"], size

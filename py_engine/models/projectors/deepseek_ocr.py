@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from py_engine.errors import WispError
 from py_engine.media.encoders import Sam
-from py_engine.media.kinds import SAM_MERGE, SAM_PATCH, SAM_SIDE, SAM_TILE
+from py_engine.media.kinds import SAM_MERGE, SAM_PATCH, SAM_SIDE, SAM_TILES
 from py_engine.models.projectors import sam
 from py_engine.models.projectors.block import Norms
 from py_engine.models.projectors.heads import finish
@@ -22,7 +22,7 @@ from py_engine.plan.plan import Buffer
 from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
 
-SIDES = (SAM_TILE, SAM_SIDE)  # pixels of a picture's side
+SIDES = (SAM_TILES["deepseekocr2"], SAM_SIDE)  # pixels of a picture's side
 ROPE_BASE = 1e6
 BLOCKS_PER_SUBMIT = 4
 
@@ -59,7 +59,7 @@ def build(s: Stages) -> EncoderPlan:
     ops = s.begin("ended", most + 1)
     y = ops.buffer("image.with_end", (ops.batch, pad(plan.width)))
     rows.gather(ops, s.plan.buffers[plan.output], plan.width, s.taps("between", 1), y)
-    end = w.vector(("v.view_seperator", plan.width))
+    end = w.matrix("v.view_seperator", 1, plan.width)  # converted files have it as a matrix
     rows.gather(ops, end, plan.width, s.taps("ends", 1), y, add=True)
     return s.finish(y, plan.width)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.media.kinds import SAM_TILES
 from py_engine.models.projectors import mobilenet, sam, sound, vision
 from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages
 from py_engine.models.projectors.tower import Tower, towers
@@ -14,7 +15,7 @@ from py_engine.plan.weights import Weights
 
 POSITIONS = 256  # no input is tokens at positions, but kernels are proven on so many
 MANY_ROWS = 5120  # rows that fill a GPU: pictures of a request are encoded in batches of so many
-FIXED = ("gemma3nv", "yasa2", "deepseekocr2")  # types whose pictures are of one size, or of two
+FIXED = ("gemma3nv", "yasa2", *SAM_TILES, "granite4_vision")  # types whose pictures have few sizes
 FEWEST_ROWS = 256  # a plan for fewer would be of no use
 MAX_MEMORY = 3 << 29  # bytes of activations and inputs; on the CPU, and on a software GPU, a third of it
 

@@ -21,7 +21,7 @@ QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 1024  # patches along a side of a picture of MiniCPM-V
 
 
-def _merge(s: Stages, x: Buffer) -> Buffer:
+def merge(s: Stages, x: Buffer) -> Buffer:
     """Begin the stage of tokens; join the patches of each: (n, merge^2 * n_embd)."""
     tower, count = s.tower, s.tower.merge**2
     ops = s.begin("tokens", s.most // count)
@@ -59,7 +59,7 @@ def _layer_norm(s: Stages, x: Buffer, name: str, cols: int, eps: float) -> Buffe
 
 
 def _idefics3(s: Stages, x: Buffer) -> EncoderPlan:
-    return finish(s, _merge(s, x), "mm.model.fc", s.tower.merge**2 * s.tower.embedding_length)
+    return finish(s, merge(s, x), "mm.model.fc", s.tower.merge**2 * s.tower.embedding_length)
 
 
 def _pooled(s: Stages, x: Buffer) -> Buffer:
@@ -98,7 +98,7 @@ def _gemma4uv(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
-    y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length)
+    y, width = hidden(s, merge(s, x), "mm.0", s.tower.embedding_length)
     return finish(s, y, "mm.2", width)
 
 
@@ -107,7 +107,7 @@ def _llava(s: Stages, x: Buffer) -> EncoderPlan:
     if "mm.3.weight" not in s.w:
         return _mlp(s, x)
     w, norms, width = s.w, Norms(s, rms=False, eps=s.tower.eps), s.w.rows("mm.0.weight")
-    x = _merge(s, x)
+    x = merge(s, x)
     ops, first = s.ops, w.matrix("mm.0.weight", width, s.tower.embedding_length)
     y = ops.project("first", x, first, w.vector(("mm.0.bias", width)))
     y = norms.apply("mm.1", y, "first_norm", cols=width)
@@ -120,13 +120,13 @@ def _llava(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 def _janus_pro(s: Stages, x: Buffer) -> EncoderPlan:
-    y, width = hidden(s, _merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
+    y, width = hidden(s, merge(s, x), "mm.0", s.tower.embedding_length, s.tower.activation)
     return finish(s, y, "mm.1", width)
 
 
 def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     cols = s.tower.merge**2 * s.tower.embedding_length
-    y, width = hidden(s, _merge(s, x), "mm.0", cols)
+    y, width = hidden(s, merge(s, x), "mm.0", cols)
     if s.tower.deepstack:
         return DeepStack(s).finish(y, width)
     return _ordered(s, finish(s, y, "mm.2", width))
@@ -143,7 +143,7 @@ def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
 
 def _youtuvl(s: Stages, x: Buffer) -> EncoderPlan:
     y = Norms(s, rms=True, eps=YOUTU_EPS).apply("mm.input_norm", x, "merger_norm")
-    y, width = hidden(s, _merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
+    y, width = hidden(s, merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
     return _ordered(s, finish(s, y, "mm.2", width))
 
 
@@ -160,7 +160,7 @@ class DeepStack:
     def add(self, x: Buffer, block: int) -> None:
         """Append a stage that computes the slice of a block's output x."""
         s, name = self.s, f"v.deepstack.{block}"
-        normed = _layer_norm(s, _merge(s, x), name + ".norm", self.cols, s.tower.eps)
+        normed = _layer_norm(s, merge(s, x), name + ".norm", self.cols, s.tower.eps)
         y, width = hidden(s, normed, name + ".fc1", self.cols)
         self._project(y, name + ".fc2", width)
 
@@ -178,13 +178,13 @@ class DeepStack:
 
 def _internvl(s: Stages, x: Buffer) -> EncoderPlan:
     cols = s.tower.merge**2 * s.tower.embedding_length
-    y, width = hidden(s, _layer_norm(s, _merge(s, x), "mm.model.mlp.0", cols, EPS), "mm.model.mlp.1", cols)
+    y, width = hidden(s, _layer_norm(s, merge(s, x), "mm.model.mlp.0", cols, EPS), "mm.model.mlp.1", cols)
     return finish(s, y, "mm.model.mlp.3", width)
 
 
 def _lfm2(s: Stages, x: Buffer) -> EncoderPlan:
     cols = s.tower.merge**2 * s.tower.embedding_length
-    y = _merge(s, x)
+    y = merge(s, x)
     if "mm.input_norm.weight" in s.w:
         y = _layer_norm(s, y, "mm.input_norm", cols, EPS)
     y, width = hidden(s, y, "mm.1", cols)
@@ -252,7 +252,7 @@ def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
 def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
     """Layer norm of each patch, then two layers of tokens."""
     y = Norms(s, rms=False, eps=eps).apply("mm.input_norm", x, "merger_norm")
-    y, width = hidden(s, _merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
+    y, width = hidden(s, merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
     return finish(s, y, last, width)
 
 
@@ -302,10 +302,10 @@ def _adapter(s: Stages, x: Buffer) -> EncoderPlan:
     inner = w.rows(b + "gate.weight")
     stack = w.stack([(b + name + ".weight", inner) for name in ("gate", "dense_h_to_4h")], width)
     found = finish(s, ops.gated(y, Projection(stack), "silu"), b + "dense_4h_to_h", inner)
-    return _between(s, found, ["adapter.boi", "adapter.eoi"])
+    return between(s, found, ["adapter.boi", "adapter.eoi"])
 
 
-def _between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
+def between(s: Stages, found: EncoderPlan, names: list[str]) -> EncoderPlan:
     """The results with two rows of the file, one before and one after those of each picture."""
     ops = s.begin("ended", s.tower.layout.most(s.ops.batch))
     y = s.ops.buffer(f"{s.tower.modality}.with_ends", (ops.batch, pad(found.width)))

@@ -7,7 +7,7 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision
+from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
@@ -47,6 +47,8 @@ class Tower:
     queries: int = 0  # tokens of a picture, where learned queries attend to its patches
     merged_after: int = -1  # the block after which squares of 2 x 2 patches become one row; -1: none
     sam: Sam | None = None  # of deepseekocr2
+    windowed: Windowed | None = None  # of granite4_vision
+    most_tokens: int = 0  # of a picture
     speech: Speech | None = None  # of granite_speech
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
@@ -96,7 +98,9 @@ def _activation(header: Header) -> str:
     return "gelu" if gelu else "silu" if silu else "gelu_quick"
 
 
-def _deepstack(header: Header) -> tuple[int, ...]:
+def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
+    if vision.windowed is not None:
+        return tuple(sorted(set(vision.windowed.features)))
     marked = header.arch("vision.is_deepstack_layers", [])
     return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
 
@@ -109,6 +113,8 @@ def _image(header: Header, vision: Vision) -> Tower:
     elif vision.type == "lightonocr":
         side = max(side, vision.longest_edge)
     area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    if vision.windowed is not None:
+        area *= 1 + vision.most_tiles
     return Tower(
         kind=vision.type,
         modality="image",
@@ -129,9 +135,11 @@ def _image(header: Header, vision: Vision) -> Tower:
         whole=_whole(header, vision),
         layout=vision.layout,
         sam=vision.sam,
+        windowed=vision.windowed,
+        most_tokens=vision.most_tokens,
         queries=vision.queries,
         merged_after=vision.merged_after,
-        deepstack=_deepstack(header),
+        deepstack=_deepstack(header, vision),
     )
 
 

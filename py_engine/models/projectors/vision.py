@@ -3,7 +3,7 @@
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
 Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
-glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp, granite4-vision.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
-from py_engine.models.projectors import convnext, deepseek_ocr, mobilenet, squares
+from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, sam_clip, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -32,7 +32,13 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 }
 
 
-OTHERS = {"gemma3nv": mobilenet.build, "yasa2": convnext.build, "deepseekocr2": deepseek_ocr.build}  # of another kind
+ENDS = HEADS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
+OTHERS = {
+    "gemma3nv": mobilenet.build,
+    "yasa2": convnext.build,
+    "deepseekocr2": deepseek_ocr.build,
+    "deepseekocr": sam_clip.build,
+}  # of another kind
 
 
 def build(s: Stages) -> EncoderPlan:
@@ -40,9 +46,9 @@ def build(s: Stages) -> EncoderPlan:
     tower, w = s.tower, s.w
     if tower.kind in OTHERS:
         return OTHERS[tower.kind](s)
-    if tower.kind not in HEADS:
+    if tower.kind not in ENDS:
         raise WispError(
-            f"The projector type {tower.kind!r} is not supported yet. Supported: {', '.join(HEADS)}.",
+            f"The projector type {tower.kind!r} is not supported yet. Supported: {', '.join(ENDS)}.",
             "unsupported_architecture",
         )
     norms = Norms(s, tower.kind in RMS_NORM or _large_internvl(s), tower.eps)
@@ -51,9 +57,9 @@ def build(s: Stages) -> EncoderPlan:
     if "v.pre_ln.weight" in w:
         x = norms.apply("v.pre_ln", x, "stream")
     x = _blocks(s, norms, x)
-    if "v.post_ln.weight" in w:
+    if "v.post_ln.weight" in w and not tower.windowed:
         x = norms.apply("v.post_ln", x, "encoded")
-    return HEADS[tower.kind](s, x)
+    return ENDS[tower.kind](s, x)
 
 
 def _large_internvl(s: Stages) -> bool:
@@ -101,6 +107,13 @@ def _class_and_bias(s: Stages) -> Weight:
     return s.w.table(names, s.tower.embedding_length)
 
 
+def _slices(s: Stages) -> DeepStack | granite_vision.Projectors | None:
+    """What makes slices of the results from the outputs of some blocks."""
+    if s.tower.windowed is not None:
+        return granite_vision.Projectors(s, s.tower.windowed)
+    return DeepStack(s) if s.tower.deepstack else None
+
+
 def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     """Append the blocks; return the stream."""
     tower = s.tower
@@ -109,13 +122,13 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
-    deep = DeepStack(s) if tower.deepstack else None
+    deep, block = _slices(s), cogvlm.Block if tower.kind == "cogvlm" else Block
     stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin(stage, most)
         first = len(s.ops.ops)
-        Block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
+        block(s, norms, f"v.blk.{i}.", rope, cache, scale, values).add(x)
         windows = tower.window > 0 and i not in tower.whole
         s.segments(first, "windows" if windows else table)
         if i == tower.merged_after:

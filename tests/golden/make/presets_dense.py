@@ -48,6 +48,7 @@ DENSE: dict[str, dict[str, Any]] = {
     "hunyuan-dense": {"arch": "hunyuan-dense", **SMALL, "rope_base": 1e6, "tied": True},
     "maincoder": {"arch": "maincoder", **SMALL, "rope_base": 1e6},
     "apertus": {"arch": "apertus", **SMALL, "rope_base": 12e6, "rope": "llama3"},
+    "cogvlm": {"arch": "cogvlm", **SQUARE, "n_embd": 64, "head_dim": 16, "n_ff": 72, "n_kv": 4},
     "olmo": {"arch": "olmo", **SQUARE, "clamp_kqv": 1.5, "tied": True},
     "refact": {"arch": "refact", **SQUARE, "n_kv": 1, "tied": True},
     "bloom": {"arch": "bloom", **SQUARE, "n_head": 5, "head_dim": 16, "n_kv": 5, "tied": True},

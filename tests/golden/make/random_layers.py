@@ -121,6 +121,18 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         add_switched(file, c, prefix)
     if arch == "talkie":
         file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
+    if arch == "cogvlm":
+        add_visual_experts(file, c, prefix)
+
+
+def add_visual_experts(file: GgufFile, c: Settings, prefix: str) -> None:
+    """Matrices for the tokens of pictures, which a text does without."""
+    width = c["n_embd"]
+    file.matrix(prefix + "vis_attn_qkv.weight", 3 * width, width)
+    file.matrix(prefix + "vis_attn_output.weight", width, width)
+    for name in ("vis_gate", "vis_up"):
+        file.matrix(f"{prefix}{name}.weight", c["n_ff"], width)
+    file.matrix(prefix + "vis_down.weight", width, c["n_ff"])
 
 
 def add_switched(file: GgufFile, c: Settings, prefix: str) -> None:

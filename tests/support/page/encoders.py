@@ -13,12 +13,14 @@ from py_engine.encode.arrange import batches
 from py_engine.encode.batch import EncoderBatch
 from py_engine.encoder import Encoder
 from py_engine.errors import WispError
+from py_engine.media.layout import Shown
+from py_engine.media.prepared import Stacked
 from py_engine.options import LoadOptions
 from py_engine.plan.plan import Op, PerToken, Weight
 from py_engine.plan.traffic import label_of
 from tests.support.page.engines import open_model, raw
 
-Given = dict[str, Any]  # {"modality", "dtype", "shape", "data": base64}
+Given = dict[str, Any]  # {"modality", "dtype", "shape", "data": base64}, of an overview with tiles also "shown"
 
 
 async def encode(url: str, options: dict[str, Any], requests: list[list[Given]]) -> dict[str, Any]:
@@ -28,14 +30,20 @@ async def encode(url: str, options: dict[str, Any], requests: list[list[Given]])
     try:
         found = []
         for request in requests:
-            arrays = [np.frombuffer(base64.b64decode(x["data"]), x["dtype"]).reshape(x["shape"]) for x in request]
-            rows = await encoder.encode(request[0]["modality"], arrays)
+            rows = await encoder.encode(request[0]["modality"], [_input(given) for given in request])
             found.append([{"data": raw(data), "shape": list(shape)} for data, shape in rows])
         stats = encoder.engine.stats()
         return {"found": found, "backend": encoder.engine.backend, "proof": stats["proof"], "device": stats["kernels"]}
     finally:
         await encoder.unload()
         source.close()
+
+
+def _input(given: Given) -> Any:
+    array = np.frombuffer(base64.b64decode(given["data"]), given["dtype"]).reshape(given["shape"])
+    if "shown" not in given:
+        return array
+    return Stacked(array, Shown(*(tuple(pair) for pair in given["shown"])))
 
 
 async def measure(
