@@ -94,6 +94,7 @@ DECODERS: dict[str, str] = {
     "minicpm3": "minicpm3",
     "minimax-01": "minimax01",
     "minimax-m2": "qwen",
+    "minimax-m3": "minimax_m3",
     "mistral3": "llama",
     "mistral4": "deepseek2",
     "mpt": "bloom",

@@ -18,5 +18,4 @@ NEEDS: dict[str, str] = {
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
     "kimi-k3": "attention over the results of earlier layers",
-    "minimax-m3": "sparse attention that chooses blocks of positions",
 }

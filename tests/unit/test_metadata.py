@@ -52,6 +52,7 @@ def test_an_index_limits_the_context() -> None:
     with pytest.raises(WispError) as error:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
+    assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
 
 
 COUNTS = [

@@ -212,8 +212,8 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
     inner: int = c.get("latent") or width  # columns of the experts
     if arch not in UNGATED:
-        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner)
-    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner)
+        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
+    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
     file.matrix(prefix + "ffn_down_exps.weight", experts, inner, n_ff, gain=DOWN)
     if "latent" in c:
         file.matrix(prefix + "ffn_latent_down.weight", inner, width)
@@ -234,6 +234,12 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
             file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_up_shexp.weight", 2 * shared if joined else shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
+    if "sparse" in c:
+        heads, size, *_ = c["sparse"]
+        file.matrix(prefix + "indexer.q_proj.weight", heads * size, width)
+        file.matrix(prefix + "indexer.k_proj.weight", size, width)
+        file.norm(prefix + "indexer.q_norm", size)
+        file.norm(prefix + "indexer.k_norm", size)
     if c.get("probs_bias"):
         file.vector(prefix + ("exp_probs_b" if arch == "hy_v3" else "exp_probs_b.bias"), experts)
     if c.get("experts_per_group"):  # networks that neighbouring experts share

@@ -150,6 +150,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.expert_chunk_feed_forward_length", g("n_ff_chunk"))
         file.add("%s.expert_group_scale", g("group_scale"))
         file.add("%s.expert_group_used_count", g("groups_used"))
+    for name, value in zip(
+        ("head_count", "key_length", "top_k", "block_size", "local_blocks"), g("sparse", ()), strict=False
+    ):
+        file.add(f"%s.attention.indexer.{name}", value)
     file.add("%s.swiglu_clamp_exp", g("clamp_exp"))
     file.add("%s.swiglu_clamp_shexp", g("clamp_shexp"))
     file.add("%s.attention.sliding_window", g("window"))

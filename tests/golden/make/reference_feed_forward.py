@@ -24,6 +24,7 @@ NORMALIZED_EXPERTS |= {
     "kimi-linear",
     "gemma4",
 }  # the chosen experts' weights sum to 1
+SWIGLU_OAI = {"gpt-oss", "minimax-m3"}  # whose gates and what they scale have limits
 SIGMOID = 2  # of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
 
@@ -49,6 +50,8 @@ def feed_forward(
     if model.architecture in FUSED_GATE_UP:
         gate, up = np.split(up, 2, axis=1)
         hidden = act(gate) * up
+    elif model.architecture in SWIGLU_OAI:
+        hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate"), up)
     elif prefix + "ffn_gate.weight" in model.tensors:
         hidden = limited(model, act(model.linear(x, prefix + "ffn_gate")), up, prefix, "shexp")
     elif model.architecture == "apertus":
@@ -58,6 +61,11 @@ def feed_forward(
     if prefix + "ffn_sub_norm.weight" in model.tensors:
         hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
+
+
+def swiglu_oai(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+    return np.asarray(gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
 
 
 def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str, kind: str) -> np.ndarray:
@@ -173,9 +181,8 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if f"{prefix}ffn_gate_exps.weight" not in model.tensors:
         return project("down", activation(model)(up))
     gate = project("gate", x)
-    if model.architecture == "gpt-oss":
-        gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
-        return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
+    if model.architecture in SWIGLU_OAI:
+        return project("down", swiglu_oai(gate, up))
     if model.architecture == "maple" and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
@@ -183,7 +190,9 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     hidden = model.linear(x, prefix + "ffn_up_shexp")
-    if prefix + "ffn_gate_shexp.weight" in model.tensors:
+    if model.architecture in SWIGLU_OAI:
+        hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate_shexp"), hidden)
+    elif prefix + "ffn_gate_shexp.weight" in model.tensors:
         hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
     elif model.architecture == "granite_swa":
         gate, up = np.split(hidden, 2, axis=1)

@@ -53,6 +53,7 @@ KNOWN |= {
     "minimax-01",
     "dots3note",
     "deepseek2-ocr",
+    "minimax-m3",
 }
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
