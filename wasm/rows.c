@@ -157,11 +157,13 @@ void xielu_work(const xielu_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
-u32 clamp_chunks(const clamp_call *r) { return divided(batch_size(r->state), 4); }
+static u32 clamp_rows(const clamp_call *r) { return r->state ? batch_size(r->state) : 1; }
+
+u32 clamp_chunks(const clamp_call *r) { return divided(clamp_rows(r), 4); }
 
 void clamp_work(const clamp_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const f32 most = AT(f32, r->limits)[0], least = AT(f32, r->limits)[1];
-  EACH_ROW(m, batch_size(r->state)) {
+  EACH_ROW(m, clamp_rows(r)) {
     const f32 *x = ROW(r->x, r->x_stride, m);
     f32 *y = ROW(r->y, r->y_stride, m);
     for (u32 k = 0; k < r->cols; k++) y[k] = MIN(MAX(x[k], least), most);

@@ -85,9 +85,10 @@ def activate(m: Calls, op: Op) -> None:
 def clamp(m: Calls, op: Op) -> None:
     y, stride = m.address(op, "y") + int(op.consts["first"]), stride_of(op, "y")
     x, x_stride = (y, stride) if op.params["IN_PLACE"] else (m.address(op, "x"), stride_of(op, "x"))
+    rows = isinstance(op.grid[1], PerToken)
     m.add(
-        "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=x, x_stride=x_stride,
-        y=y, y_stride=stride,
+        "clamp", state=state_of(m, op) if rows else 0, cols=op.params["COLS"], limits=m.address(op, "limits"), x=x,
+        x_stride=x_stride, y=y, y_stride=stride,
     )  # fmt: skip
 
 

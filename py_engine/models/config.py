@@ -215,6 +215,7 @@ class Config:
     chunked: bool = False  # windows are chunks that do not overlap
     norm_groups: int = 1  # parts of a row that are normalised one by one
     head_norms: bool = False  # the weights of the norm of queries and keys, of one dimension, are of each head
+    head_layer_norm_eps: float = 0.0  # of layer norms of queries and keys, where the other norms are RMS norms
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     single_query_norm: bool = False  # then, the norm of queries has one weight for each head, that of keys has none
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
@@ -239,6 +240,7 @@ class Config:
     scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0
     logit_scale: float = 1.0  # factor of the logits
+    banned: tuple[int, int] = (0, 0)  # (first, count) of tokens that are never sampled
     whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none
 
     @classmethod

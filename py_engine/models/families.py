@@ -26,6 +26,7 @@ DECODERS: dict[str, str] = {
     "bailingmoe3": "bailing3",
     "bitnet": "bitnet",
     "bloom": "bloom",
+    "chameleon": "chameleon",
     "chatglm": "glm4",
     "codeshell": "gpt2",
     "cohere2": "cohere",

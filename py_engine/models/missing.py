@@ -5,13 +5,12 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 
 from __future__ import annotations
 
-VISION = "a language model with parts for pictures within its layers"
 SOUND = "a decoder of sound: it makes sound, not text"
 DRAFT = "the hidden states of another model, whose tokens it drafts"
 STREAMS = "several residual streams that its layers mix"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("chameleon", "cogvlm"), VISION),
+    "cogvlm": "a language model with parts for pictures within its layers",
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
     **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),

@@ -55,6 +55,13 @@ def test_an_index_limits_the_context() -> None:
     assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
 
 
+def test_a_vocabulary_without_tokens_of_pictures_is_refused() -> None:
+    found = header("dense/chameleon.F16")
+    table = replace(found.tensors["token_embd.weight"], shape=(32, 8195))
+    with pytest.raises(WispError, match="tokens of pictures"):
+        family(found).Config.from_gguf(replace(found, tensors=found.tensors | {"token_embd.weight": table}))
+
+
 COUNTS = [
     ("latent/glm-dsa.F16", "expert_gating_func", 1, True),
     ("latent/glm-dsa.F16", "expert_weights_scale", 1.6, True),

@@ -172,9 +172,9 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     elif arch in WIDE_QK_NORM:
         file.norm(prefix + "attn_q_norm", n_q, mean=SHARP)
         file.norm(prefix + "attn_k_norm", n_kv, mean=SHARP)
-    elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
-        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
-        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch == "chameleon" or (arch == "stablelm" and c.get("parallel")):  # LayerNorm weights of each head
+        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP, bias="head_bias" in c)
+        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP, bias="head_bias" in c)
     if arch in ("gpt-oss", "mimo2", "granite_swa"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:

@@ -52,6 +52,7 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     """
     c = settings(preset, **overrides)
     file = GgufFile(c["arch"], seed, c.get("omit", ()))
+    file.kinds = c.get("kinds", {})
     fill(file, c)
     with_scales(*c.get("scales", ()))(file)
     toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
@@ -170,6 +171,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
+    file.add("%s.swin_norm", g("swin"))
     file.add("%s.num_loops", g("loops"))
     file.add("%s.full_attention_interval", g("linear_every"))
     if "control" in c:

@@ -101,6 +101,7 @@ def record_logits(
     about = describe(path, seed)
     reference = read_reference(path, n_ctx, about)
     model = Model(library, path, n_ctx)
+    model.alone = about["arch"] == "chameleon"  # llama.cpp bans the tokens of pictures in a batch's first row only
     arrays: Arrays = {}
     best = -1.0
     for attempt in range(ATTEMPTS):
