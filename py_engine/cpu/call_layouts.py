@@ -58,6 +58,10 @@ FIELDS: dict[str, list[str]] = {
         "laurel": "state cols eps:f norms attended low x stride",
         "copy_columns": "state cols parts add scale:f x x_stride x_first x_step like like_stride y y_stride y_first"
         " y_step",
+        "merge_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
+        " streams_stride y stride",
+        "spread_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
+        " streams_stride x stride",
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "pick_rows": "state per_token rows stride x y",

@@ -25,6 +25,7 @@ from py_engine.cpu.attention import (
 from py_engine.cpu.call import Call
 from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
+from py_engine.cpu.hyper_connections import merge_streams, spread_streams
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed, xielu
@@ -256,6 +257,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         softmax, column_norms, response_norm, grid_heads, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
+        merge_streams, spread_streams,
         scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )

@@ -178,6 +178,21 @@ def copy_columns(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def merge_streams(m: Calls, op: Op) -> None:
+    _add_streams(m, op, "y")
+
+
+def spread_streams(m: Calls, op: Op) -> None:
+    _add_streams(m, op, "x")
+
+
+def _add_streams(m: Calls, op: Op, other: str) -> None:
+    addresses = {name: m.address(op, name) for name in ("products", "terms", "streams", other)}
+    m.add(
+        op.kernel, state=state_of(m, op), count=op.params["STREAMS"], cols=op.params["COLS"], **addresses, **op.consts
+    )
+
+
 def sparse_gate(m: Calls, op: Op) -> None:
     m.add(
         "sparse_gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
@@ -227,6 +242,6 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, laurel, copy_columns, sparse_gate, pool, pick_rows, shortconv,
+    altup_correct, laurel, copy_columns, merge_streams, spread_streams, sparse_gate, pool, pick_rows, shortconv,
     shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

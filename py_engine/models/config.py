@@ -41,28 +41,13 @@ NORMALISED |= {"arctic", "gemma4", "grok", "mimo2", "grovemoe", "kimi-linear", "
 NORMALISED |= {"mellum", "maple", "granite_swa", "minimax-01"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
-NORMALISED_BY_METADATA |= {
-    "cohere2moe",
-    "laguna",
-    "k2-horizon",
-    "bailingmoe3",
-    "dots3note",
-    "deepseek2-ocr",
-    "minimax-m3",
-}
+NORMALISED_BY_METADATA |= {"cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
+NORMALISED_BY_METADATA |= {"minimax-m3", "hy_v4"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
-GATED_BY_METADATA |= {
-    "deepseek32",
-    "cohere2moe",
-    "laguna",
-    "k2-horizon",
-    "bailingmoe3",
-    "dots3note",
-    "deepseek2-ocr",
-    "minimax-m3",
-}
+GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
+GATED_BY_METADATA |= {"minimax-m3", "hy_v4"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa", "hy_v3"}
 SIGMOID_BY_DEFAULT |= {"cohere2moe", "laguna", "k2-horizon"}
 FLASH_LAYERS, FLASH_VOCAB = (47, 48), 154_880  # of GLM 4.7 Flash, with its layer that predicts ahead or without

@@ -72,6 +72,7 @@ DECODERS: dict[str, str] = {
     "hunyuan-moe": "qwen",
     "hunyuan_vl": "qwen",
     "hy_v3": "qwen",
+    "hy_v4": "hy_v4",
     "internlm2": "llama",
     "jais": "bloom",
     "jais2": "gpt2",

@@ -112,6 +112,20 @@ LATENT: dict[str, dict[str, Any]] = {
         **{"n_head": 2, "n_expert": 4, "kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 20, "gating": 1},
         **{"n_ff_dense": 40, "n_ff": 24, "n_ff_shexp": 24},
     },
+    # `streams`: how many, the epsilon of their weights, and the factor of what is added to them.
+    "hy_v4": {
+        **LATENT_ATTENTION,
+        **{"arch": "hy_v4", "n_embd": 48, "n_layer": 3, "n_head": 3, "q_rank": 28, "streams": (4, 0.05, 1.6)},
+        **{"kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 16, "n_expert": 5, "clamp_exp": [0.0, 0.4, 0.5]},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.0, "probs_bias": True, "rope_base": 1e6},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 24},
+    },
+    "hy_v4-index": {
+        **LATENT_ATTENTION,
+        **{"arch": "hy_v4", "n_embd": 40, "n_head": 2, "q_rank": 20, "streams": (3, 0.2, 0.8), "index": (2, 64, 256)},
+        **{"kv_rank": 20, "nope": 8, "rope_dim": 12, "v_dim": 24, "lead": 0, "n_expert": 4, "gating": 1},
+        **{"rope": "yarn", "ctx": 512, "n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 48, "n_shared": 2},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

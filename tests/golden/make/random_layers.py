@@ -119,6 +119,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if "control" in c:
         add_switched(file, c, prefix)
+    if "streams" in c:
+        random_latent.add_streams(file, c, prefix + "hc_attn", 2)
+        random_latent.add_streams(file, c, prefix + "hc_ffn", 2)
     if arch == "talkie":
         file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
 

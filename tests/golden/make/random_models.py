@@ -278,6 +278,8 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
     add_rope_factors(file, c)
+    if "streams" in c:
+        random_latent.add_streams(file, c, "output_hc", 1)
     if arch == "hrm_text":
         file.vector("hrm.z_l_init", width, std=1.0)
     for i in range(2 * c["stack"] if arch == "hrm_text" else c["n_layer"]):

@@ -26,7 +26,7 @@ ADJACENT_PAIRS |= {
     "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ADJACENT_PAIRS |= {"graniteswitch", "dots3note", "chameleon"}
+ADJACENT_PAIRS |= {"graniteswitch", "dots3note", "chameleon", "hy_v4"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}

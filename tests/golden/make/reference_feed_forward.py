@@ -183,7 +183,7 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     gate = project("gate", x)
     if model.architecture in SWIGLU_OAI:
         return project("down", swiglu_oai(gate, up))
-    if model.architecture == "maple" and (limit := limit_of(model, prefix, "exp")):
+    if model.architecture in ("maple", "hy_v4") and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 

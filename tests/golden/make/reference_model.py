@@ -55,6 +55,7 @@ KNOWN |= {
     "deepseek2-ocr",
     "minimax-m3",
     "chameleon",
+    "hy_v4",
 }
 BANNED = -1e30  # the logit of a token that is never sampled: Wisp's, in place of llama.cpp's, float32's lowest
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
