@@ -1,4 +1,4 @@
-// Several residual streams (wgsl/altup_predict.wgsl, wgsl/altup_correct.wgsl, wgsl/laurel.wgsl, wgsl/merge_streams.wgsl).
+// Several residual streams: wgsl/altup_predict.wgsl, wgsl/laurel.wgsl, wgsl/merge_streams.wgsl and others.
 #include "ops.h"
 
 // The router's choice for a token: a number for each stream.
@@ -112,5 +112,28 @@ void spread_streams_work(const spread_streams_call *r, u32 chunk, u32 chunks, u8
       const f32 weight = STREAM_WEIGHT(r, products, s);
       for (u32 k = 0; k < r->cols; k++) streams[s * r->cols + k] += weight * x[k];
     }
+  }
+}
+
+// The mean of stored streams and of x (wgsl/attend_streams.wgsl).
+u32 attend_streams_chunks(const attend_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void attend_streams_work(const attend_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *scores = AT(f32, r->scores);
+  f32 *weights = (f32 *)scratch;
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *stored = ROW(r->stored, r->stored_stride, m), *x = ROW(r->x, r->stride, m);
+    f32 *y = ROW(r->y, r->stride, m), top = -1e30f, total = 0;
+    for (u32 s = 0; s <= r->count; s++) {
+      const f32 *stream = s < r->count ? stored + s * r->cols : x;
+      f32 product = 0;
+      for (u32 k = 0; k < r->cols; k++) product += stream[k] * scores[k];
+      weights[s] = product * inverse_rms(stream, r->cols, r->eps);
+      top = MAX(top, weights[s]);
+    }
+    for (u32 s = 0; s <= r->count; s++) total += weights[s] = exp1(weights[s] - top);
+    for (u32 k = 0; k < r->cols; k++) y[k] = weights[r->count] / total * x[k];
+    for (u32 s = 0; s < r->count; s++)
+      for (u32 k = 0; k < r->cols; k++) y[k] += weights[s] / total * stored[s * r->cols + k];
   }
 }

@@ -1,10 +1,11 @@
-"""The kernels of hyper-connections with numpy: twins of wgsl/merge_streams.wgsl and wgsl/spread_streams.wgsl."""
+"""The kernels of plan/streams.py with numpy: twins of wgsl/{merge,spread,attend}_streams.wgsl."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import normed
 
 
 def _weights(c: Call) -> Array:
@@ -30,3 +31,12 @@ def merge_streams(c: Call) -> None:
 def spread_streams(c: Call) -> None:
     added = _weights(c) * c["x"][: c.n, None, : c.params["COLS"]]
     c["streams"][: c.n, : added.shape[1] * added.shape[2]] += added.reshape(c.n, -1)
+
+
+def attend_streams(c: Call) -> None:
+    count, cols = c.params["COUNT"], c.params["COLS"]
+    stored = c["stored"][: c.n, : count * cols].reshape(c.n, count, cols)
+    streams = np.concatenate([stored, c["x"][: c.n, None, :cols]], axis=1)
+    scores = normed(streams, c["scores"][0, :cols], c.consts["eps"]).sum(axis=2, keepdims=True)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    c["y"][: c.n, :cols] = (weights / weights.sum(axis=1, keepdims=True) * streams).sum(axis=1)

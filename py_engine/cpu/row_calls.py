@@ -9,6 +9,7 @@ from py_engine.cpu.calls import (
     Calls,
     Rows,
     batch_fields,
+    limits_of,
     matrix_of,
     paging_fields,
     product,
@@ -76,7 +77,7 @@ def activate(m: Calls, op: Op) -> None:
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        limit=op.params.get("LIMIT", 0.0), gated=op.params["GATED"], cols=op.params["COLS"],
+        **limits_of(op), gated=op.params["GATED"], cols=op.params["COLS"],
         factors=m.address(op, "factors"), x=m.address(op, "x"), x_stride=op.consts["x_stride"],
         y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
@@ -193,6 +194,14 @@ def _add_streams(m: Calls, op: Op, other: str) -> None:
     )
 
 
+def attend_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("scores", "stored", "x", "y")}
+    m.add(
+        "attend_streams", state=state_of(m, op), count=op.params["COUNT"], cols=op.params["COLS"], **addresses,
+        **op.consts,
+    )  # fmt: skip
+
+
 def sparse_gate(m: Calls, op: Op) -> None:
     m.add(
         "sparse_gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
@@ -242,6 +251,6 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, laurel, copy_columns, merge_streams, spread_streams, sparse_gate, pool, pick_rows, shortconv,
-    shortconv_all, mtp_input, switch_adapters,
+    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, sparse_gate, pool, pick_rows,
+    shortconv, shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

@@ -78,6 +78,7 @@ DECODERS: dict[str, str] = {
     "jais2": "gpt2",
     "jamba": "jamba",
     "k2-horizon": "k2_horizon",
+    "kimi-k3": "kimi_k3",
     "kimi-linear": "kimi_linear",
     "laguna": "laguna",
     "lfm2": "lfm2",

@@ -16,5 +16,4 @@ NEEDS: dict[str, str] = {
     **dict.fromkeys(("deepseek4", "glm5-next", "qwen4exp"), STREAMS),
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "kimi-k3": "attention over the results of earlier layers",
 }

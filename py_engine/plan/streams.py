@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from py_engine.plan.op_list import OpList
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.rows import Parts, copy_columns, plain_rms_norm
+from py_engine.plan.rows import Parts, copy_columns, norm_threads, plain_rms_norm
 from py_engine.plan.shared import THREADS
 
 
@@ -75,3 +75,19 @@ def _add(
         -(-streams.cols // THREADS),
         PerToken(),
     )
+
+
+def attend(ops: OpList, stored: Buffer, count: int, x: Buffer, scores: Weight, eps: float) -> Buffer:
+    """The mean of x and of the first `count` stored streams, (n, streams * cols), weighted by softmax: (n, cols).
+
+    A stream's score is the product of its RMS norm with `scores`.
+    """
+    y = ops.buffer(f"{ops.name}.attended_streams", x.shape)
+    ops.add(
+        "attend_streams",
+        {"COUNT": count, "COLS": scores.cols, "WG": norm_threads(ops.device, scores.cols)},
+        {"eps": eps, "stored_stride": stored.shape[1], "stride": x.shape[1]},
+        {"scores": scores, "stored": stored, "x": x, "y": y},
+        PerToken(),
+    )
+    return y

@@ -1,4 +1,4 @@
-"""Kernels of hyper-connections: GPU against numpy, as in test_kernels.py."""
+"""Kernels of several residual streams (plan/streams.py): GPU against numpy, as in test_kernels.py."""
 
 import numpy as np
 
@@ -32,4 +32,19 @@ def test_weighted_streams(bench: Bench, n: int, cols: int, count: int, parts: in
     gpu, host = bench.run(ops)
     for rows, used in ((y, cols), (given.rows, count * cols)):
         check(bench, gpu[rows.name][:n, :used], host[rows.name][:n, :used])
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("n, cols, count, most", [(1, 4, 1, 1), (3, 28, 4, 5), (2, 36, 2, 2), (4, 257, 3, 8), (5, 1100, 7, 7)]))
+def test_attention_over_streams(bench: Bench, n: int, cols: int, count: int, most: int) -> None:
+    """The streams that are not stored yet, and rows without a token, are poisoned."""
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, stored = ops.rows("x", cols), ops.rows("stored", most * cols)
+    for rows, used in ((x, cols), (stored, count * cols)):
+        values = bench.fill(rows)
+        values[:, :used] *= 0.01  # with which eps counts
+        values[:, used:] = values[n:] = np.nan
+    y = streams.attend(ops, stored, count, x, bench.vector("scores", cols), 1e-4)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-10)
     assert np.isnan(gpu[y.name][n:]).all()

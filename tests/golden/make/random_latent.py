@@ -54,6 +54,8 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "attn_output.weight", width, heads * v)
     if c["arch"] in ("bailingmoe3", "dots3note"):
         file.matrix(prefix + "attn_gate.weight", heads, width)
+    if c["preset"] == "kimi-k3":
+        file.matrix(prefix + "attn_gate.weight", heads * v, width)
     if c["arch"] == "hy_v4":
         file.matrix(prefix + "attn_gate.weight", heads * v, width)
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)

@@ -119,6 +119,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if "control" in c:
         add_switched(file, c, prefix)
+    if "res_block" in c:
+        file.vector(prefix + "attn_res_score.weight", width, std=0.15)
+        file.vector(prefix + "ffn_res_score.weight", width, std=0.15)
     if "streams" in c:
         random_latent.add_streams(file, c, prefix + "hc_attn", 2)
         random_latent.add_streams(file, c, prefix + "hc_ffn", 2)
@@ -213,7 +216,7 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
-    inner: int = c.get("latent") or width  # columns of the experts
+    inner: int = c.get("latent") or c.get("routed") or width  # columns of the experts
     if arch not in UNGATED:
         file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
     file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
@@ -221,6 +224,10 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     if "latent" in c:
         file.matrix(prefix + "ffn_latent_down.weight", inner, width)
         file.matrix(prefix + "ffn_latent_up.weight", width, inner)
+    if "routed" in c:
+        file.matrix(prefix + "ffn_routed_down.weight", inner, width)
+        file.matrix(prefix + "ffn_routed_up.weight", width, inner)
+        file.norm(prefix + "ffn_routed_norm", inner)
     if arch == "nemotron_h_moe":
         file.vector(prefix + "exp_probs_b.bias", experts, std=0.1)
     if arch == "gpt-oss":

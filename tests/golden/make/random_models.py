@@ -171,6 +171,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
+    file.add("%s.attn_res.block_size", g("res_block"))
+    file.add("%s.expert_latent_length", g("routed"))
+    for name, value in zip(("situ_beta", "situ_linear_beta"), g("situ", ()), strict=False):
+        file.add(f"%s.activation.{name}", value)
     file.add("%s.swin_norm", g("swin"))
     file.add("%s.num_loops", g("loops"))
     file.add("%s.full_attention_interval", g("linear_every"))
@@ -280,6 +284,8 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
     add_rope_factors(file, c)
     if "streams" in c:
         random_latent.add_streams(file, c, "output_hc", 1)
+    if "res_block" in c:
+        file.vector("output_res_score.weight", width, std=0.15)
     if arch == "hrm_text":
         file.vector("hrm.z_l_init", width, std=1.0)
     for i in range(2 * c["stack"] if arch == "hrm_text" else c["n_layer"]):

@@ -52,6 +52,8 @@ def feed_forward(
         hidden = act(gate) * up
     elif model.architecture in SWIGLU_OAI:
         hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate"), up)
+    elif model.architecture == "kimi-k3":
+        hidden = situ(model, model.linear(x, prefix + "ffn_gate"), up)
     elif prefix + "ffn_gate.weight" in model.tensors:
         hidden = limited(model, act(model.linear(x, prefix + "ffn_gate")), up, prefix, "shexp")
     elif model.architecture == "apertus":
@@ -61,6 +63,13 @@ def feed_forward(
     if prefix + "ffn_sub_norm.weight" in model.tensors:
         hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
+
+
+def situ(model: ReferenceModel, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Kimi K3's activation: both factors are bounded by hyperbolic tangents."""
+    most, linear = (model.key(f"activation.situ_{name}") for name in ("beta", "linear_beta"))
+    up = linear * np.tanh(up / linear) if linear else up
+    return np.asarray(most * np.tanh(gate / most) / (1 + np.exp(-gate)) * up)
 
 
 def swiglu_oai(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
@@ -110,7 +119,10 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
         weights = weights / weights.sum(1, keepdims=True)
     weights = weights * (model.key("expert_weights_scale") or 1.0)
     latent = prefix + "ffn_latent_down.weight" in model.tensors  # Nemotron-H's experts' inputs and outputs
+    routed_down = prefix + "ffn_routed_down.weight" in model.tensors  # Kimi K3's, with a norm after the experts
     inputs = model.linear(x, prefix + "ffn_latent_down") if latent else x
+    if routed_down:
+        inputs = model.linear(x, prefix + "ffn_routed_down")
     out = np.zeros_like(inputs)
     for i, row in enumerate(inputs):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
@@ -120,6 +132,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
     if latent:
         out = model.linear(out, prefix + "ffn_latent_up")
+    if routed_down:
+        out = model.linear(model.norm(out, prefix + "ffn_routed_norm"), prefix + "ffn_routed_up")
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
         if model.architecture == "cohere2moe":
@@ -183,6 +197,8 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     gate = project("gate", x)
     if model.architecture in SWIGLU_OAI:
         return project("down", swiglu_oai(gate, up))
+    if model.architecture == "kimi-k3":
+        return project("down", situ(model, gate, up))
     if model.architecture in ("maple", "hy_v4") and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
@@ -192,6 +208,8 @@ def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarr
     hidden = model.linear(x, prefix + "ffn_up_shexp")
     if model.architecture in SWIGLU_OAI:
         hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate_shexp"), hidden)
+    elif model.architecture == "kimi-k3":
+        hidden = situ(model, model.linear(x, prefix + "ffn_gate_shexp"), hidden)
     elif prefix + "ffn_gate_shexp.weight" in model.tensors:
         hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
     elif model.architecture == "granite_swa":
