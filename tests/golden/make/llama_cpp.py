@@ -65,6 +65,9 @@ class Vocabulary:
         return out
 
 
+ALONE = {"chameleon"}  # llama.cpp bans the tokens of pictures in a batch's first row only
+
+
 class Model(Vocabulary):
     """A model and its context, set for accuracy: CPU, float32 cache, no flash attention, no repacked weights."""
 
