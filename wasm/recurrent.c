@@ -148,7 +148,7 @@ static void scan_token(const ssm_scan_call *r, u32 m, u32 head, f32 *s) {
     const u32 first = head * cols;
     for (u32 c = first; c < first + cols; c++) {
       const f32 a = rates[head], u = gates[r->dt + c] + rates[r->heads + c];
-      decays[c - first] = exp1(r->bound ? r->bound / (1 + exp1(-a * u)) : a * softplus(u));
+      decays[c - first] = exp1(r->bound ? r->bound / (1 + exp1(r->per_key == 3 ? a * u : -a * u)) : a * softplus(u));
     }
   } else {
     dt = softplus(gates[r->dt + head] + rates[r->heads + head]), decay = exp1(dt * rates[head]);

@@ -93,7 +93,15 @@ INLINE v128_t within4(v128_t x, f32 limit) {
   return wasm_f32x4_pmax(splat(-limit), wasm_f32x4_pmin(splat(limit), x));
 }
 
-INLINE v128_t gated4(u32 activation, f32 limit, v128_t gate, v128_t up) {
+INLINE v128_t bounded4(v128_t x, f32 most) {
+  return wasm_f32x4_mul(splat(most), tanh4(wasm_f32x4_div(x, splat(most))));
+}
+
+INLINE v128_t gated4(u32 activation, f32 limit, f32 up_limit, v128_t gate, v128_t up) {
+  if (activation == SITU) {
+    const v128_t opened = wasm_f32x4_mul(bounded4(gate, limit), sigmoid4(gate));
+    return wasm_f32x4_mul(opened, up_limit ? bounded4(up, up_limit) : up);
+  }
   if (activation == CLAMPED_SILU) {
     const v128_t g = wasm_f32x4_pmin(splat(limit), gate); // before SiLU
     return wasm_f32x4_mul(wasm_f32x4_mul(g, sigmoid4(g)), within4(up, limit));
@@ -109,16 +117,16 @@ INLINE v128_t gated4(u32 activation, f32 limit, v128_t gate, v128_t up) {
   return wasm_f32x4_mul(silu, wasm_f32x4_add(clipped, splat(1)));
 }
 
-// `cols` values of y from x and, if it is gated, from `up`. `limit`: of both, if it is not 0.
-static void activate_row(u32 activation, f32 limit, const f32 *x, const f32 *up, f32 *y, u32 cols) {
+// `cols` values of y from x and, if it is gated, from `up`. The limits: gated4()'s.
+static void activate_row(u32 activation, f32 limit, f32 up_limit, const f32 *x, const f32 *up, f32 *y, u32 cols) {
   u32 k = 0;
   for (; k + 4 <= cols; k += 4) {
     const v128_t v = wasm_v128_load(x + k);
-    wasm_v128_store(y + k, up ? gated4(activation, limit, v, wasm_v128_load(up + k)) : activate4(activation, v));
+    wasm_v128_store(y + k, up ? gated4(activation, limit, up_limit, v, wasm_v128_load(up + k)) : activate4(activation, v));
   }
   for (; k < cols; k++) {
     const v128_t v = splat(x[k]);
-    y[k] = wasm_f32x4_extract_lane(up ? gated4(activation, limit, v, splat(up[k])) : activate4(activation, v), 0);
+    y[k] = wasm_f32x4_extract_lane(up ? gated4(activation, limit, up_limit, v, splat(up[k])) : activate4(activation, v), 0);
   }
 }
 
@@ -139,7 +147,8 @@ void activate_work(const activate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       for (u32 k = 0; k < size; k++) weighted[k] = AT(f32, r->factors)[m] * x[k];
       gate = weighted;
     }
-    activate_row(r->activation, r->limit, gate, r->gated ? x + r->cols : 0, ROW(r->y, r->y_stride, m) + first, size);
+    activate_row(r->activation, r->limit, r->up_limit, gate, r->gated ? x + r->cols : 0,
+                 ROW(r->y, r->y_stride, m) + first, size);
   }
 }
 
@@ -157,11 +166,13 @@ void xielu_work(const xielu_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
-u32 clamp_chunks(const clamp_call *r) { return divided(batch_size(r->state), 4); }
+static u32 clamp_rows(const clamp_call *r) { return r->state ? batch_size(r->state) : 1; }
+
+u32 clamp_chunks(const clamp_call *r) { return divided(clamp_rows(r), 4); }
 
 void clamp_work(const clamp_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const f32 most = AT(f32, r->limits)[0], least = AT(f32, r->limits)[1];
-  EACH_ROW(m, batch_size(r->state)) {
+  EACH_ROW(m, clamp_rows(r)) {
     const f32 *x = ROW(r->x, r->x_stride, m);
     f32 *y = ROW(r->y, r->y_stride, m);
     for (u32 k = 0; k < r->cols; k++) y[k] = MIN(MAX(x[k], least), most);
@@ -178,7 +189,7 @@ void gate_work(const gate_call *r, u32 chunk, u32 chunks, u8 *scratch) {
       for (u32 k = 0; k < r->cols; k++) repeated[k] = gate[k / r->span];
       gate = repeated;
     }
-    activate_row(r->activation, 0, gate, ROW(r->up, r->up_stride, m) + r->first, ROW(r->y, r->y_stride, m), r->cols);
+    activate_row(r->activation, 0, 0, gate, ROW(r->up, r->up_stride, m) + r->first, ROW(r->y, r->y_stride, m), r->cols);
   }
 }
 
@@ -229,7 +240,7 @@ void sparse_gate_work(const sparse_gate_call *r, u32 chunk, u32 chunks, u8 *scra
     for (u32 k = 0; k < r->cols; k++) squares += (gate[k] - mean) * (gate[k] - mean);
     const f32 least = mean + r->deviations * __builtin_sqrtf(squares / (r->cols - 1));
     for (u32 k = 0; k < r->cols; k++) kept[k] = MAX(gate[k] - least, 0);
-    activate_row(r->activation, 0, kept, gate + r->cols, ROW(r->y, r->y_stride, m), r->cols);
+    activate_row(r->activation, 0, 0, kept, gate + r->cols, ROW(r->y, r->y_stride, m), r->cols);
   }
 }
 

@@ -1,4 +1,4 @@
-// Several residual streams (wgsl/altup_predict.wgsl, wgsl/altup_correct.wgsl, wgsl/laurel.wgsl).
+// Several residual streams: wgsl/altup_predict.wgsl, wgsl/laurel.wgsl, wgsl/merge_streams.wgsl and others.
 #include "ops.h"
 
 // The router's choice for a token: a number for each stream.
@@ -78,5 +78,62 @@ void copy_columns_work(const copy_columns_call *r, u32 chunk, u32 chunks, u8 *sc
       factor *= own > 0 ? __builtin_sqrtf(wanted / own) : 0;
     }
     for (u32 k = 0; k < r->cols; k++) y[k] = r->add ? y[k] + factor * x[k] : factor * x[k];
+  }
+}
+
+// A stream's weight of the part that counts (wgsl/lib/stream_weight.wgsl).
+#define STREAM_WEIGHT(r, products, s) \
+  ((r)->factor * sigmoid1((products)[(r)->part * (r)->count + s] * AT(f32, (r)->terms)[(r)->part] + \
+                          AT(f32, (r)->terms)[(r)->parts + (r)->part * (r)->count + s]) + (r)->eps)
+
+INLINE f32 sigmoid1(f32 x) { return wasm_f32x4_extract_lane(sigmoid4(splat(x)), 0); }
+
+u32 merge_streams_chunks(const merge_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void merge_streams_work(const merge_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *streams = ROW(r->streams, r->streams_stride, m), *products = ROW(r->products, r->products_stride, m);
+    f32 *y = ROW(r->y, r->stride, m);
+    for (u32 k = 0; k < r->cols; k++) y[k] = 0;
+    for (u32 s = 0; s < r->count; s++) {
+      const f32 weight = STREAM_WEIGHT(r, products, s);
+      for (u32 k = 0; k < r->cols; k++) y[k] += weight * streams[s * r->cols + k];
+    }
+  }
+}
+
+u32 spread_streams_chunks(const spread_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void spread_streams_work(const spread_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->stride, m), *products = ROW(r->products, r->products_stride, m);
+    f32 *streams = ROW(r->streams, r->streams_stride, m);
+    for (u32 s = 0; s < r->count; s++) {
+      const f32 weight = STREAM_WEIGHT(r, products, s);
+      for (u32 k = 0; k < r->cols; k++) streams[s * r->cols + k] += weight * x[k];
+    }
+  }
+}
+
+// The mean of stored streams and of x (wgsl/attend_streams.wgsl).
+u32 attend_streams_chunks(const attend_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void attend_streams_work(const attend_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const f32 *scores = AT(f32, r->scores);
+  f32 *weights = (f32 *)scratch;
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *stored = ROW(r->stored, r->stored_stride, m), *x = ROW(r->x, r->stride, m);
+    f32 *y = ROW(r->y, r->stride, m), top = -1e30f, total = 0;
+    for (u32 s = 0; s <= r->count; s++) {
+      const f32 *stream = s < r->count ? stored + s * r->cols : x;
+      f32 product = 0;
+      for (u32 k = 0; k < r->cols; k++) product += stream[k] * scores[k];
+      weights[s] = product * inverse_rms(stream, r->cols, r->eps);
+      top = MAX(top, weights[s]);
+    }
+    for (u32 s = 0; s <= r->count; s++) total += weights[s] = exp1(weights[s] - top);
+    for (u32 k = 0; k < r->cols; k++) y[k] = weights[r->count] / total * x[k];
+    for (u32 s = 0; s < r->count; s++)
+      for (u32 k = 0; k < r->cols; k++) y[k] += weights[s] / total * stored[s * r->cols + k];
   }
 }

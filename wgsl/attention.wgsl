@@ -73,7 +73,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   if (t < ROWS) {
 #if SINKS
-    row_max[t] = sinks[head * G + t % G];
+    row_max[t] = sinks[(p.head0 + head) * G + t % G];
     row_sum[t] = 1.0;
 #else
     row_max[t] = -1e30;

@@ -147,7 +147,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let row${r} = r0 + ${r}u * (LANES / ROW_LANES) + lane / ROW_LANES;
   let seen${r} = visible(min(m0 + row${r} / G, state.n - 1u));
 #if SINKS
-  var top${r} = sinks[head * G + row${r} % G];
+  var top${r} = sinks[(p.head0 + head) * G + row${r} % G];
   var total${r} = select(0.0, 1.0, quarter == 0u);
 #else
   var top${r} = NO_SCORE;

@@ -12,7 +12,7 @@
 #param ROWS // values of a head
 #param COLS // values of a key
 #param TILED // 1: head h has the keys of group h % GROUPS; 0: neighbouring heads share a group
-#param PER_KEY // of "delta"; 2: each dt is sigmoid(A (input + bias)), and `bound` is in the place of A
+#param PER_KEY // of "delta"; 2: each dt is sigmoid(A (input + bias)), and `bound` is in the place of A; 3: sigmoid(-A ...)
 #param LANES // a power of two
 #param VECTORS // of four columns that a lane has of each of its rows
 #param R
@@ -31,7 +31,7 @@ struct Params {
   dt: u32, // columns of gates
   beta: u32,
   eps: f32, // added to the squared length of a key or query
-#if PER_KEY == 2
+#if PER_KEY == 2 or PER_KEY == 3
   bound: f32,
 #endif
   y_stride: u32,
@@ -130,7 +130,11 @@ fn key_decay(m: u32, head: u32, col: u32) -> vec4f { // the decay of four column
 #if PER_KEY == 2
     exponent[i] = p.bound / (1.0 + exp(-rates[head] * u));
 #else
+#if PER_KEY == 3
+    exponent[i] = p.bound / (1.0 + exp(rates[head] * u));
+#else
     exponent[i] = rates[head] * softplus(u);
+#endif
 #endif
   }
   return select(exp(exponent), vec4f(0), offset_of(m) == 0u);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from py_engine.cpu.call_layouts import ACTIVATIONS
-from py_engine.cpu.calls import Calls, batch_fields, matrix_of, stride_of
+from py_engine.cpu.calls import Calls, batch_fields, limits_of, matrix_of, stride_of
 from py_engine.plan.low_rank_entries import count_of
 from py_engine.plan.plan import Op
 
@@ -27,7 +27,7 @@ def add_low_rank(m: Calls, op: Op) -> None:
     if gated:
         m.add(
             "activate", state=m.address(op, "state"), repeat=1, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-            limit=op.params.get("LIMIT", 0.0), gated=1, cols=rows, factors=0, x=m.address(op, "x"),
+            **limits_of(op), gated=1, cols=rows, factors=0, x=m.address(op, "x"),
             x_stride=op.consts["x_stride"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import gated, inverse_rms, rows_times
+from py_engine.cpu.numerics import gated, inverse_rms, limits_of, rows_times
 from py_engine.plan.low_rank_entries import count_of
 
 
@@ -15,8 +15,8 @@ def add_low_rank(c: Call) -> None:
     low_rank(c, y)
     if gates:
         cols = c.consts["rows"]
-        act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
-        c["y"][: c.n, :cols] = gated(act, y[: c.n, :cols], y[: c.n, cols : 2 * cols], limit)
+        act, limits = c.params["ACTIVATION"], limits_of(c.params)
+        c["y"][: c.n, :cols] = gated(act, y[: c.n, :cols], y[: c.n, cols : 2 * cols], *limits)
 
 
 def low_rank_input(c: Call, x: Array) -> None:

@@ -117,7 +117,8 @@ def attention(c: Call) -> None:
     for tokens, _, head, scores, v in masked_scores(c):
         top, sink = scores.max(axis=-1, keepdims=True), np.float32(0)
         if c.params["SINKS"]:
-            sinks = c["sinks"][0, head * group : (head + 1) * group, None, None]
+            first = (c.consts["head0"] + head) * group
+            sinks = c["sinks"][0, first : first + group, None, None]
             top = np.maximum(top, sinks)
             sink = np.exp(sinks - top)
         e = np.exp(scores - top)

@@ -45,7 +45,7 @@ FIELDS: dict[str, list[str]] = {
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups width mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",
-        "activate": "state repeat activation limit:f gated cols factors x x_stride y y_stride",
+        "activate": "state repeat activation limit:f up_limit:f gated cols factors x x_stride y y_stride",
         "xielu": "state cols alpha_n:f alpha_p:f beta:f eps:f x x_stride y y_stride",
         "scale_queries": "state per_token segments cols scale:f length first y y_stride",
         "clamp": "state cols limits x x_stride y y_stride",
@@ -58,6 +58,11 @@ FIELDS: dict[str, list[str]] = {
         "laurel": "state cols eps:f norms attended low x stride",
         "copy_columns": "state cols parts add scale:f x x_stride x_first x_step like like_stride y y_stride y_first"
         " y_step",
+        "merge_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
+        " streams_stride y stride",
+        "spread_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
+        " streams_stride x stride",
+        "attend_streams": "state count cols eps:f scores stored stored_stride x y stride",
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "pick_rows": "state per_token rows stride x y",
@@ -136,7 +141,7 @@ EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2, "scaled": 3}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6,
                "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10,
-               "clamped_silu": 11, "softplus": 12, "softplus2": 13}  # fmt: skip
+               "clamped_silu": 11, "softplus": 12, "softplus2": 13, "situ": 14}  # fmt: skip
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output

@@ -147,6 +147,11 @@ def stride_of(op: Op, name: str) -> int:
     return bound.shape[-1]
 
 
+def limits_of(op: Op) -> dict[str, float]:
+    """The limits of an activation's factors; 0: none."""
+    return {"limit": float(op.params.get("LIMIT", 0)), "up_limit": float(op.params.get("UP_LIMIT", 0))}
+
+
 def matrix_of(op: Op) -> Weight:
     weight = op.bindings["w"]
     assert isinstance(weight, Weight)

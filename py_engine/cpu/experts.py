@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from py_engine.cpu.call import Call
-from py_engine.cpu.numerics import gated, normed, round_to_bytes
+from py_engine.cpu.numerics import gated, limits_of, normed, round_to_bytes
 
 
 def route(c: Call) -> None:
@@ -73,5 +73,5 @@ def experts(c: Call) -> None:
                 c["y"][m * used : (m + 1) * used, at] = outputs
             case "gated":
                 gate, up = np.array(outputs).reshape(used, 2, rows).swapaxes(0, 1)
-                act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
-                c["y"][m * used : (m + 1) * used, :rows] = gated(act, gate, up, limit)
+                act, limits = c.params["ACTIVATION"], limits_of(c.params)
+                c["y"][m * used : (m + 1) * used, :rows] = gated(act, gate, up, *limits)

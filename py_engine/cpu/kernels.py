@@ -25,9 +25,10 @@ from py_engine.cpu.attention import (
 from py_engine.cpu.call import Call
 from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
+from py_engine.cpu.hyper_connections import attend_streams, merge_streams, spread_streams
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input
-from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, normed, xielu
+from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, limits_of, normed, xielu
 from py_engine.cpu.products import matmul, matvec, matvec_small_batch, quantize_rows
 from py_engine.cpu.sampling import (
     advance,
@@ -116,7 +117,7 @@ def activate(c: Call) -> None:
     if act == "xielu":
         c["y"][:rows, :cols] = xielu(y, c.consts)
     else:
-        c["y"][:rows, :cols] = gated(act, y, up, c.params.get("LIMIT", 0)) if c.params["GATED"] else ACTIVATIONS[act](y)
+        c["y"][:rows, :cols] = gated(act, y, up, *limits_of(c.params)) if c.params["GATED"] else ACTIVATIONS[act](y)
 
 
 def gate(c: Call) -> None:
@@ -256,6 +257,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         softmax, column_norms, response_norm, grid_heads, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
+        attend_streams, merge_streams, spread_streams,
         scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +53,20 @@ def gelu_erf(x: Array) -> Array:
     return x * np.where(x < 0, tail, 1 - tail)
 
 
-def gated(act: str, gate: Array, up: Array, limit: float = 0) -> Array:
-    """activation(gate) * up. `limit`: of both, if it is not 0."""
+def limits_of(params: Mapping[str, Any]) -> tuple[float, float]:
+    """gated()'s limits in an op's #params."""
+    return params.get("LIMIT", 0.0), params.get("UP_LIMIT", 0.0)
+
+
+def gated(act: str, gate: Array, up: Array, limit: float = 0, up_limit: float = 0) -> Array:
+    """activation(gate) * up. `limit`: of both, if it is not 0; `up_limit`: of "situ", that of up."""
     if act == "swiglu_oai":
         g = np.minimum(gate, np.float32(7))
         return g / (1 + np.exp(np.float32(-1.702) * g)) * (np.clip(up, -7, 7) + 1)
     most = np.float32(limit)
+    if act == "situ":
+        bounded = np.float32(up_limit) * np.tanh(up / np.float32(up_limit)) if up_limit else up
+        return most * np.tanh(gate / most) / (1 + np.exp(-gate)) * bounded
     if act == "clamped_silu":
         return silu(np.minimum(gate, most)) * np.clip(up, -most, most)
     if limit:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from py_engine.cpu.attention_calls import rope
 from py_engine.cpu.call_layouts import ACTIVATIONS
-from py_engine.cpu.calls import NO_SCALES, Calls, Prepared, matrix_of, state_of, stride_of
+from py_engine.cpu.calls import NO_SCALES, Calls, Prepared, limits_of, matrix_of, state_of, stride_of
 from py_engine.plan.plan import Buffer, Op, Weight
 
 NEVER = (1 << 31) - 1  # No second or third matrix: beyond every row.
@@ -63,7 +63,7 @@ def _scales(m: Calls, op: Op) -> dict[str, int]:
 def _fused_activation(m: Calls, op: Op, rows: int, cols: int, repeat: int, *, gated: bool = True) -> None:
     m.add(
         "activate", state=m.address(op, "state"), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        limit=op.params.get("LIMIT", 0.0), gated=int(gated), cols=cols, factors=0, x=rows, x_stride=cols << gated,
+        **limits_of(op), gated=int(gated), cols=cols, factors=0, x=rows, x_stride=cols << gated,
         y=m.address(op, "y") + int(op.consts["row0"]), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 

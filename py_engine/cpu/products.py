@@ -9,7 +9,7 @@ import numpy as np
 from py_engine.cpu.adapters import low_rank_input, low_rank_rows, low_rank_sums
 from py_engine.cpu.attention import merged, rope_store
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import ACTIVATIONS, gated, inverse_rms, normed, round_to_bytes, rows_times
+from py_engine.cpu.numerics import ACTIVATIONS, gated, inverse_rms, limits_of, normed, round_to_bytes, rows_times
 from py_engine.plan.plan import MATRICES
 
 
@@ -81,7 +81,7 @@ def _with_added(c: Call) -> Array:
     if not c.params["GATED"]:
         c["x_next"][: c.n] = rows
         return rows[:, :cols]
-    return gated(c.params["ACTIVATION"], rows[:, :cols], rows[:, cols : 2 * cols], c.params.get("LIMIT", 0))
+    return gated(c.params["ACTIVATION"], rows[:, :cols], rows[:, cols : 2 * cols], *limits_of(c.params))
 
 
 def matvec(c: Call) -> None:
@@ -149,8 +149,8 @@ def _epilogue(c: Call, y: Array, out: Array) -> None:
         case "add" | "accumulate":
             out[:, row0 : row0 + rows] += (c.params.get("FACTOR") or 1) * y
         case "gated":
-            act, limit = c.params["ACTIVATION"], c.params.get("LIMIT", 0)
-            out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], limit)
+            act, limits = c.params["ACTIVATION"], limits_of(c.params)
+            out[:, row0 : row0 + rows // 2] = gated(act, y[:, : rows // 2], y[:, rows // 2 :], *limits)
         case "gate":
             first = c.consts["up_first"]
             out[:, row0 : row0 + rows] = gated(c.params["ACTIVATION"], y, c["up"][: len(y), first : first + rows])

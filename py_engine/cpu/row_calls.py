@@ -9,6 +9,7 @@ from py_engine.cpu.calls import (
     Calls,
     Rows,
     batch_fields,
+    limits_of,
     matrix_of,
     paging_fields,
     product,
@@ -76,7 +77,7 @@ def activate(m: Calls, op: Op) -> None:
     assert isinstance(repeat, int)
     m.add(
         "activate", state=state_of(m, op), repeat=repeat, activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
-        limit=op.params.get("LIMIT", 0.0), gated=op.params["GATED"], cols=op.params["COLS"],
+        **limits_of(op), gated=op.params["GATED"], cols=op.params["COLS"],
         factors=m.address(op, "factors"), x=m.address(op, "x"), x_stride=op.consts["x_stride"],
         y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
@@ -85,9 +86,10 @@ def activate(m: Calls, op: Op) -> None:
 def clamp(m: Calls, op: Op) -> None:
     y, stride = m.address(op, "y") + int(op.consts["first"]), stride_of(op, "y")
     x, x_stride = (y, stride) if op.params["IN_PLACE"] else (m.address(op, "x"), stride_of(op, "x"))
+    rows = isinstance(op.grid[1], PerToken)
     m.add(
-        "clamp", state=state_of(m, op), cols=op.params["COLS"], limits=m.address(op, "limits"), x=x, x_stride=x_stride,
-        y=y, y_stride=stride,
+        "clamp", state=state_of(m, op) if rows else 0, cols=op.params["COLS"], limits=m.address(op, "limits"), x=x,
+        x_stride=x_stride, y=y, y_stride=stride,
     )  # fmt: skip
 
 
@@ -177,6 +179,29 @@ def copy_columns(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def merge_streams(m: Calls, op: Op) -> None:
+    _add_streams(m, op, "y")
+
+
+def spread_streams(m: Calls, op: Op) -> None:
+    _add_streams(m, op, "x")
+
+
+def _add_streams(m: Calls, op: Op, other: str) -> None:
+    addresses = {name: m.address(op, name) for name in ("products", "terms", "streams", other)}
+    m.add(
+        op.kernel, state=state_of(m, op), count=op.params["STREAMS"], cols=op.params["COLS"], **addresses, **op.consts
+    )
+
+
+def attend_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("scores", "stored", "x", "y")}
+    m.add(
+        "attend_streams", state=state_of(m, op), count=op.params["COUNT"], cols=op.params["COLS"], **addresses,
+        **op.consts,
+    )  # fmt: skip
+
+
 def sparse_gate(m: Calls, op: Op) -> None:
     m.add(
         "sparse_gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
@@ -226,6 +251,6 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, laurel, copy_columns, sparse_gate, pool, pick_rows, shortconv,
-    shortconv_all, mtp_input, switch_adapters,
+    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, sparse_gate, pool, pick_rows,
+    shortconv, shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import ACTIVATIONS, inverse_rms
-from py_engine.plan.ssm import BOUNDED
+from py_engine.plan.ssm import BOUNDED, NEGATED
 
 SOFTPLUS_LINEAR = 20  # softplus(x) is x from here on
 
@@ -90,7 +90,8 @@ def ssm_scan(c: Call) -> None:
             k, q = part(m, "k", "keys", groups, cols)[group], part(m, "q", "queries", groups, cols)[group]
             u = part(m, "gates", "dt", 1, bias.size).reshape(steps) + bias
             dt = np.where(u > SOFTPLUS_LINEAR, u, np.log1p(np.exp(np.minimum(u, SOFTPLUS_LINEAR))))
-            s *= np.exp(c.consts["bound"] * ACTIVATIONS["sigmoid"](a * u) if per_key == BOUNDED else dt * a)
+            rate, bounded = -a if per_key == NEGATED else a, per_key in (BOUNDED, NEGATED)
+            s *= np.exp(c.consts["bound"] * ACTIVATIONS["sigmoid"](rate * u) if bounded else dt * a)
             if delta:
                 k, q = (_unit(values, c.consts["eps"]) for values in (k, q))
                 beta = 1 / (1 + np.exp(-gates[m, c.consts["beta"] : c.consts["beta"] + heads]))

@@ -29,7 +29,7 @@ class Config(deepseek2.Config):
         base = super().from_gguf(header)
         recurrent = without_attention(header, base.block_count)
         heads, size = base.head_count, dimension(header, "kda.head_dim", times=base.head_count)
-        kernel, bound = dimension(header, "ssm.conv_kernel"), _decay_bound(header)
+        kernel, bound = dimension(header, "ssm.conv_kernel"), decay_bound(header)
         names, sections = ("swiglu_clamp_exp", "swiglu_clamp_shexp"), rope_sections(header)
         return replace(
             base,
@@ -46,7 +46,8 @@ class Config(deepseek2.Config):
         return replace(self, activation=other, expert_activation=routed)
 
 
-def _decay_bound(header: Header) -> float:
+def decay_bound(header: Header) -> float:
+    """Read the smallest exponent of a decay. WispError corrupt_header if it is no negative number."""
     bound = header.arch("kda.gate_lower_bound")
     if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not -1e30 < bound < 0:
         raise WispError("kda.gate_lower_bound must be a negative number.", "corrupt_header")

@@ -42,10 +42,12 @@ NORMALISED |= {"mellum", "maple", "granite_swa", "minimax-01"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
 NORMALISED_BY_METADATA |= {"cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
+NORMALISED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
 GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
+GATED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa", "hy_v3"}
 SIGMOID_BY_DEFAULT |= {"cohere2moe", "laguna", "k2-horizon"}
 FLASH_LAYERS, FLASH_VOCAB = (47, 48), 154_880  # of GLM 4.7 Flash, with its layer that predicts ahead or without
@@ -198,6 +200,7 @@ class Config:
     chunked: bool = False  # windows are chunks that do not overlap
     norm_groups: int = 1  # parts of a row that are normalised one by one
     head_norms: bool = False  # the weights of the norm of queries and keys, of one dimension, are of each head
+    head_layer_norm_eps: float = 0.0  # of layer norms of queries and keys, where the other norms are RMS norms
     norm_after_rope: bool = False  # queries and keys are normalised after their rotation
     single_query_norm: bool = False  # then, the norm of queries has one weight for each head, that of keys has none
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
@@ -222,6 +225,7 @@ class Config:
     scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0
     logit_scale: float = 1.0  # factor of the logits
+    banned: tuple[int, int] = (0, 0)  # (first, count) of tokens that are never sampled
     visual_experts: bool = False  # the layers have matrices of their own for tokens of media
     whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none
 

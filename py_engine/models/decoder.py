@@ -81,6 +81,8 @@ def output(cfg: Config, w: Weights, ops: Ops, x: Buffer, all_tokens: bool = Fals
     logits = ops.head(h, Projection([matrix], bias, norm, cfg.eps), all_tokens)
     if cfg.final_soft_cap or cfg.logit_scale != 1:
         ops.soft_cap(logits, cfg.logit_scale, cfg.final_soft_cap)
+    if cfg.banned[1]:
+        ops.ban(logits, *cfg.banned)
     return logits
 
 
@@ -295,8 +297,9 @@ class Layer:
         assert weight
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         across_heads = size != head_dim and not self.w.rows(there[0] + ".weight") and not self.cfg.head_norms
-        mean, values, after = self.cfg.layer_norm, self.cfg.value_norm, self.cfg.norm_after_rope
-        return HeadNorm(weight, bias, across_heads, mean, values, after, alone=alone)
+        mean = self.cfg.layer_norm or self.cfg.head_layer_norm_eps > 0
+        values, after, eps = self.cfg.value_norm, self.cfg.norm_after_rope, self.cfg.head_layer_norm_eps
+        return HeadNorm(weight, bias, across_heads, mean, values, after, alone=alone, eps=eps)
 
     def router(self, x: Buffer) -> Buffer:
         """The router's logits for x, if the layer has experts."""

@@ -43,7 +43,7 @@ class LatentLayer:
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
 
-        If the file has a gate for each head, its activation for h scales the result.
+        If the file has a gate for each head or value, its activation for h scales the result.
         """
         cfg, ops, tensor = self.cfg, self.ops, self.b + "attn_gate.weight"
         if norm and not ops.small_batch:  # else the products apply it
@@ -51,9 +51,10 @@ class LatentLayer:
         attn = self._attend(h, norm, cache, rope, window)
         if tensor not in self.w:
             return attn
-        matrix = self.w.matrix(tensor, self.shape.heads, cfg.embedding_length)
+        span = self.shape.value if self.w.rows(tensor) == self.shape.heads else 1  # values that share a gate
+        matrix = self.w.matrix(tensor, cfg.attention_cols // span, cfg.embedding_length)
         gates = ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
-        how = Gates(gates, cfg.gate_activation, span=self.shape.value)
+        how = Gates(gates, cfg.gate_activation, span=span)
         return gate(ops, how, attn, 0, cfg.attention_cols, for_products=True)
 
     def _attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
@@ -62,7 +63,8 @@ class LatentLayer:
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
-        matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window)
+        sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
+        matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window, sinks=sinks)
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
             latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)

@@ -5,18 +5,14 @@ An entry goes when a family takes the name: tests/unit/test_style.py compares it
 
 from __future__ import annotations
 
-VISION = "a language model with parts for pictures within its layers"
 SOUND = "a decoder of sound: it makes sound, not text"
 DRAFT = "the hidden states of another model, whose tokens it drafts"
-STREAMS = "several residual streams that its layers mix"
+STREAMS = "residual streams that its layers mix with each other, and attention to compressed keys"
 
 NEEDS: dict[str, str] = {
-    **dict.fromkeys(("chameleon",), VISION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
-    **dict.fromkeys(("deepseek4", "glm5-next", "hy_v4", "qwen4exp"), STREAMS),
+    **dict.fromkeys(("deepseek4", "glm5-next", "qwen4exp"), STREAMS),
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
-    "kimi-k3": "attention over the results of earlier layers",
-    "minimax-m3": "sparse attention that chooses blocks of positions",
 }

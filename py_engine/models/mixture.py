@@ -33,7 +33,12 @@ class ExpertLayer:
     @property
     def width(self) -> int:
         """Columns of the experts' inputs and outputs: those of a latent, if a matrix before the experts makes one."""
-        return self.w.rows(self.b + "ffn_latent_down.weight") or self.cfg.embedding_length
+        return self.w.rows(self._latent_tensor("down")) or self.cfg.embedding_length
+
+    def _latent_tensor(self, part: str) -> str:
+        """The matrix to the experts' latents, or back from them: Nemotron-H's or Kimi K3's."""
+        kind = "routed" if self.b + "ffn_routed_down.weight" in self.w else "latent"
+        return f"{self.b}ffn_{kind}_{part}.weight"
 
     def add(self, x: Buffer, h: Buffer, norm: Weight | None, logits: Buffer | None = None) -> None:
         """x += the mixture's output for h (normalised with `norm`, if given). `logits`: the router's, if not for h."""
@@ -63,14 +68,16 @@ class ExpertLayer:
         if moe.sharing > 1:
             hidden, down = self._second_hidden(self._add_output(x, hidden, down), logits)
         if latent:
-            up = w.matrix(b + "ffn_latent_up.weight", n_embd, self.width)
-            ops.linear(self._combined(latent, hidden, down), up, None, x)
+            up, out = w.matrix(self._latent_tensor("up"), n_embd, self.width), self._combined(latent, hidden, down)
+            if own_norm := w.optional_vector((b + "ffn_routed_norm.weight", self.width)):
+                out = ops.rms_norm("routed", out, own_norm, cfg.eps)
+            ops.linear(out, up, None, x)
         else:
             experts.combine(ops, hidden, down, x)
 
     def _latent(self, h: Buffer, norm: Weight | None) -> Buffer | None:
-        """The experts' input (n, width), where it is not h itself: Nemotron-H's latent of h."""
-        if (tensor := self.b + "ffn_latent_down.weight") not in self.w:
+        """The experts' input (n, width), where it is not h itself but a latent of h."""
+        if (tensor := self._latent_tensor("down")) not in self.w:
             return None
         matrix = self.w.matrix(tensor, self.width, self.cfg.embedding_length)
         return self.ops.normed_stack("expert_latent", h, Projection([matrix], None, norm, self.cfg.eps))

@@ -36,6 +36,7 @@ class StateSpace:
     group_count: int
     convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
     normalises: bool = False  # dt, keys and queries have norms without weights
+    negative_rates: bool = False  # of decays with a bound: the file's are those of decays without one
     decay_bound: float = 0.0  # of Kimi's: the smallest exponent of a decay; 0: there is none
 
     @classmethod
@@ -185,8 +186,9 @@ class RecurrentLayer:
         mixed = self._convolution(rows, 0, states)
 
         def low_rank(part: str) -> tuple[Buffer, Projection]:
-            if f"{b}ssm_{part}_b.weight" not in w:  # Ling 3 has one matrix
-                return x, Projection([w.matrix(f"{b}ssm_{part}_a.weight", inner, n_embd)], None, norm, self.eps)
+            if f"{b}ssm_{part}_b.weight" not in w:  # one matrix: Kimi K3's for the gates, Ling 3's
+                whole = f"{b}ssm_{part}.weight" if f"{b}ssm_{part}.weight" in w else f"{b}ssm_{part}_a.weight"
+                return x, Projection([w.matrix(whole, inner, n_embd)], None, norm, self.eps)
             first = Projection([w.matrix(f"{b}ssm_{part}_a.weight", size, n_embd)], None, norm, self.eps)
             low = ops.normed_stack(f"ssm_{part}_low", x, first)
             return low, Projection([w.matrix(f"{b}ssm_{part}_b.weight", inner, size)])
@@ -196,7 +198,7 @@ class RecurrentLayer:
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
         q, k, v = (Columns(mixed, i * inner) for i in range(3))
         scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True)
-        y = ssm_scan(ops, replace(scan, bound=ssm.decay_bound), ssm.shape, states)
+        y = ssm_scan(ops, replace(scan, bound=ssm.decay_bound, negative_rates=ssm.negative_rates), ssm.shape, states)
         z = ops.normed_stack("ssm_z", *low_rank("g"))
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
         return gated_norm(ops, y, z, 0, inner, GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=True))

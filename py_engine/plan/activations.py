@@ -22,6 +22,7 @@ def activation_params(name: str) -> dict[str, str | float]:
     """The #params of an activation. "silu<7": SiLU, at most 7, and what it gates within -7 to 7.
 
     "clamped_silu<7": SiLU of the gate or 7, whichever is less, and what it gates within -7 to 7.
+    "situ<7<5": 7 * tanh(gate / 7) * sigmoid(gate), and 5 * tanh(x / 5) of what it gates; 0: it is not bounded.
     """
-    name, _, limit = name.partition("<")
-    return {"ACTIVATION": name, **({"LIMIT": float(limit)} if limit else {})}
+    name, *limits = name.split("<")
+    return {"ACTIVATION": name, **{key: float(x) for key, x in zip(("LIMIT", "UP_LIMIT"), limits, strict=False)}}

@@ -34,6 +34,7 @@ class HeadNorm:
     after_rotation: bool = False  # the weights apply to what RoPE returns; else to what it reads
     single: bool = False  # each query head has a single weight, and keys have none
     alone: str = ""  # "queries" or "keys": the others are not normalised
+    eps: float = 0.0  # 0: that of the norm of the layer's input
 
     @property
     def cols(self) -> int:
@@ -153,7 +154,7 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         "BIAS": int(norm.bias is not None),
         "AFTER": int(norm.after_rotation and not norm.single),  # a single weight commutes with the rotation
     } | ({"ALONE": ALONE[norm.alone]} if norm.alone else {})
-    consts = dict(epilogue.consts)
+    eps, consts = norm.eps or eps, dict(epilogue.consts)
     if norm.after_rotation:  # the norm undoes the scale of the rotation, but for its eps
         eps, consts["rope_scale"] = eps / consts["rope_scale"] ** 2, 1.0
     ops.add(

@@ -71,6 +71,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "CHUNKED",
         "WEIGHTED",
         "LIMIT",
+        "UP_LIMIT",
         "RELATIVE",
         "LOOPED",
         "Q16",

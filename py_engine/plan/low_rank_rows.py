@@ -28,6 +28,7 @@ MOST_VALUES = 1 << 25
 # are faster: with 256 results, 16,384 x 2,048 took 25.3 in place of 30.3 microseconds.
 MOST_RESULTS = 64
 RESULTS_OF_A_THREAD = 2
+LIMITED = ("ACTIVATION", "LIMIT", "UP_LIMIT")  # the #params of an activation
 LANES = 32  # of a subgroup: further threads come in such numbers
 MOST_THREADS = 128  # further ones of a workgroup
 ADDED = ".added."  # in the names of buffers of what adapters add
@@ -130,8 +131,7 @@ def merge(ops: OpList) -> None:
             ops.ops[i : i + 2] = [_adding(reader, added)]
         elif reader.kernel == "activate" and reader.bindings["x"] is y and later and _rounds(reader, later):
             assert isinstance(y, Buffer)
-            known = ("ACTIVATION", "LIMIT")
-            params = {name: value for name, value in reader.params.items() if name in known}
+            params = {name: value for name, value in reader.params.items() if name in LIMITED}
             taken = params | {"GATED": 1, "X_STRIDE": y.shape[1] // 4}
             gated = replace(later[0], params=later[0].params | taken, bindings=later[0].bindings | {"x": y})
             ops.ops[i : i + 3] = [_adding(gated, added)]
@@ -159,7 +159,7 @@ def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
             or reader.params.get("WEIGHTED")
         ):
             return None
-        name, left = "gated", [(n, v) for n, v in reader.params.items() if n in ("ACTIVATION", "LIMIT")]
+        name, left = "gated", [(n, v) for n, v in reader.params.items() if n in LIMITED]
     else:
         return None
     consts = {n: v for n, v in reader.consts.items() if n != "x_stride"}

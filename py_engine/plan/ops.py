@@ -24,7 +24,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import Epilogue, Product
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared import BANNED, THREADS
 
 __all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "Xielu", "pad"]
 
@@ -271,6 +271,18 @@ class Ops(LinearOps):
             {"y": logits},
             -(-cols // SOFT_CAP_THREADS),
             PerToken() if len(logits.shape) > 1 else 1,
+        )
+
+    def ban(self, logits: Buffer, first: int, count: int) -> None:
+        """logits[..., first : first + count] = the logit of tokens that cannot be sampled."""
+        rows = logits if len(logits.shape) > 1 else replace(logits, shape=(1, *logits.shape))
+        self.add(
+            "clamp",
+            {"COLS": count, "IN_PLACE": 1, "X16": 0, "Y16": 0},
+            {"x_stride": rows.shape[1], "y_stride": rows.shape[1], "first": first},
+            {"state": self.state, "limits": self.constant("banned", [BANNED, BANNED]), "y": rows},
+            -(-count // THREADS),
+            PerToken() if rows is logits else 1,
         )
 
 

@@ -10,7 +10,7 @@ from py_engine.plan.shared import THREADS
 from py_engine.plan.states import States, StateShape
 
 TILE = 16  # tokens of a prompt's batch that a workgroup of ssm_conv.wgsl computes
-BOUNDED = 2  # PER_KEY of a scan whose decays have a lower bound
+BOUNDED, NEGATED = 2, 3  # PER_KEY of scans whose decays have a lower bound; the other one reads -A in place of A
 MAX_LANES = 8  # threads of ssm_scan.wgsl that share rows of the matrix
 CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
 
@@ -73,6 +73,7 @@ class Scan:
     eps: float = 0.0  # of the L2 norms ("delta")
     tiled: bool = False  # head h has the keys of group h % groups; else, neighbours share a group
     per_key: bool = False
+    negative_rates: bool = False  # with a bound: A is that of decays without one
     bound: float = 0.0  # then, a decay is exp(bound * sigmoid(A (input + bias))); 0: exp(A softplus(input + bias))
 
 
@@ -85,7 +86,7 @@ def ssm_scan(ops: Ops, scan: Scan, shape: StateShape, states: States) -> Buffer:
         "ssm_scan",
         {"RULE": scan.rule, "HEADS": shape.heads, "GROUPS": scan.groups, "ROWS": shape.rows, "COLS": shape.cols}
         | {"TILED": int(scan.tiled)}
-        | ({"PER_KEY": BOUNDED if scan.bound else 1} if scan.per_key else {})
+        | ({"PER_KEY": (NEGATED if scan.negative_rates else BOUNDED) if scan.bound else 1} if scan.per_key else {})
         | tile
         | states.paging
         | ops.state_params,

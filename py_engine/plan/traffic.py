@@ -32,6 +32,7 @@ IN_PLACE = (
     "scale_by",
     "soft_cap",
     "scale_queries",
+    "spread_streams",
     "weighted_sum",
 )  # they read y, or x, before they write it
 

@@ -148,6 +148,7 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
         (Shape(5, 2, 33, 31, weighs_inputs=True), 1 << 27, None, 33),
         (Shape(5, 2, 33, 7, stacked=False, biased=True, activation="silu<0.5"), 1 << 27, 3, 31),
         (Shape(4, 2, 40, 12, activation="clamped_silu<0.5"), 1 << 27, 3, 31),
+        (Shape(4, 2, 40, 12, activation="situ<0.5<0.7"), 1 << 27, 3, 31),
         (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
         (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
         (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0, 3),
@@ -206,6 +207,7 @@ def test_many_tokens_with_matrices(
         (Shape(5, 2, 33, 7, stacked=False, normed=True), 2048, ()),
         (Shape(5, 2, 33, 7, stacked=False, normed=True, activation="silu<0.5"), 2048, PLACES),
         (Shape(4, 2, 40, 12, normed=True, activation="clamped_silu<0.5"), 1 << 27, PLACES),
+        (Shape(4, 2, 40, 12, normed=True, activation="situ<0.5<0.7"), 1 << 27, PLACES),
         (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, PLACES),
     ],
 )

@@ -13,6 +13,7 @@ from py_engine.plan import kernels, per_layer
 from py_engine.plan.diffusion import pick_rows
 from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
+from py_engine.plan.shared import BANNED
 from py_engine.tuning.read_rate import stream
 from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of
@@ -95,6 +96,21 @@ def test_scales(bench: Bench) -> None:
         check(bench, gpu[b.name][:2, :33], host[b.name][:2, :33], 1e-10)
     check(bench, gpu["logits"], host["logits"], 1e-10)
     check(bench, gpu[capped[1].name], host[capped[1].name], 1e-10)
+
+
+@in_every_variant
+def test_banned_tokens(bench: Bench) -> None:
+    """Columns of one and of two rows of logits; the others, and a row without a token, stay."""
+    ops = bench.begin(Setup(batch=3, n=2, pos=5, vocab=300))
+    given = [ops.buffer("logits", (300,)), ops.rows("logits", 300)]
+    wanted = [bench.fill(logits).copy() for logits in given]
+    wanted[0][4:274] = wanted[1][:2, 4:274] = BANNED
+    bench.data["banned"] = np.full((1, pad(2)), BANNED, np.float32)
+    for logits in given:
+        ops.ban(logits, 4, 270)
+    for results in bench.run(ops):
+        for logits, rows in zip(given, wanted, strict=True):
+            np.testing.assert_array_equal(results[logits.name].reshape(rows.shape), rows)
 
 
 @in_pairs(

@@ -199,7 +199,7 @@ def expand_and_attend(
         keys = HeadMatrices(bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope)
         values = HeadMatrices(bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank)
     given = latent.Projections(keys, values, joined)
-    y = latent.expanded_attention(ops, q, cache, given, shape, AttentionOptions(0.2))
+    y = latent.expanded_attention(ops, q, cache, given, shape, AttentionOptions(0.2, sinks=bench.vector("sinks", 3)))
     assert {op.kernel for op in ops.ops} == {"latent_expansion", *kernels}
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :60].astype(np.float32), host[y.name][:n, :60].astype(np.float32), limit)

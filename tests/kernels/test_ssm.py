@@ -1,5 +1,7 @@
 """Kernels of recurrent layers, with awkward shapes: GPU against numpy, as in test_kernels.py."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from py_engine.plan.op_list import pad
@@ -61,15 +63,17 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, ro
 
 
 @in_turn(
-    "setup, heads, rows, cols, bound",
+    "setup, heads, rows, cols, bound, negative",
     [
-        (setup, *scans[i % len(scans)], -4.0 * (i % 2))
+        (setup, *scans[i % len(scans)], -4.0 * (i % 2), i % 4 == 3)
         for i, setup in enumerate(BATCHES)
         for scans in (SMALL, SCANS_PER_KEY)
     ],
     ["lavapipe: f16 subgroups", "swiftshader: f32 subgroups"],  # the first runs SMALL
 )
-def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: int, bound: float) -> None:
+def test_scan_per_key(
+    bench: Bench, setup: Setup, heads: int, rows: int, cols: int, bound: float, negative: bool
+) -> None:
     """Each dimension of a key has its own dt. `bound`: of the decays' exponents; 0: none."""
     ops = bench.begin(setup)
     shape = StateShape(heads, rows, cols, 1, 1)
@@ -84,6 +88,7 @@ def test_scan_per_key(bench: Bench, setup: Setup, heads: int, rows: int, cols: i
     values[:heads] = -np.abs(values[:heads])
     beta = 1 + heads * cols
     scan = Scan("delta", v, k, q, heads, Columns(gates, 1), weight, beta, EPS, per_key=True, bound=bound)
+    scan = replace(scan, negative_rates=negative)
     y = ssm_scan(ops, scan, shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, heads * rows, gpu, host)

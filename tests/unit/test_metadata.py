@@ -52,6 +52,16 @@ def test_an_index_limits_the_context() -> None:
     with pytest.raises(WispError) as error:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
+    assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
+    assert config("latent/hy_v4-index.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/hy_v4.F16", **{"context_length": 4096}).context_length == 4096
+
+
+def test_a_vocabulary_without_tokens_of_pictures_is_refused() -> None:
+    found = header("dense/chameleon.F16")
+    table = replace(found.tensors["token_embd.weight"], shape=(32, 8195))
+    with pytest.raises(WispError, match="tokens of pictures"):
+        family(found).Config.from_gguf(replace(found, tensors=found.tensors | {"token_embd.weight": table}))
 
 
 COUNTS = [

@@ -1,9 +1,24 @@
 // Activation functions of feed-forward layers: ACTIVATION(x), and gated: ACTIVATION(gate) * up.
 #param LIMIT // of both factors (the gate's has no lower one), if it is not 0
+#param UP_LIMIT // of "situ", the second factor's, if it is not 0
+#if ACTIVATION == "situ"
+fn bounded(x: f32, most: f32) -> f32 {
+  return most * (1.0 - 2.0 / (1.0 + exp(2.0 * x / most))); // most * tanh(x / most)
+}
+#endif
+
 fn gated(gate: f32, up: f32) -> f32 {
 #if ACTIVATION == "swiglu_oai"
   let g = min(gate, 7.0); // gpt-oss clamps both inputs
   return g / (1.0 + exp(-1.702 * g)) * (clamp(up, -7.0, 7.0) + 1.0);
+#else
+#if ACTIVATION == "situ"
+  let opened = bounded(gate, LIMIT) / (1.0 + exp(-gate));
+#if UP_LIMIT
+  return opened * bounded(up, UP_LIMIT);
+#else
+  return opened * up;
+#endif
 #else
 #if ACTIVATION == "clamped_silu"
   let g = min(gate, LIMIT); // before SiLU
@@ -13,6 +28,7 @@ fn gated(gate: f32, up: f32) -> f32 {
   return min(activation(gate), LIMIT) * clamp(up, -LIMIT, LIMIT);
 #else
   return activation(gate) * up;
+#endif
 #endif
 #endif
 #endif

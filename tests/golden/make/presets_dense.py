@@ -9,6 +9,10 @@ SMALL = {"n_embd": 80, "head_dim": 24, "n_ff": 104, "vocab": 304}  # 4 heads of 
 SLIM = {"n_embd": 48, "head_dim": 16, "n_ff": 64, "vocab": 304}
 SQUARE = {"n_embd": 80, "head_dim": 20, "n_ff": 104, "vocab": 304}  # for architectures whose heads fill n_embd
 TINY = {"n_embd": 32, "n_head": 2, "n_kv": 2, "head_dim": 16, "n_ff": 32, "vocab": 304}
+PICTURES = {
+    **{"n_embd": 32, "n_head": 2, "n_kv": 1, "head_dim": 16, "n_ff": 48, "vocab": 8224, "tied": True},
+    "kinds": {"token_embd.weight": "Q4_0"},
+}
 
 DENSE: dict[str, dict[str, Any]] = {
     # Attention and network; a matrix in place of attention; a network alone; nothing; other heads.
@@ -111,6 +115,10 @@ DENSE: dict[str, dict[str, Any]] = {
         **SLIM,
         **{"cycles": (2, 1), "stack": 2, "n_layer": 8, "n_kv": 4, "n_head": 4, "head_dim": 12, "tied": True},
     },
+    # The vocabulary has 8,192 tokens of pictures: `kinds` keeps their embeddings small. `head_bias`: of the norms of
+    # queries and keys. `swin`: norms after the blocks.
+    "chameleon": {"arch": "chameleon", **PICTURES, "rope_base": 500.0, "eps": 0.2, "head_bias": True},
+    "chameleon-after": {"arch": "chameleon", **PICTURES, "n_head": 4, "n_kv": 4, "head_dim": 8, "swin": True},
     "pangu-embedded": {"arch": "pangu-embedded", **SMALL, "attn_bias": True, "tied": True},
 }
 

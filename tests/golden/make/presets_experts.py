@@ -180,6 +180,20 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{"n_layer": 2, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 24, "residual_scale": 0.6, "tied": True},
         **{"linear_every": 2, "n_expert": 4},
     },
+    # `sparse`: heads, dimensions of a head, chosen blocks, their positions and local blocks of the index, which chooses
+    # all of a short context. `expert_gain` takes gates beyond their limits.
+    "minimax-m3": {
+        "arch": "minimax-m3",
+        **SLIM,
+        **{**LED, **SIGMOID, "n_layer": 3, "n_ff_dense": 64, "rope_dim": 8, "rope_base": 5e6},
+        **{"sparse": (2, 16, 4, 64, 1), "n_shared": 2, "n_ff_shexp": 48},
+    },
+    "minimax-m3-wide": {
+        "arch": "minimax-m3",
+        **SLIM,
+        **{**LED, "lead": 0, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 40, "n_ff": 20, "n_ff_shexp": 20},
+        **{"sparse": (1, 32, 2, 128, 1), "gating": 1, "weights_norm": False, "probs_bias": True, "expert_gain": 6.0},
+    },
     "deepseek2-ocr": {
         "arch": "deepseek2-ocr",
         **SQUARE,

@@ -112,6 +112,36 @@ LATENT: dict[str, dict[str, Any]] = {
         **{"n_head": 2, "n_expert": 4, "kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 20, "gating": 1},
         **{"n_ff_dense": 40, "n_ff": 24, "n_ff_shexp": 24},
     },
+    # `streams`: how many, the epsilon of their weights, and the factor of what is added to them.
+    "hy_v4": {
+        **LATENT_ATTENTION,
+        **{"arch": "hy_v4", "n_embd": 48, "n_layer": 3, "n_head": 3, "q_rank": 28, "streams": (4, 0.05, 1.6)},
+        **{"kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 16, "n_expert": 5, "clamp_exp": [0.0, 0.4, 0.5]},
+        **{"gating": 2, "weights_norm": True, "weights_scale": 2.0, "probs_bias": True, "rope_base": 1e6},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 24},
+    },
+    "hy_v4-index": {
+        **LATENT_ATTENTION,
+        **{"arch": "hy_v4", "n_embd": 40, "n_head": 2, "q_rank": 20, "streams": (3, 0.2, 0.8), "index": (2, 64, 256)},
+        **{"kv_rank": 20, "nope": 8, "rope_dim": 12, "v_dim": 24, "lead": 0, "n_expert": 4, "gating": 1},
+        **{"rope": "yarn", "ctx": 512, "n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 48, "n_shared": 2},
+    },
+    # `res_block`: layers between stored residual streams. `situ`: the two bounds of its activation; 0: none.
+    # `routed`: columns of the experts.
+    "kimi-k3": {
+        **LATENT_ATTENTION,
+        **{"arch": "kimi-k3", "n_embd": 48, "n_layer": 3, "kv_arr": [0, 1, 0], "kda_dim": 20, "kda_bound": -5.0},
+        **{"d_conv": 4, "n_head": 3, "q_rank": 28, "kv_rank": 28, "nope": 12, "rope_dim": 8, "v_dim": 16},
+        **{"res_block": 2, "situ": (1.5, 2.5), "routed": 36, "n_expert": 5, "n_ff": 24, "n_ff_dense": 40},
+        **{"n_ff_shexp": 24, "gating": 2, "weights_norm": True, "weights_scale": 2.0, "probs_bias": True},
+    },
+    "kimi-k3-plain": {
+        **LATENT_ATTENTION,
+        **{"arch": "kimi-k3", "n_embd": 40, "n_layer": 3, "kv_arr": [1, 0, 1], "kda_dim": 16, "d_conv": 3},
+        **{"n_head": 2, "kv_rank": 20, "nope": 8, "rope_dim": 12, "v_dim": 24, "res_block": 3},
+        **{"situ": (0.8, 0.0), "n_expert": 4, "n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 48, "n_shared": 2},
+        **{"gating": 1, "probs_bias": True},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

@@ -18,6 +18,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.attention.value_length_mla", c["v_dim"])
     for name, value in zip(("head_count", "key_length", "top_k"), c.get("index", ()), strict=False):
         file.add(f"%s.attention.indexer.{name}", value)
+    if c["arch"] == "hy_v4" and "index" in c:
+        file.add("%s.attention.indexer.types", [1] * c["n_layer"])
     if "swa" in c:
         rank, key, value = c["swa"]["kv_rank"], c["swa"]["nope"] + rope, c["swa"]["v_dim"]
         file.add("%s.attention.kv_lora_rank_swa", rank)
@@ -26,6 +28,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.attention.key_length_mla_swa", key)
         file.add("%s.attention.value_length_mla_swa", value)
         file.add("%s.attention.indexer.types", [int(not windowed) for windowed in c["pattern"]])
+    for name, value in zip(("count", "epsilon", "magnitude"), c.get("streams", ()), strict=False):
+        file.add(f"%s.hyper_connection.{name}", value)
     file.add("%s.rope.scaling.yarn_log_multiplier", c.get("yarn_log_multiplier"))
 
 
@@ -50,6 +54,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
     file.matrix(prefix + "attn_output.weight", width, heads * v)
     if c["arch"] in ("bailingmoe3", "dots3note"):
         file.matrix(prefix + "attn_gate.weight", heads, width)
+    if c["preset"] == "kimi-k3":
+        file.matrix(prefix + "attn_gate.weight", heads * v, width)
+    if c["arch"] == "hy_v4":
+        file.matrix(prefix + "attn_gate.weight", heads * v, width)
+        file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if c["arch"] == "dots3note":
         file.norm(prefix + "attn_k_norm", rope, mean=SHARP)
     if c.get("index"):
@@ -58,3 +67,11 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "indexer.proj.weight", count, width)
         file.matrix(prefix + "indexer.attn_k.weight", size, width)
         file.matrix(prefix + "indexer.attn_q_b.weight", count * size, c["q_rank"])
+
+
+def add_streams(file: GgufFile, c: Settings, name: str, parts: int) -> None:
+    """What makes weights of the residual streams: `parts` of them for each stream."""
+    count = c["streams"][0]
+    file.matrix(f"{name}_fn.weight", parts * count, count * c["n_embd"])
+    file.vector(f"{name}_base.weight", parts * count, std=0.7)
+    file.vector(f"{name}_scale.weight", parts, mean=1.5)

@@ -119,6 +119,12 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.norm(prefix + "layer_output_norm", width, bias=True)
     if "control" in c:
         add_switched(file, c, prefix)
+    if "res_block" in c:
+        file.vector(prefix + "attn_res_score.weight", width, std=0.15)
+        file.vector(prefix + "ffn_res_score.weight", width, std=0.15)
+    if "streams" in c:
+        random_latent.add_streams(file, c, prefix + "hc_attn", 2)
+        random_latent.add_streams(file, c, prefix + "hc_ffn", 2)
     if arch == "talkie":
         file.vector(prefix + "layer_output_scale.weight", 1, mean=0.5)
     if arch == "cogvlm":
@@ -184,9 +190,9 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, kv_heads: int) -> No
     elif arch in WIDE_QK_NORM:
         file.norm(prefix + "attn_q_norm", n_q, mean=SHARP)
         file.norm(prefix + "attn_k_norm", n_kv, mean=SHARP)
-    elif arch == "stablelm" and c.get("parallel"):  # LayerNorm weights of each head
-        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP)
-        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP)
+    elif arch == "chameleon" or (arch == "stablelm" and c.get("parallel")):  # LayerNorm weights of each head
+        file.norm(prefix + "attn_q_norm", heads, head_dim, mean=SHARP, bias="head_bias" in c)
+        file.norm(prefix + "attn_k_norm", kv_heads, head_dim, mean=SHARP, bias="head_bias" in c)
     if arch in ("gpt-oss", "mimo2", "granite_swa"):
         file.vector(prefix + "attn_sinks.weight", heads, std=1.0)
     if arch in ATTENTION_GATES:
@@ -222,14 +228,18 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
-    inner: int = c.get("latent") or width  # columns of the experts
+    inner: int = c.get("latent") or c.get("routed") or width  # columns of the experts
     if arch not in UNGATED:
-        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner)
-    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner)
+        file.matrix(prefix + "ffn_gate_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
+    file.matrix(prefix + "ffn_up_exps.weight", experts, n_ff, inner, gain=c.get("expert_gain", 1.0))
     file.matrix(prefix + "ffn_down_exps.weight", experts, inner, n_ff, gain=DOWN)
     if "latent" in c:
         file.matrix(prefix + "ffn_latent_down.weight", inner, width)
         file.matrix(prefix + "ffn_latent_up.weight", width, inner)
+    if "routed" in c:
+        file.matrix(prefix + "ffn_routed_down.weight", inner, width)
+        file.matrix(prefix + "ffn_routed_up.weight", width, inner)
+        file.norm(prefix + "ffn_routed_norm", inner)
     if arch == "nemotron_h_moe":
         file.vector(prefix + "exp_probs_b.bias", experts, std=0.1)
     if arch == "gpt-oss":
@@ -246,6 +256,12 @@ def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
             file.matrix(prefix + "ffn_gate_shexp.weight", shared, width)
         file.matrix(prefix + "ffn_up_shexp.weight", 2 * shared if joined else shared, width)
         file.matrix(prefix + "ffn_down_shexp.weight", width, shared, gain=DOWN)
+    if "sparse" in c:
+        heads, size, *_ = c["sparse"]
+        file.matrix(prefix + "indexer.q_proj.weight", heads * size, width)
+        file.matrix(prefix + "indexer.k_proj.weight", size, width)
+        file.norm(prefix + "indexer.q_norm", size)
+        file.norm(prefix + "indexer.k_norm", size)
     if c.get("probs_bias"):
         file.vector(prefix + ("exp_probs_b" if arch == "hy_v3" else "exp_probs_b.bias"), experts)
     if c.get("experts_per_group"):  # networks that neighbouring experts share

@@ -52,6 +52,7 @@ def build(preset: str, seed: int, **overrides: Any) -> tuple[GgufFile, Settings]
     """
     c = settings(preset, **overrides)
     file = GgufFile(c["arch"], seed, c.get("omit", ()))
+    file.kinds = c.get("kinds", {})
     fill(file, c)
     with_scales(*c.get("scales", ()))(file)
     toy_vocabularies.ADD[c["tok"]](file, c["vocab"])
@@ -150,6 +151,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.expert_chunk_feed_forward_length", g("n_ff_chunk"))
         file.add("%s.expert_group_scale", g("group_scale"))
         file.add("%s.expert_group_used_count", g("groups_used"))
+    for name, value in zip(
+        ("head_count", "key_length", "top_k", "block_size", "local_blocks"), g("sparse", ()), strict=False
+    ):
+        file.add(f"%s.attention.indexer.{name}", value)
     file.add("%s.swiglu_clamp_exp", g("clamp_exp"))
     file.add("%s.swiglu_clamp_shexp", g("clamp_shexp"))
     file.add("%s.attention.sliding_window", g("window"))
@@ -166,6 +171,11 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
     file.add("%s.attention.output_scale", g("attn_out_scale"))
     file.add("%s.rope.freq_base_swa", g("rope_base_swa"))
     file.add("%s.rope.dimension_count_swa", g("rope_dim_swa"))
+    file.add("%s.attn_res.block_size", g("res_block"))
+    file.add("%s.expert_latent_length", g("routed"))
+    for name, value in zip(("situ_beta", "situ_linear_beta"), g("situ", ()), strict=False):
+        file.add(f"%s.activation.{name}", value)
+    file.add("%s.swin_norm", g("swin"))
     file.add("%s.num_loops", g("loops"))
     file.add("%s.full_attention_interval", g("linear_every"))
     if "control" in c:
@@ -272,6 +282,10 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
     add_rope_factors(file, c)
+    if "streams" in c:
+        random_latent.add_streams(file, c, "output_hc", 1)
+    if "res_block" in c:
+        file.vector("output_res_score.weight", width, std=0.15)
     if arch == "hrm_text":
         file.vector("hrm.z_l_init", width, std=1.0)
     for i in range(2 * c["stack"] if arch == "hrm_text" else c["n_layer"]):

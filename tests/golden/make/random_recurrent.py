@@ -109,10 +109,14 @@ def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
         if c["arch"] == "bailingmoe3":
             file.matrix(f"{prefix}ssm_{part}_a.weight", inner, width)
             continue
+        if c["arch"] == "kimi-k3" and part == "g":
+            file.matrix(prefix + "ssm_g.weight", inner, width)
+            continue
         file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
         file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
     file.matrix(prefix + "ssm_beta.weight", heads, width)
-    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal((heads, 1)) * 0.8))
+    shape = (heads,) if c["arch"] == "kimi-k3" else (heads, 1)
+    file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))
     file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
     file.norm(prefix + "ssm_norm", size)
     file.matrix(prefix + "attn_output.weight", width, inner)

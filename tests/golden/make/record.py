@@ -20,7 +20,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tests.golden.make.llama_cpp import POOLING, Model
+from tests.golden.make.llama_cpp import ALONE, POOLING, Model
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.reference import Reference
 from tests.golden.make.reference_model import UnsupportedArchitecture
@@ -101,6 +101,7 @@ def record_logits(
     about = describe(path, seed)
     reference = read_reference(path, n_ctx, about)
     model = Model(library, path, n_ctx)
+    model.alone = about["arch"] in ALONE
     arrays: Arrays = {}
     best = -1.0
     for attempt in range(ATTEMPTS):

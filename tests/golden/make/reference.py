@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.golden.make import reference_gemma3n, reference_rwkv, reference_t5
+from tests.golden.make import reference_checkpoints, reference_gemma3n, reference_rwkv, reference_streams, reference_t5
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward, mixture
 from tests.golden.make.reference_latent import latent_attention
-from tests.golden.make.reference_model import PLAIN_NORMS, ReferenceModel, gelu
+from tests.golden.make.reference_model import BANNED, PLAIN_NORMS, ReferenceModel, gelu
 from tests.golden.make.reference_recurrent import mix
 
 POST_NORM_ENCODERS = {"jina-bert-v3", "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2"}
@@ -45,6 +45,8 @@ class Reference(ReferenceModel):
         scale = self.key("logit_scale")
         if scale:
             y = y * scale if self.architecture in MULTIPLIED_LOGITS else y / scale
+        if self.architecture == "chameleon":  # it never writes a picture's tokens
+            y[:, 4:8196] = BANNED
         cap = self.key("final_logit_softcapping", 30.0 if self.architecture in CAPPED_LOGITS else None)
         return np.asarray(cap * np.tanh(y / cap)) if cap else y
 
@@ -86,6 +88,10 @@ class Reference(ReferenceModel):
             return self.norm(reference_gemma3n.hidden(self, x, extra), "output_norm")
         if self.architecture == "t5encoder":
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
+        if self.architecture == "kimi-k3":
+            return self.norm(reference_checkpoints.hidden(self, x), "output_norm")
+        if self.architecture == "hy_v4":
+            return self.norm(reference_streams.hidden(self, x), "output_norm")
         if self.architecture == "hrm_text":
             return self.stacks(x)
         if "rwkv" in self.architecture:
@@ -115,6 +121,9 @@ class Reference(ReferenceModel):
             return self.layer_of_two_networks(x, layer, shared)
         if arch == "minimax-01":
             return self.layer_of_normed_streams(x, layer, shared)
+        if self.key("swin_norm"):  # after the blocks; the second one reads what the first one adds
+            mixes = self.norm(attention(self, x, layer, shared), prefix + "attn_norm")
+            return np.asarray(x + mixes + self.norm(feed_forward(self, mixes, layer), prefix + "ffn_norm"))
         h = self.optional_norm(x, prefix + "attn_norm") if arch not in PLAIN_NORMS else self.normalize(x)
         read = self.norm(x, prefix + "attn_norm_2") if prefix + "attn_norm_2.weight" in self.tensors else h
         if arch.startswith(("mamba", "nemotron_h")):  # one part in each layer

@@ -26,7 +26,7 @@ ADJACENT_PAIRS |= {
     "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ADJACENT_PAIRS |= {"graniteswitch", "dots3note"}
+ADJACENT_PAIRS |= {"graniteswitch", "dots3note", "chameleon", "hy_v4"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -182,6 +182,10 @@ def temperatures(n: int, length: int, growth: float) -> np.ndarray:
 
 def head_norm(model: ReferenceModel, x: np.ndarray, name: str) -> np.ndarray:
     """The norm of each head of x (n, heads, head_dim). Heads of K2 Horizon have weights of their own, Talkie's one."""
+    if model.architecture == "chameleon":  # a layer norm with an epsilon of its own
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * model.tensors[name + ".weight"]
+        return np.asarray(scaled + model.tensors.get(name + ".bias", 0.0))
     if model.architecture not in ("k2-horizon", "talkie"):
         return model.norm(x, name)
     return np.asarray(model.normalize(x) * model.tensors[name + ".weight"].reshape(x.shape[1], -1))

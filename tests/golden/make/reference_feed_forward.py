@@ -24,6 +24,7 @@ NORMALIZED_EXPERTS |= {
     "kimi-linear",
     "gemma4",
 }  # the chosen experts' weights sum to 1
+SWIGLU_OAI = {"gpt-oss", "minimax-m3"}  # whose gates and what they scale have limits
 SIGMOID = 2  # of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
 
@@ -49,6 +50,10 @@ def feed_forward(
     if model.architecture in FUSED_GATE_UP:
         gate, up = np.split(up, 2, axis=1)
         hidden = act(gate) * up
+    elif model.architecture in SWIGLU_OAI:
+        hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate"), up)
+    elif model.architecture == "kimi-k3":
+        hidden = situ(model, model.linear(x, prefix + "ffn_gate"), up)
     elif prefix + "ffn_gate.weight" in model.tensors:
         hidden = limited(model, act(model.linear(x, prefix + "ffn_gate")), up, prefix, "shexp")
     elif model.architecture == "apertus":
@@ -58,6 +63,18 @@ def feed_forward(
     if prefix + "ffn_sub_norm.weight" in model.tensors:
         hidden = model.norm(hidden, prefix + "ffn_sub_norm")
     return model.linear(hidden, prefix + "ffn_down")
+
+
+def situ(model: ReferenceModel, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Kimi K3's activation: both factors are bounded by hyperbolic tangents."""
+    most, linear = (model.key(f"activation.situ_{name}") for name in ("beta", "linear_beta"))
+    up = linear * np.tanh(up / linear) if linear else up
+    return np.asarray(most * np.tanh(gate / most) / (1 + np.exp(-gate)) * up)
+
+
+def swiglu_oai(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+    return np.asarray(gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
 
 
 def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str, kind: str) -> np.ndarray:
@@ -102,7 +119,10 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
         weights = weights / weights.sum(1, keepdims=True)
     weights = weights * (model.key("expert_weights_scale") or 1.0)
     latent = prefix + "ffn_latent_down.weight" in model.tensors  # Nemotron-H's experts' inputs and outputs
+    routed_down = prefix + "ffn_routed_down.weight" in model.tensors  # Kimi K3's, with a norm after the experts
     inputs = model.linear(x, prefix + "ffn_latent_down") if latent else x
+    if routed_down:
+        inputs = model.linear(x, prefix + "ffn_routed_down")
     out = np.zeros_like(inputs)
     for i, row in enumerate(inputs):
         for expert, weight in zip(chosen[i], weights[i], strict=True):
@@ -112,6 +132,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
                 out[i] += weight * expert_output(model, row, prefix, int(expert))
     if latent:
         out = model.linear(out, prefix + "ffn_latent_up")
+    if routed_down:
+        out = model.linear(model.norm(out, prefix + "ffn_routed_norm"), prefix + "ffn_routed_up")
     if prefix + "ffn_up_shexp.weight" in model.tensors:
         out += shared_expert(model, x, prefix)
         if model.architecture == "cohere2moe":
@@ -173,17 +195,22 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
     if f"{prefix}ffn_gate_exps.weight" not in model.tensors:
         return project("down", activation(model)(up))
     gate = project("gate", x)
-    if model.architecture == "gpt-oss":
-        gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
-        return project("down", gate / (1 + np.exp(-1.702 * gate)) * (up + 1))
-    if model.architecture == "maple" and (limit := limit_of(model, prefix, "exp")):
+    if model.architecture in SWIGLU_OAI:
+        return project("down", swiglu_oai(gate, up))
+    if model.architecture == "kimi-k3":
+        return project("down", situ(model, gate, up))
+    if model.architecture in ("maple", "hy_v4") and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 
 
 def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarray:
     hidden = model.linear(x, prefix + "ffn_up_shexp")
-    if prefix + "ffn_gate_shexp.weight" in model.tensors:
+    if model.architecture in SWIGLU_OAI:
+        hidden = swiglu_oai(model.linear(x, prefix + "ffn_gate_shexp"), hidden)
+    elif model.architecture == "kimi-k3":
+        hidden = situ(model, model.linear(x, prefix + "ffn_gate_shexp"), hidden)
+    elif prefix + "ffn_gate_shexp.weight" in model.tensors:
         hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
     elif model.architecture == "granite_swa":
         gate, up = np.split(hidden, 2, axis=1)

@@ -33,21 +33,25 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     q_rope, k_rope = q[:, :, nope:], compressed[:, None, rank:]
     if prefix + "attn_k_norm.weight" in tensors:
         k_rope = model.norm(k_rope, prefix + "attn_k_norm")
-    if model.architecture != "kimi-linear":
+    if model.architecture not in ("kimi-linear", "kimi-k3"):
         q_rope, k_rope = rotate(model, q_rope, turned), rotate(model, k_rope, turned)
     scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
     if growth := model.key("attention.temperature_scale"):
         scores *= temperatures(n, model.key("attention.temperature_length"), growth)[:, None]
-    weights = softmax(np.where(mask(model, n, layer), -np.inf, scores * scale))
+    scores = np.where(mask(model, n, layer), -np.inf, scores * scale)
+    if prefix + "attn_sinks.weight" in tensors:  # a logit that takes probability and has no value
+        sinks = np.broadcast_to(tensors[prefix + "attn_sinks.weight"][:, None, None], (heads, n, 1))
+        scores = np.concatenate([scores, sinks], -1)
+    weights = softmax(scores)[..., :n]
     mixed = np.einsum("hqk,khv->qhv", weights, v)
     if prefix + "attn_gate.weight" in tensors:
-        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate")))[:, :, None]
+        mixed = mixed / (1 + np.exp(-model.linear(x, prefix + "attn_gate"))).reshape(n, heads, -1)
     return model.linear(mixed.reshape(n, -1), prefix + "attn_output")
 
 
 def scales(model: ReferenceModel, key: int) -> tuple[float, float]:
     """(the scores' factor, what remains of the rotation's magnitude): YaRN with yarn_log_multiplier moves it."""
-    if model.key("rope.scaling.type") != "yarn" or model.architecture in ("bailingmoe3", "dots3note"):
+    if model.key("rope.scaling.type") != "yarn" or model.architecture in ("bailingmoe3", "dots3note", "hy_v4"):
         return 1 / math.sqrt(key), 1.0
     log = math.log(model.key("rope.scaling.factor"))
     multiplier = model.key("rope.scaling.yarn_log_multiplier", 0.0)

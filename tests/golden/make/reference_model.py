@@ -54,7 +54,12 @@ KNOWN |= {
     "dots3note",
     "deepseek2-ocr",
     "cogvlm",
+    "minimax-m3",
+    "chameleon",
+    "hy_v4",
+    "kimi-k3",
 }
+BANNED = -1e30  # the logit of a token that is never sampled: Wisp's, in place of llama.cpp's, float32's lowest
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights
 DIFFUSION = {"dream", "llada", "llada-moe", "rnd1"}
 KNOWN |= DIFFUSION

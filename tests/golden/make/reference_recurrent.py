@@ -150,12 +150,15 @@ def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     queries, keys = unit(model, queries), unit(model, keys)
 
     def project(part: str) -> np.ndarray:
+        if f"{prefix}ssm_{part}.weight" in model.tensors:
+            return model.linear(x, f"{prefix}ssm_{part}")
         y = model.linear(x, f"{prefix}ssm_{part}_a")
         return model.linear(y, f"{prefix}ssm_{part}_b") if f"{prefix}ssm_{part}_b.weight" in model.tensors else y
 
     steps = (project("f") + model.tensors[prefix + "ssm_dt.bias"]).reshape(n, heads, size)
     rates, bound = model.tensors[prefix + "ssm_a"].reshape(heads, 1), model.key("kda.gate_lower_bound")
-    decay = np.exp(bound / (1 + np.exp(-rates * steps)) if bound else softplus(steps) * rates)
+    sign = -1 if model.architecture == "kimi-k3" else 1  # of the rates in the file
+    decay = np.exp(bound / (1 + np.exp(-sign * rates * steps)) if bound else softplus(steps) * rates)
     beta = 1 / (1 + np.exp(-model.linear(x, prefix + "ssm_beta")))
     state, out = np.zeros((heads, size, size)), np.zeros_like(values)
     for t in range(n):

@@ -1,0 +1,42 @@
+"""The kernels of plan/streams.py with numpy: twins of wgsl/{merge,spread,attend}_streams.wgsl."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import normed
+
+
+def _weights(c: Call) -> Array:
+    """The weight of each token's streams, (n, streams, 1)."""
+    count, part, parts = c.params["STREAMS"], c.consts["part"], c.consts["parts"]
+    products, terms = c["products"][: c.n, part * count : (part + 1) * count], c["terms"][0]
+    bases = terms[parts + part * count :][:count]
+    found: Array = np.float32(c.consts["factor"]) / (1 + np.exp(-products * terms[part] - bases))
+    return found[:, :, None] + np.float32(c.consts["eps"])
+
+
+def _streams(c: Call) -> Array:
+    """Every token's streams, (n, streams, columns)."""
+    count, cols = c.params["STREAMS"], c.params["COLS"]
+    streams: Array = c["streams"][: c.n, : count * cols].reshape(c.n, count, cols)
+    return streams
+
+
+def merge_streams(c: Call) -> None:
+    c["y"][: c.n, : c.params["COLS"]] = (_weights(c) * _streams(c)).sum(axis=1)
+
+
+def spread_streams(c: Call) -> None:
+    added = _weights(c) * c["x"][: c.n, None, : c.params["COLS"]]
+    c["streams"][: c.n, : added.shape[1] * added.shape[2]] += added.reshape(c.n, -1)
+
+
+def attend_streams(c: Call) -> None:
+    count, cols = c.params["COUNT"], c.params["COLS"]
+    stored = c["stored"][: c.n, : count * cols].reshape(c.n, count, cols)
+    streams = np.concatenate([stored, c["x"][: c.n, None, :cols]], axis=1)
+    scores = normed(streams, c["scores"][0, :cols], c.consts["eps"]).sum(axis=2, keepdims=True)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    c["y"][: c.n, :cols] = (weights / weights.sum(axis=1, keepdims=True) * streams).sum(axis=1)

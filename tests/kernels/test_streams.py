@@ -1,0 +1,50 @@
+"""Kernels of several residual streams (plan/streams.py): GPU against numpy, as in test_kernels.py."""
+
+import numpy as np
+
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import streams
+from tests.support.kernels.bench import Bench, Setup
+from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.variants import in_pairs
+
+
+@in_pairs(("n, cols, count, parts", [(1, 4, 2, 1), (3, 28, 4, 2), (2, 36, 1, 2), (4, 257, 3, 2), (5, 96, 8, 2)]))
+def test_weighted_streams(bench: Bench, n: int, cols: int, count: int, parts: int) -> None:
+    """A sum of streams that differ, and a row that is added to them, each with weights of all sizes."""
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x = ops.rows("x", cols)
+    bench.fill(x)[n:] = np.nan
+    given = streams.begin(ops, x, count, cols, 0.05)
+    other = ops.rows("other", count * cols)
+    bench.fill(other)
+    ops.add_scaled(other, 1.0, given.rows)
+    matrix, terms = (
+        bench.weight("matrix", Q.F32, parts * count, count * cols, 2.0),
+        bench.vector("terms", parts * (1 + count)),
+    )
+    weights = streams.weights(ops, given, matrix, terms, EPS)
+    y = streams.merge(ops, given, weights)
+    if parts > 1:
+        streams.spread(ops, x, given, weights, 1.7)
+    ones = f"ones.{count * cols}"
+    bench.data[ones] = np.frombuffer(bench.plan.constants[ones], np.float32).reshape(1, -1)
+    gpu, host = bench.run(ops)
+    for rows, used in ((y, cols), (given.rows, count * cols)):
+        check(bench, gpu[rows.name][:n, :used], host[rows.name][:n, :used])
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("n, cols, count, most", [(1, 4, 1, 1), (3, 28, 4, 5), (2, 36, 2, 2), (4, 257, 3, 8), (5, 1100, 7, 7)]))
+def test_attention_over_streams(bench: Bench, n: int, cols: int, count: int, most: int) -> None:
+    """The streams that are not stored yet, and rows without a token, are poisoned."""
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, stored = ops.rows("x", cols), ops.rows("stored", most * cols)
+    for rows, used in ((x, cols), (stored, count * cols)):
+        values = bench.fill(rows)
+        values[:, :used] *= 0.01  # with which eps counts
+        values[:, used:] = values[n:] = np.nan
+    y = streams.attend(ops, stored, count, x, bench.vector("scores", cols), 1e-4)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-10)
+    assert np.isnan(gpu[y.name][n:]).all()
