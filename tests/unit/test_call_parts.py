@@ -38,7 +38,7 @@ def part(index: Any, call_id: Any = None, name: Any = None, arguments: Any = Non
     ],
     ids=["parts", "repeated", "one index", "no index", "same id", "odd index", "nonsense", "types"],
 )  # fmt: skip
-def test_calls_are_put_together(js: Evaluate, chunks: list[Any], calls: list[list[str]]) -> None:
+def test_calls_are_assembled(js: Evaluate, chunks: list[Any], calls: list[list[str]]) -> None:
     assert js(ADD, chunks) == calls
 
 
