@@ -18,7 +18,7 @@ from app.handlers import Worker
 from app.models.catalog import Catalog
 from app.models.progress import OnProgress
 from py_engine import json_input
-from py_engine.errors import WispError
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.options import LoadOptions
 from py_engine.tasks import begin
 
@@ -176,7 +176,7 @@ class Browser(ModelPlatform):
         """Let downloads from the user's hub carry the token that app/hub/settings.js stored."""
         try:
             hub = json_input.stored(await self.read_text("hub"))
-        except ConnectionError:  # no storage
+        except WispError:  # no storage
             return
         js.wispShards.authorize(str(hub.get("baseURL") or self.origin), str(hub.get("token") or ""))
 
@@ -236,18 +236,20 @@ class Browser(ModelPlatform):
         return bytes((await file.arrayBuffer()).to_bytes())
 
     async def read_text(self, name: str) -> str | None:
-        """A text that an earlier visit stored."""
+        """A text that an earlier visit stored. WispError storage_unreadable."""
         try:
             return await js.wispTextStore.read(name)
         except JsException as error:
-            raise ConnectionError(str(error)) from None
+            raise WispError(str(error).removeprefix("Error: "), "storage_unreadable", SERVER_ERROR) from None
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text in IndexedDB."""
+        """Store a text in IndexedDB. WispError quota_exceeded."""
         try:
             await js.wispTextStore.write(name, text)
         except JsException as error:
-            raise ConnectionError(str(error)) from None
+            raise WispError(
+                f"This browser could not store {name}: {error}. Free some storage and try again.", "quota_exceeded"
+            ) from None
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
         """fetch() another server without cookies or referrer."""

@@ -11,8 +11,16 @@ async function withDatabase(use) {
   }
 }
 
-/** @param {string} name @returns {Promise<string | undefined>} */
-export const read = (name) => withDatabase((db) => db.get("texts", name));
+/**
+ * Reads a text. Rejects with the code storage_unreadable where the browser cannot: whoever would change the text then
+ * leaves it as it is, since all else in it would be lost.
+ * @param {string} name @returns {Promise<string | undefined>}
+ */
+export const read = (name) =>
+  withDatabase((db) => db.get("texts", name)).catch((error) => {
+    const message = `The browser cannot read what it has stored (${error?.message ?? error}). It stays; try again.`;
+    throw Object.assign(new Error(message), { code: "storage_unreadable" });
+  });
 
 /** @param {string} name @param {string} text */
 export const write = (name, text) => withDatabase((db) => db.put("texts", text, name));

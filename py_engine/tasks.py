@@ -21,3 +21,17 @@ def begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.ensure_future(work)
+
+
+async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Await work that gives something back. Where this is cancelled meanwhile, that waits for the end of the work."""
+    task = quietly(begin(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -38,7 +38,7 @@ PAGES = {
     "chat-search": "app/ui/chats/search/worker.js",
     "chat-import": "app/ui/chats/transfer/import_worker.js",
     "pdf": "app/retrieval/pdf.js",
-    "pdf-worker": "node_modules/pdfjs-dist/legacy/build/pdf.worker.mjs",
+    "pdf-worker": "app/retrieval/pdf_worker.js",
     "math": "node_modules/katex/dist/katex.mjs",
     "math-style": "node_modules/katex/dist/katex.css",
     "highlight": "node_modules/highlight.js/es/common.js",

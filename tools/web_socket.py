@@ -13,6 +13,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 SEND_S = 10.0
+CLOSE_S = 0.5  # for the handshake of an end
 MAX_MESSAGE = 64 << 20  # bytes
 
 
@@ -76,11 +77,17 @@ class WebSocket:
         return text
 
     def close(self, code: int = 1000) -> None:
-        """Close the WebSocket."""
-        with self._lock:
+        """Close the WebSocket: without a handshake if the other side does not read, since its successor waits."""
+        if not self._lock.acquire(timeout=CLOSE_S):  # a send waits for the other side
+            self.drop()
+            return
+        try:
             if self._protocol.state is State.OPEN:
+                self._connection.settimeout(CLOSE_S)
                 self._protocol.send_close(code)
                 self._flush()
+        finally:
+            self._lock.release()
 
     def drop(self) -> None:
         """Close the socket without a handshake."""

@@ -32,10 +32,10 @@ class Platform(Protocol):
         """py_engine.files.shards.open_source."""
 
     async def read_text(self, name: str) -> str | None:
-        """A text that an earlier visit stored."""
+        """A text that an earlier visit stored. WispError storage_unreadable."""
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text for later visits."""
+        """Store a text for later visits. WispError quota_exceeded."""
 
 
 @dataclass
@@ -253,7 +253,7 @@ class Downloads:
             return  # what an earlier visit has stored would be lost
         try:
             await self._platform.write_text(NAME, json.dumps({"limit": self.limit, "items": items}))
-        except ConnectionError:  # no storage: the queue lives as long as the engine
+        except WispError:  # no storage: the queue lives as long as the engine
             return
 
     async def _restored(self) -> None:
@@ -264,7 +264,7 @@ class Downloads:
     async def _restore(self) -> None:
         try:
             stored = json_input.stored(await self._platform.read_text(NAME))
-        except ConnectionError:
+        except WispError:
             self._restoring = None  # the next call tries again
             return
         self._is_read = True

@@ -37,7 +37,7 @@ export class Library {
   busy = new Map();
   /** @type {string | null} why the last use of the embedding model failed */
   trouble = null;
-  /** @type {Lexical | null} built when it is needed */
+  /** @type {Promise<Lexical> | null} built when it is needed */
   #lexical = null;
   #channel = new BroadcastChannel("wisp-documents");
   /** @type {Promise<unknown>} the last of the tasks that run one after another */
@@ -97,16 +97,18 @@ export class Library {
   /** The best passages for a question. @param {string} question @param {number} most @returns {Promise<Source[]>} */
   async search(question, most) {
     const { id } = this.embedder;
+    const { passages } = this; // documents may be added meanwhile
+    this.#lexical ??= Lexical.of(passages.map(indexedText));
+    const lexical = await this.#lexical;
     const current = new Set(this.documents.filter(({ model }) => id && model === id).map((document) => document.id));
     const names = new Map(this.documents.map((document) => [document.id, document.name]));
-    const vectors = this.passages.map(({ document, vector }) => (current.has(document) ? vector : undefined));
+    const vectors = passages.map(({ document, vector }) => (current.has(document) ? vector : undefined));
     const query = current.size
       ? await this.embedder.embed([question]).catch((error) => this.#searchByWords(error))
       : null;
     const meaning = query ? { query: query[0], vectors } : null;
-    this.#lexical ??= new Lexical(this.passages.map(indexedText));
-    return search(this.#lexical, question, meaning, most).map(({ index }) => {
-      const { document, text, heading, page } = this.passages[index];
+    return search(lexical, question, meaning, most).map(({ index }) => {
+      const { document, text, heading, page } = passages[index];
       return { document: names.get(document) ?? "", text, ...(heading ? { heading } : {}), ...(page ? { page } : {}) };
     });
   }

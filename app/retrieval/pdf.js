@@ -6,20 +6,31 @@ import { blocksOf, linesOf } from "./lines.js";
 /** @typedef {import("./split.js").Block} Block */
 
 const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a form without end
+const MINUTES = 10; // for a file: others wait for it
+const MOST_PAGES = 20_000; // the same page may be listed a million times
+const MOST_ITEMS = 500_000; // pieces of text of a page
+const MOST_TEXT = 64 << 20; // characters of a file, as of a text file
 
-class TooSlow extends Error {
-  message = String(
-    t("A page of it takes longer than {time} s to read. Print it to a new PDF file and try that.", {
+/** An error for the user. */
+class Refused extends Error {}
+
+const tooSlow = () =>
+  new Refused(
+    `${t("A page of it takes longer than {time} s to read. Print it to a new PDF file and try that.", {
       time: LIMIT_MS / 1000,
-    }),
+    })}`,
   );
-}
+const tooLarge = () =>
+  new Refused(
+    `${t("It unpacks to more than can be read here. Print fewer of its pages to a new PDF file and try that.")}`,
+  );
+const tooLong = () => new Refused(`${t("It is too long to be read here. Split it into smaller files.")}`);
 
 /** The value of a promise, if it comes in time. @template T @param {Promise<T>} promise @returns {Promise<T>} */
 function inTime(promise) {
   /** @type {ReturnType<typeof setTimeout>} */
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new TooSlow()), LIMIT_MS)));
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(tooSlow()), LIMIT_MS)));
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
@@ -38,24 +49,56 @@ export async function readPdf(data, workerUrl) {
     verbosity: 0,
   });
   try {
-    const pdf = await inTime(task.promise);
-    /** @type {import("./lines.js").Line[]} */
-    const lines = [];
-    for (let number = 1; number <= pdf.numPages; number++) {
-      const page = await inTime(pdf.getPage(number));
-      const { items } = await inTime(page.getTextContent());
-      for (const line of linesOf(/** @type {import("./lines.js").Item[]} */ (items), number)) lines.push(line);
-      page.cleanup();
-    }
-    return { blocks: blocksOf(lines), pages: pdf.numPages };
+    await inTime(worker.promise); // it has its port then
+    const unpacked = new Promise((_, reject) =>
+      worker.port.addEventListener("message", ({ data }) => data.tooLarge && reject(tooLarge())),
+    );
+    return await Promise.race([blocksOfPages(task), unpacked]);
   } catch (/** @type {any} */ error) {
     if (error?.name === "PasswordException")
       throw new Error(`${t("It is protected with a password. Save it without one first.")}`);
-    if (error instanceof TooSlow) throw error;
+    if (error instanceof Refused) throw error;
     const why = String(error?.message ?? error);
     throw new Error(`${t("It is not a PDF file, or it is damaged ({why}).", { why })}`);
   } finally {
     worker.destroy(); // task.destroy() alone would wait for a worker that is busy without end
     task.destroy().catch(() => undefined);
   }
+}
+
+/** @param {import("pdfjs-dist").PDFDocumentLoadingTask} task @returns {Promise<{ blocks: Block[], pages: number }>} */
+async function blocksOfPages(task) {
+  const end = Date.now() + MINUTES * 60_000;
+  const pdf = await inTime(task.promise);
+  if (pdf.numPages > MOST_PAGES) throw tooLong();
+  /** @type {import("./lines.js").Line[]} */
+  const lines = [];
+  let length = 0;
+  for (let number = 1; number <= pdf.numPages; number++) {
+    if (Date.now() > end) throw tooLong();
+    const page = await inTime(pdf.getPage(number));
+    for (const line of linesOf(await inTime(itemsOf(page)), number)) {
+      length += line.text.length;
+      lines.push(line);
+    }
+    if (length > MOST_TEXT) throw tooLong();
+    page.cleanup();
+  }
+  return { blocks: blocksOf(lines), pages: pdf.numPages };
+}
+
+/** The pieces of text of a page, while they are few enough to be held. @param {import("pdfjs-dist").PDFPageProxy} page */
+async function itemsOf(page) {
+  /** @type {import("./lines.js").Item[]} */
+  const all = [];
+  let length = 0;
+  const reader = page.streamTextContent().getReader();
+  for (let next = await reader.read(); !next.done; next = await reader.read()) {
+    for (const item of next.value.items) {
+      all.push(item);
+      length += item.str?.length ?? 0;
+    }
+    if (all.length > MOST_ITEMS || length > MOST_TEXT) throw tooLarge();
+  }
+  return all;
 }

@@ -1,4 +1,5 @@
 /** Ranks passages for a question: by words (BM25) and, where there are vectors, by meaning (cosine), fused. */
+import { Pauses } from "./pauses.js";
 
 /**
  * @typedef {object} Found
@@ -64,18 +65,26 @@ export class Lexical {
   #lengths = [];
   #mean = 0;
 
-  /** @param {string[]} texts */
-  constructor(texts) {
-    texts.forEach((text, i) => {
-      const all = words(text);
-      this.#lengths.push(all.length);
-      for (const word of all) {
-        const posting = this.#postings.get(word) ?? new Map();
-        posting.set(i, (posting.get(i) ?? 0) + 1);
-        this.#postings.set(word, posting);
-      }
-    });
-    this.#mean = this.#lengths.reduce((sum, length) => sum + length, 0) / Math.max(1, texts.length);
+  /** @param {string[]} texts @returns {Promise<Lexical>} */
+  static async of(texts) {
+    const index = new Lexical();
+    const pauses = new Pauses();
+    for (const text of texts) {
+      index.#add(words(text));
+      await pauses.due();
+    }
+    index.#mean = index.#lengths.reduce((sum, length) => sum + length, 0) / Math.max(1, texts.length);
+    return index;
+  }
+
+  /** @param {string[]} all the next passage's */
+  #add(all) {
+    const i = this.#lengths.push(all.length) - 1;
+    for (const word of all) {
+      const posting = this.#postings.get(word) ?? new Map();
+      posting.set(i, (posting.get(i) ?? 0) + 1);
+      this.#postings.set(word, posting);
+    }
   }
 
   /** Ranks the passages that share a term with the query. @param {string} query @returns {Found[]} */

@@ -3,6 +3,8 @@
  * sections are cut between sentences; each passage repeats the last sentences of the previous one, for context.
  */
 
+import { Pauses } from "./pauses.js";
+
 /**
  * @typedef {object} Block a paragraph, a list, a piece of code
  * @property {string} text
@@ -22,6 +24,9 @@
 
 const MAX_HEADING = 300; // characters of a heading that passages show
 const STRETCH = 2000; // characters in which sentences are found at once; longer ones are cut
+const SHORT = 16; // characters of a line that is one piece: finding the sentences of a million short lines takes seconds
+const COUNTED = 4000; // characters whose tokens are counted at once: those of a large file would keep the engine busy
+const GROUP = 1000; // characters of short blocks that are counted together: a message for each takes longer than its count
 
 /** Splits plain text into paragraphs. @param {string} text @returns {Block[]} */
 export function textBlocks(text) {
@@ -99,20 +104,26 @@ export async function split(blocks, { size, overlap, count }) {
     passages.push(passageOf(text, first));
     fresh = 0;
   };
-  for (const block of blocks) {
-    if (units.length && block.heading !== units[0].heading) {
-      flush();
-      [units, length] = [[], 0];
-    }
-    for (const unit of unitsOf(block, await count(block.text), size)) {
-      if (length + unit.tokens > size && fresh) {
+  const pauses = new Pauses();
+  for (const group of groups(blocks)) {
+    const text = group.map((part) => part.text).join("\n");
+    const density = (await count(text)) / text.length; // tokens a character; counting each sentence would be slow
+    for (const part of group) {
+      if (units.length && part.heading !== units[0].heading) {
         flush();
-        [units, length] = tail(units, Math.min(overlap, size - unit.tokens));
+        [units, length] = [[], 0];
       }
-      units.push(unit);
-      length += unit.tokens;
-      fresh++;
+      for (const unit of unitsOf(part, density, size)) {
+        if (length + unit.tokens > size && fresh) {
+          flush();
+          [units, length] = tail(units, Math.min(overlap, size - unit.tokens));
+        }
+        units.push(unit);
+        length += unit.tokens;
+        fresh++;
+      }
     }
+    await pauses.due();
   }
   flush();
   return passages;
@@ -139,20 +150,55 @@ function tail(units, tokens) {
   return [units.slice(from), length];
 }
 
-/** @param {Block} block @param {number} tokens of it @param {number} size @returns {Unit[]} */
-function unitsOf({ text, ...rest }, tokens, size) {
-  const density = tokens / Math.max(1, text.length); // tokens a character; counting each sentence would be slow
-  const most = Math.max(1, Math.floor(size / Math.max(density, 1e-6)));
+/**
+ * A block, or a part of a long one.
+ * @typedef {Block & { code: boolean, before: string }} Part `before`: the blanks between it and the part before
+ */
+
+/** Short blocks in groups, parts of long ones alone. @param {Block[]} blocks @returns {Generator<Part[]>} */
+function* groups(blocks) {
+  /** @type {Part[]} */
+  let group = [];
+  let length = 0;
+  for (const block of blocks) {
+    for (const part of partsOf(block)) {
+      if (group.length && length + part.text.length > GROUP) {
+        yield group;
+        [group, length] = [[], 0];
+      }
+      group.push(part);
+      length += part.text.length;
+    }
+  }
+  if (group.length) yield group;
+}
+
+/** @param {Block} block @returns {Generator<Part>} */
+function* partsOf({ text, ...rest }) {
   const code = /^ {0,3}(```|~~~)/.test(text);
-  const parts =
-    code && tokens <= size ? [text] : (code ? lines(text) : sentences(text)).flatMap((s) => pieces(s, most));
-  return parts.map((part, i) => ({
+  let before = "\n\n";
+  for (const part of pieces(text, COUNTED, "\n")) {
+    yield { ...rest, text: part, code, before };
+    before = blanksAfter(part);
+  }
+}
+
+/** @param {Part} part @param {number} density tokens a character @param {number} size @returns {Unit[]} */
+function unitsOf({ text, code, before, ...rest }, density, size) {
+  const most = Math.max(1, Math.floor(size / Math.max(density, 1e-6)));
+  const whole = code && text.length <= most;
+  const parts = whole ? [text] : (code ? lines(text) : sentences(text)).flatMap((s) => pieces(s, most));
+  const units = parts.map((part, i) => ({
     ...rest,
     text: part.trimEnd(),
     tokens: Math.ceil(part.length * density),
-    before: i ? (/\s+$/.exec(parts[i - 1])?.[0] ?? "") : "\n\n",
+    before: i ? blanksAfter(parts[i - 1]) : before,
   }));
+  return units.filter((unit) => unit.text);
 }
+
+/** The blanks at the end of a text. @param {string} text */
+const blanksAfter = (text) => text.slice(text.trimEnd().length);
 
 /** @param {string} text */
 const lines = (text) => text.split(/(?<=\n)/);
@@ -163,6 +209,7 @@ export function sentences(text) {
   const segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" });
   // V8 copies the whole text for each segment: those of a table of 100 KB took gigabytes. Sentences end with lines anyway.
   return lines(text).flatMap((line) => {
+    if (line.length <= SHORT) return [line];
     const out = [];
     let rest = line;
     while (rest) {
@@ -177,24 +224,29 @@ export function sentences(text) {
 }
 
 /**
- * Where to cut a text of more than so many characters: after a blank, if any, else after a whole character.
- * @param {string} text @param {number} most
+ * Where to cut a text of more than so many characters: after the last of these blanks, or after any, else after a whole
+ * character.
+ * @param {string} text @param {number} most @param {string} [blank]
  */
-function cutOf(text, most) {
+function cutOf(text, most, blank = " ") {
   if (text.length <= most) return text.length;
-  return text.lastIndexOf(" ", most) + 1 || most + Number(/[\ud800-\udbff]/.test(text[most - 1]));
+  const begin = text.slice(0, most + 1); // lastIndexOf() in a long text would go on to its beginning
+  const after = begin.lastIndexOf(blank) + 1 || begin.lastIndexOf(" ") + 1;
+  return after || most + Number(/[\ud800-\udbff]/.test(text[most - 1]));
 }
 
 /**
  * Splits a text into pieces of at most so many characters, between words where possible.
- * @param {string} text @param {number} most
+ * @param {string} text @param {number} most @param {string} [blank] where to cut if there is one
  */
-function pieces(text, most) {
+function pieces(text, most, blank = " ") {
   const out = [];
-  while (text.trimEnd().length > most) {
-    const cut = cutOf(text, most);
-    out.push(text.slice(0, cut));
-    text = text.slice(cut);
+  const end = text.trimEnd().length;
+  let from = 0;
+  while (end - from > most) {
+    const cut = from + cutOf(text.slice(from, from + most + 2), most, blank);
+    out.push(text.slice(from, cut));
+    from = cut;
   }
-  return text.trim() ? [...out, text] : out;
+  return end > from ? [...out, text.slice(from)] : out;
 }

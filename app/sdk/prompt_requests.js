@@ -1,4 +1,5 @@
 /** What sessions of the Prompt API (prompt_api.js) ask the engine: the tokens of messages, and answers. */
+import { addCallParts } from "./call_parts.js";
 import { withAddresses } from "./prompt_media.js";
 import { EMPTY } from "./prompt_messages.js";
 
@@ -54,19 +55,22 @@ async function received(engine, request, signal, push) {
     { ...request, messages: request.messages, stream: true },
     { signal },
   );
+  /** @type {import("./call_parts.js").CallParts[]} */
+  const calls = [];
   for await (const { choices } of stream) {
-    const { content, tool_calls: calls = [] } = choices[0]?.delta ?? {};
+    const { content, tool_calls: parts } = choices[0]?.delta ?? {};
     if (content) {
       message.content += content;
       push(content);
     }
-    for (const { index, id, function: part } of calls) {
-      const all = (message.tool_calls ??= []);
-      all[index] ??= { id, type: "function", function: { name: "", arguments: "" } };
-      all[index].function.name += part.name ?? "";
-      all[index].function.arguments += part.arguments ?? "";
-    }
+    addCallParts(calls, parts);
   }
   signal.throwIfAborted();
+  if (calls.length)
+    message.tool_calls = calls.map(({ id, name, arguments: args }, i) => ({
+      id: id || `call_${i}`,
+      type: "function",
+      function: { name, arguments: args },
+    }));
   return message;
 }

@@ -50,10 +50,10 @@ class Platform(Protocol):
     origin: str  # of the page
 
     async def read_text(self, name: str) -> str | None:
-        """A stored text, or None."""
+        """A stored text, or None. WispError storage_unreadable."""
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text for later visits."""
+        """Store a text for later visits. WispError quota_exceeded."""
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
         """fetch() without credentials and redirects. ConnectionError where there is no answer."""
@@ -95,21 +95,11 @@ class Upstreams:
         """All upstreams by name; none where storage cannot be read."""
         try:
             return await self._read()
-        except ConnectionError:
+        except WispError:
             return {}
 
-    async def _to_change(self) -> dict[str, Upstream]:
-        """All upstreams by name, to be stored again: where they cannot be read, that would remove the others."""
-        try:
-            return await self._read()
-        except ConnectionError as error:
-            raise WispError(
-                f"This browser could not read the stored upstreams: {error}. They stay as they are; try again.",
-                "quota_exceeded",
-            ) from None
-
     async def _read(self) -> dict[str, Upstream]:
-        """Read all upstreams by name, each time, because another tab may have changed them. ConnectionError.
+        """Read all upstreams by name, each time, because another tab may have changed them. WispError.
 
         Damaged entries are left out; the next change removes them from storage.
         """
@@ -121,15 +111,7 @@ class Upstreams:
         return {upstream.name: upstream for upstream in found if upstream is not None}
 
     async def _store(self, upstreams: dict[str, Upstream]) -> None:
-        try:
-            await self._platform.write_text(
-                STORE, json.dumps([upstream.as_stored() for upstream in upstreams.values()])
-            )
-        except ConnectionError as error:
-            raise WispError(
-                f"This browser could not store the upstream: {error}. Free some storage and try again.",
-                "quota_exceeded",
-            ) from None
+        await self._platform.write_text(STORE, json.dumps([upstream.as_stored() for upstream in upstreams.values()]))
 
     def _about(self, upstream: Upstream) -> dict[str, Any]:
         count, last = self._sent.get(upstream.name, (0, None))
@@ -139,7 +121,7 @@ class Upstreams:
         return {"object": "list", "data": [self._about(upstream) for upstream in (await self._all()).values()]}
 
     async def _set(self, fields: Fields, call: Call) -> dict[str, Any]:
-        before = await self._to_change()
+        before = await self._read()
         upstream = configured(fields, before.get(str(fields.get("name"))))
         return await self._refreshed(upstream)
 
@@ -148,13 +130,13 @@ class Upstreams:
 
     async def _remove(self, fields: Fields, call: Call) -> None:
         upstream = await self._named(fields)
-        rest = await self._to_change()
+        rest = await self._read()
         rest.pop(upstream.name, None)
         await self._store(rest)
 
     async def _named(self, fields: Fields) -> Upstream:
         name = checked_name(fields.get("name"))
-        upstreams = await self._to_change()
+        upstreams = await self._read()
         if name not in upstreams:
             known = ", ".join(upstreams) or "none"
             raise WispError(f"There is no upstream {name!r}; there are: {known}.", "not_found", NOT_FOUND, "name")
@@ -169,7 +151,7 @@ class Upstreams:
             except WispError as error:
                 upstream.error = error.message
         upstream.asked = time.time()
-        upstreams = await self._to_change()
+        upstreams = await self._read()
         upstreams[upstream.name] = upstream
         await self._store(upstreams)
         return self._about(upstream)

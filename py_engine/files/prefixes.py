@@ -9,7 +9,7 @@ from typing import Any
 import js
 from pyodide.ffi import JsException, to_js
 
-from py_engine.files.stored_blocks import StoredBlock
+from py_engine.files.stored_blocks import Put, StoredBlock
 
 IN_USE = "NoModificationAllowedError"  # the file that should be written
 
@@ -55,15 +55,15 @@ class Prefixes:
         finally:
             reader.close()
 
-    async def put(self, key: str, block: StoredBlock, data: Any) -> bool:
-        """Store a block's bytes, unless another worker reads it now. False: storage is full, or there is none."""
+    async def put(self, key: str, block: StoredBlock, data: Any) -> Put:
+        """Store a block's bytes, unless another worker reads it now."""
         about = {"depth": block.depth, "prompted": block.prompted, "groups": block.groups}
         data = data if not isinstance(data, bytes) else to_js(memoryview(data)).buffer
         try:
             await js.wispShards.putPrefix(self._layout, key, to_js(about, dict_converter=js.Object.fromEntries), data)
         except JsException as error:
-            return str(error.name) == IN_USE
-        return True
+            return Put.IN_USE if str(error.name) == IN_USE else Put.FULL
+        return Put.STORED
 
     async def touch(self, keys: list[str]) -> None:
         """Note that blocks were used now."""

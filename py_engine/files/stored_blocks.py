@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Protocol
+
+
+class Put(Enum):
+    """What became of a block that was to be stored."""
+
+    STORED = auto()
+    IN_USE = auto()  # another worker reads or writes it now: what is stored stays
+    FULL = auto()  # storage is full, or there is none
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class BlockStore(Protocol):
         It ends where a block is missing or damaged.
         """
 
-    async def put(self, key: str, block: StoredBlock, data: Any) -> bool:
-        """Store a block's bytes. False: they cannot be stored."""
+    async def put(self, key: str, block: StoredBlock, data: Any) -> Put:
+        """Store a block's bytes."""
 
     async def touch(self, keys: list[str]) -> None:
         """Note that blocks were used now: the least recently used ones are removed first."""

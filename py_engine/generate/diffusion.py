@@ -24,6 +24,7 @@ from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Batch, Sampling, TokenLogprob
 from py_engine.plan.shared import LOGPROB_ROWS, SHORT_BATCH
 from py_engine.runners import FLOAT_FEED, Row, Runner
+from py_engine.tasks import to_the_end
 
 SEED_STEP = 0x9E3779B1  # between the seeds of two steps, which draw different noise for the same position
 
@@ -135,7 +136,7 @@ class Denoiser:
                 try:
                     tokens = await self._step(canvas)
                 finally:
-                    await self._runner.stop()
+                    await to_the_end(self._runner.stop())
             canvas.fill(tokens)
             yield Batch(canvas.final())
 

@@ -34,6 +34,7 @@ from py_engine.plan.diffusion import Schedule
 from py_engine.plan.lists import ALL_LOGITS, MEDIA
 from py_engine.plan.sampling import Batch
 from py_engine.runners import FeedOptions, Rounding, Runner
+from py_engine.tasks import to_the_end
 
 AskForMemory = Callable[[int], AbstractAsyncContextManager[bool]]  # may the caches grow by so many bytes?
 Result = TypeVar("Result")
@@ -273,7 +274,7 @@ class Generation:
                 if decoder.lacks_pages:
                     answer.lacks_pages, answer.needs = True, decoder.needs
             finally:
-                await runner.stop()
+                await to_the_end(runner.stop())
 
     async def _feed(self, answer: Answer, sequence: SequenceCache) -> bool:
         """Feed parts of a prompt; the last one computes the first logits. False: the time slice or the pages ended."""

@@ -13,7 +13,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
 from py_engine.errors import WispError
-from py_engine.files.stored_blocks import BlockStore, StoredBlock
+from py_engine.files.stored_blocks import BlockStore, Put, StoredBlock
 from py_engine.generate.kv_cache import START, Block, KvCache, key_after, runs_of
 from py_engine.plan.plan import Plan
 
@@ -174,9 +174,12 @@ class PrefixStore:
                     break
             if self._removals != self._store.removals():  # while its pages were read
                 break
-            if not await self._store.put(key, entry, data):
+            put = await self._store.put(key, entry, data)
+            if put is Put.FULL:
                 self._full = True
                 break
+            if put is Put.IN_USE:
+                continue  # the next time that the engine is idle tries again
             if self._removals != self._store.removals():
                 break
             stored[key] = entry

@@ -34,7 +34,7 @@ from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner, tokens_per_draft
-from py_engine.tasks import begin
+from py_engine.tasks import begin, to_the_end
 
 # The time of decode steps of up to SHORT_BATCH sequences in one submit: short, so that others may join and an abort
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
@@ -94,8 +94,8 @@ class Scheduler:
             sequence.cancelled = True
             self._runner.end_masked()
             try:
-                await sequence.released.wait()
-            finally:  # also where this is cancelled once more
+                await to_the_end(sequence.released.wait())  # else others would get pages that the device still uses
+            finally:
                 self._joining.end_prompt(sequence)
 
     def _serve(self) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from tests.fuzz.web_sockets import HANDSHAKE
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
+from tools.web_socket import WebSocket
 
 CHAT: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -342,6 +345,31 @@ def test_a_tab_that_closes_during_an_answer(server: ApiServer) -> None:
                 list(client(server).chat.completions.create(**CHAT, stream=stream))
             assert caught.value.code == "engine_gone"
         wait_for(lambda: server.tab is None)
+
+
+@pytest.mark.parametrize("sending", [True, False])
+def test_a_tab_that_reads_nothing_is_closed_at_once(monkeypatch: pytest.MonkeyPatch, sending: bool) -> None:
+    """Its successor waits for that. `sending`: a request is being sent to it."""
+    monkeypatch.setattr("tools.web_socket.SEND_S", 10 * HANG_S)
+    here, there = socket.socketpair()
+    with here, there:
+        tab, headers = WebSocket(here), Message()
+        for name, value in (line.split(": ") for line in HANDSHAKE):
+            headers[name] = value
+        headers["Host"] = "127.0.0.1"
+        assert tab.accept("GET / HTTP/1.1", headers)
+        here.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                here.send(bytes(1 << 16))
+        here.settimeout(10 * HANG_S)
+        threads = [threading.Thread(target=tab.send, args=(b"x",), daemon=True)] if sending else []
+        threads.append(threading.Thread(target=tab.close, daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(HANG_S)
+        assert not any(thread.is_alive() for thread in threads)
 
 
 def test_the_last_tab_answers(server: ApiServer) -> None:

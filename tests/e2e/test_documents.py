@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
-from tests.support.pdf_file import endless, pdf
+from tests.support.pdf_file import endless, pdf, repeated, unpacking
 from tools import minilm
 from tools.paths import NODE_MODULES
 from tools.serve import Server
@@ -223,15 +223,17 @@ def test_removing_a_document_removes_its_passages(talk: Page) -> None:
     [
         ("scan.pdf", pdf([[]]), "OCR"),
         ("broken.pdf", b"%PDF-1.4 and then nothing", "not a PDF file, or it is damaged"),
+        ("bomb.pdf", unpacking(270), "unpacks to more than can be read"),
+        ("pages.pdf", repeated(20_001), "too long to be read"),
         ("tool.txt", b"\x7fELF\x00\x01\x02", "not a text file"),
         ("empty.md", b" \n", "empty"),
     ],
-    ids=["scan", "broken", "binary", "empty"],
+    ids=["scan", "broken", "unpacking", "pages", "binary", "empty"],
 )
 def test_unreadable_files_are_reported(talk: Page, name: str, data: bytes, said: str) -> None:
     drop(talk, {name: data})
     notice = talk.locator("#notices .error")
-    expect(notice).to_contain_text(f"{name} was not read.")
+    expect(notice).to_contain_text(f"{name} was not read.", timeout=30_000)
     expect(notice).to_contain_text(said)
     notice.get_by_role("button", name="Dismiss").click()
     assert name not in [d["name"] for d in talk.evaluate(INDEX)["documents"]]

@@ -243,7 +243,7 @@ def test_servers_that_cannot_be_read_for_a_moment_are_not_lost(page: Page) -> No
           const { open } = IDBFactory.prototype;
           IDBFactory.prototype.open = () => { throw new Error("blocked"); };
           const added = { name: "home", url: "https://home.example/mcp" };
-          const failed = await servers.set(added).then(() => "", (error) => error.message);
+          const failed = await servers.set(added).then(() => "", (error) => error.code);
           IDBFactory.prototype.open = open;
           void servers.set({ ...added, name: "other" });
           while (!(await read("mcp")).includes("other")) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -253,7 +253,7 @@ def test_servers_that_cannot_be_read_for_a_moment_are_not_lost(page: Page) -> No
         }""",
         modules,
     )
-    assert found == ["blocked", ["office", "home", "other"]]
+    assert found == ["storage_unreadable", ["office", "home", "other"]]
 
 
 def test_models_get_the_tools_of_the_servers_that_are_on(page: Page) -> None:

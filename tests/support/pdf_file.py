@@ -1,5 +1,6 @@
 """Small PDF files, written by hand. Source of the format: ISO 32000-1."""
 
+import zlib
 from collections.abc import Iterable
 
 Line = tuple[str, int, int]  # text, points of its letters, points from the page's top
@@ -35,6 +36,31 @@ def _file(objects: list[bytes]) -> bytes:
     head = b"xref\n0 %d\n0000000000 65535 f \n" % count
     tail = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (count, len(out))
     return out + head + table + tail
+
+
+def unpacking(megabytes: int) -> bytes:
+    """A small PDF file whose page unpacks to so many megabytes of blanks."""
+    packer = zlib.compressobj(9)
+    packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(megabytes)) + packer.flush()
+    return _file(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R >>",
+            b"<< /Filter /FlateDecode /Length %d >>\nstream\n%b\nendstream" % (len(packed), packed),
+        ]
+    )
+
+
+def repeated(times: int) -> bytes:
+    """A PDF file whose page tree lists one page so many times."""
+    return _file(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [%b] /Count %d >>" % (b"3 0 R " * times, times),
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] >>",
+        ]
+    )
 
 
 def endless(doublings: int = 40) -> bytes:

@@ -155,7 +155,7 @@ async def test_a_stored_queue_that_cannot_be_read_for_a_moment_stays(browser: Br
     later, read = Visit(browser), browser.read_text
 
     async def fails(name: str) -> str | None:
-        raise ConnectionError("it is blocked")
+        raise WispError("It is blocked.", "storage_unreadable")
 
     browser.read_text = fails  # type: ignore[method-assign]
     await later.queue.add({"model": C})
@@ -172,7 +172,7 @@ async def test_a_stored_queue_whose_first_read_fails_is_not_written_over(browser
 
     async def fails_once(name: str) -> str | None:
         if not next(reads):
-            raise ConnectionError("it is blocked")
+            raise WispError("It is blocked.", "storage_unreadable")
         return await read(name)
 
     browser.read_text = fails_once  # type: ignore[method-assign]

@@ -185,6 +185,48 @@ class Slow(RandomConstraint):
         return await super().mask()
 
 
+async def test_a_newcomer_ends_steps_with_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the step that runs, not for all that the batch may take."""
+    monkeypatch.setattr("py_engine.generate.scheduler.MASKED_MS", 1e6)
+    used, newcomer = engine(), asyncio.Event()
+    decode: Any = used.runner.decode_masked
+    masks = steps = 0  # of the batch that the newcomer finds
+
+    async def watched(*args: Any) -> Any:
+        nonlocal masks, steps
+        masks = 0
+        found = await decode(*args)
+        if newcomer.is_set() and not steps:
+            steps = max(len(tokens.batch.ids) for tokens in found)
+        return found
+
+    monkeypatch.setattr(used.runner, "decode_masked", watched)
+
+    class Watched(RandomConstraint):
+        async def mask(self) -> Any:
+            nonlocal masks
+            masks += 1
+            if masks == 3:
+                newcomer.set()
+            for _ in range(20):  # it joins meanwhile
+                await asyncio.sleep(0)
+            return await super().mask()
+
+    async def joins() -> list[int]:
+        await newcomer.wait()
+        return await collect(used, PROMPTS[2], GREEDY, 8)
+
+    held, free, joined = await asyncio.gather(
+        collect(used, PROMPT, WARM, 90, constraint=Watched(0.3, jumps=False, has_source=True)),
+        collect(used, PROMPTS[1], WARM, 90),
+        joins(),
+    )
+    assert 3 <= steps <= 4, "of 32"
+    assert held == await collect(make(), PROMPT, WARM, 90, constraint=RandomConstraint(0.3, jumps=False))
+    assert free == await collect(make(), PROMPTS[1], WARM, 90)
+    assert joined == await collect(make(), PROMPTS[2], GREEDY, 8)
+
+
 async def test_slow_masks_do_not_hold_up_others_for_long() -> None:
     used = engine()
     held, _ = await asyncio.gather(

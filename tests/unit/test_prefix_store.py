@@ -9,7 +9,7 @@ import pytest
 
 from py_engine.cpu.runner import CpuRunner
 from py_engine.engine import Engine
-from py_engine.files.stored_blocks import StoredBlock
+from py_engine.files.stored_blocks import Put, StoredBlock
 from py_engine.generate import prefix_store
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.plan.sampling import Sampling
@@ -28,7 +28,7 @@ class Memory:
     def __init__(self) -> None:
         self.data: dict[str, tuple[StoredBlock, bytes]] = {}
         self.layouts: list[str] = []
-        self.full = False
+        self.full = self.in_use = False
         self.reads = self.tidied = self.removed = 0
 
     def open(self, layout: str) -> "Memory":
@@ -52,10 +52,11 @@ class Memory:
                 return
             yield self.data[key][1]
 
-    async def put(self, key: str, block: StoredBlock, data: bytes) -> bool:
-        if not self.full:
-            self.data[key] = block, bytes(data)
-        return not self.full
+    async def put(self, key: str, block: StoredBlock, data: bytes) -> Put:
+        if self.full or self.in_use:
+            return Put.FULL if self.full else Put.IN_USE
+        self.data[key] = block, bytes(data)
+        return Put.STORED
 
     async def touch(self, keys: list[str]) -> None:
         pass
@@ -264,6 +265,19 @@ async def test_a_full_storage_is_no_error() -> None:
     await stored(used)
     assert await ask(used, PROMPT) == text
     assert not store.data
+
+
+async def test_blocks_that_another_worker_uses_are_stored_later() -> None:
+    store = Memory()
+    store.in_use = True
+    used = await engine(store)
+    await ask(used, PROMPT)
+    await stored(used)
+    assert used.stats()["prefixes"]["written_tokens"] == 0
+    store.in_use = False
+    await ask(used, PROMPT)
+    await stored(used)
+    assert used.stats()["prefixes"]["written_tokens"] == PAGE * len(store.data) > 0
 
 
 async def test_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

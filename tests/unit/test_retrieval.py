@@ -147,6 +147,46 @@ def test_text_without_sentences_is_split_too(js: Any, text: str) -> None:
     assert set(text.split()) <= set(joined.split()) or len(joined) >= len(text)
 
 
+def test_a_large_document_is_counted_in_parts(js: Any) -> None:
+    """One long block, and very many short ones: the engine counts little at a time, and is asked seldom."""
+    code = """(await (async () => {
+        const counted = [];
+        const count = async (text) => (counted.push(text.length), text.length / 3);
+        const passages = await m.split(m.textBlocks(a[0]), { size: 200, overlap: 40, count });
+        const longest = Math.max(...passages.map(({ text }) => text.length));
+        return { calls: counted.length, most: Math.max(...counted), longest };
+    })())"""
+    for text in ("a,b,c,d\n" * 50_000, "a b " * 100_000, "a\n\n" * 50_000):
+        found = js(code, text)
+        assert found["most"] <= 4001
+        assert found["calls"] <= len(text) / 300
+        assert found["longest"] <= 700
+
+
+def test_code_with_very_many_blanks_is_split_in_time(js: Any) -> None:
+    """Each piece of a line looked for its end, through all blanks after it: minutes for a million."""
+    code = "```\n" + "x " * 500_000 + " " * 1_000_000 + "\nx\n```"
+    passages = js("m.split(m.markdownBlocks(a[0]), {size: 200, overlap: 40, count: async (t) => t.length})", code)
+    assert all(passage["text"] for passage in passages)
+
+
+def test_long_work_lets_the_page_go_on(js: Any) -> None:
+    """While a document is split and indexed, no other task waits for long."""
+    code = """(await (async () => {
+        let turns = 0;
+        const timer = setInterval(() => turns++, 1);
+        const limits = { size: 200, overlap: 40, count: async (text) => text.length / 3 };
+        const passages = await m.split(m.textBlocks(a[0]), limits);
+        const splitting = turns;
+        await m.Lexical.of(passages.map(({ text }) => text));
+        clearInterval(timer);
+        return [splitting, turns - splitting];
+    })())"""
+    splitting, indexing = js(code, "Some words of a line, with a number 17.\n" * 40_000)
+    assert splitting >= 3
+    assert indexing >= 3
+
+
 def test_empty_documents_give_no_passages(js: Any) -> None:
     assert js("m.split([], { size: 10, overlap: 2, count })") == []
 
@@ -171,17 +211,17 @@ TEXTS = [
     ],
 )
 def test_words_find_their_passage(js: Any, query: str, first: int) -> None:
-    assert js("new m.Lexical(a[0]).rank(a[1])[0].index", TEXTS, query) == first
+    assert js("(await m.Lexical.of(a[0])).rank(a[1])[0].index", TEXTS, query) == first
 
 
 def test_question_words_alone_find_nothing(js: Any) -> None:
-    assert js("new m.Lexical(a[0]).rank(a[1])", TEXTS, "What is the capital of Spain?") == []
-    assert js("new m.Lexical([]).rank('x')") == []
+    assert js("(await m.Lexical.of(a[0])).rank(a[1])", TEXTS, "What is the capital of Spain?") == []
+    assert js("(await m.Lexical.of([])).rank('x')") == []
 
 
 def test_bm25_as_its_formula_says(js: Any) -> None:
     """Two passages of 2 and 4 words, the word once in the first: idf ln(1 + 1.5 / 1.5), length norm with b = 0.75."""
-    (found,) = js("new m.Lexical(['red pump', 'a blue pump house']).rank('red')")
+    (found,) = js("(await m.Lexical.of(['red pump', 'a blue pump house'])).rank('red')")
     norm = 1.2 * (1 - 0.75 + 0.75 * 2 / 3)
     assert found["score"] == pytest.approx(math.log(2) * 2.2 / (1 + norm))
 
@@ -202,10 +242,10 @@ def test_fusion_is_reciprocal_rank_fusion(js: Any) -> None:
 
 def test_search_leaves_out_what_is_far_in_words_and_meaning(js: Any) -> None:
     vectors = "[[1, 0], [0.1, 0.995], [0.1, 0.995]].map((v) => Float32Array.from(v))"
-    code = f"""m.search(new m.Lexical(["cat", "dog", "pump"]), "pump", {{ query: Float32Array.of(1, 0),
+    code = f"""m.search(await m.Lexical.of(["cat", "dog", "pump"]), "pump", {{ query: Float32Array.of(1, 0),
               vectors: {vectors} }}, 5).map(({{ index }}) => index)"""
     assert js(code) == [2, 0]
-    assert js("m.search(new m.Lexical(a[0]), 'museum', null, 1).length", TEXTS) == 1
+    assert js("m.search(await m.Lexical.of(a[0]), 'museum', null, 1).length", TEXTS) == 1
 
 
 SOURCES = [

@@ -11,7 +11,7 @@ import pytest
 
 from app.upstreams import registry
 from app.upstreams.server import masked
-from py_engine.errors import CODES
+from py_engine.errors import CODES, WispError
 from tests.support.upstream_page import BASE, CHAT, KEY, Reply, UpstreamPage, answer, refused, stream
 from tests.support.worker_page import HELLO, HI, Page, settle
 
@@ -362,12 +362,12 @@ async def test_storage_that_cannot_be_read_loses_no_upstreams(kind: str, reads: 
         nonlocal left
         left -= 1
         if left < 0:
-            raise ConnectionError("it is blocked")
+            raise WispError("It is blocked.", "storage_unreadable")
         return stored
 
     page.platform.read_text = read  # type: ignore[assignment]
     found = await page.call(f"upstreams.{kind}", **fields)
-    assert "could not read the stored upstreams" in found["error"]["message"]
+    assert found["error"]["code"] == "storage_unreadable"
     assert page.platform.kept["upstreams"] == stored
 
 

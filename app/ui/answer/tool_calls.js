@@ -1,22 +1,8 @@
-/** The functions that an answer calls: put together from its chunks, and shown with their arguments. */
+/** The functions that an answer calls, shown with their arguments. */
 import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 
 /** @typedef {{ id: string, name: string, arguments: string }} ToolCall `arguments`: JSON, perhaps not complete yet */
-
-/**
- * Adds what a chunk says of tool calls.
- * @param {ToolCall[] | undefined} calls @param {{ index: number, id?: string, function?: Partial<ToolCall> }[]} deltas @returns {ToolCall[]}
- */
-export function withCalls(calls = [], deltas) {
-  for (const { index, id, function: part } of deltas) {
-    const call = (calls[index] ??= { id: "", name: "", arguments: "" });
-    call.id ||= id ?? "";
-    call.name += part?.name ?? "";
-    call.arguments += part?.arguments ?? "";
-  }
-  return calls;
-}
 
 /** @param {ToolCall[]} calls */
 export function toolCalls(calls) {

@@ -1,6 +1,6 @@
 /** One answer: asks the model and adds what streams back to the message. */
 import { setName } from "../address.js";
-import { withCalls } from "../answer/tool_calls.js";
+import { addCallParts } from "../../sdk/call_parts.js";
 import { withWords } from "../answer/words.js";
 import { withMedia } from "./media_parts.js";
 import { contextOf, requestFor } from "./request.js";
@@ -115,7 +115,7 @@ function read(chunk, message, started, context) {
   const { content, reasoning_content: thought, tool_calls: calls } = choice?.delta ?? {};
   const answers = content && !message.content;
   if (choice?.logprobs?.content) message.words = withWords(message.words, choice.logprobs.content);
-  if (calls) message.toolCalls = withCalls(message.toolCalls, calls);
+  if (calls) addCallParts((message.toolCalls ??= []), calls);
   if (thought) message.reasoning = (message.reasoning ?? "") + thought;
   if (content) message.content += content;
   if (content || thought) {
