@@ -122,15 +122,17 @@ class Generation:
     async def _run(self, answer: Answer, keep: int | None, started: float) -> AsyncGenerator[Batch, None]:
         """Continue an answer to its end, or until the device is lost."""
         async with self.sequences.acquire() as sequence:
+            # Those of the sequence's device: another one may replace it at any wait, and have other pages.
+            scheduler, runner = self._scheduler, self.runner
             sequence.private = answer.private
             self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
             if self.prefixes is not None:
                 cache, root = self.sequences.cache, sequence.root
-                await self.prefixes.restore(answer.ids, cache, self.runner, answer.exact, root)
+                await self.prefixes.restore(answer.ids, cache, runner, answer.exact, root)
             prompt = [MEDIA] if answer.media else []
-            await self.runner.prepare([*prompt_lists(self.plan), *prompt], [sequence.number])
+            await runner.prepare([*prompt_lists(self.plan), *prompt], [sequence.number])
             while not answer.done:
-                async with aclosing(self._continue(answer, sequence)) as batches:
+                async with aclosing(self._continue(answer, sequence, scheduler)) as batches:
                     async for batch in batches:
                         self.sequences.resumed(sequence)
                         _update_stats(answer, started)
@@ -186,12 +188,14 @@ class Generation:
         """The positions that an answer needs before it can go on: those of its tokens, and the next ones."""
         return min(max(len(answer.ids) + 1, answer.needs), self.context_length)
 
-    async def _continue(self, answer: Answer, sequence: SequenceCache) -> AsyncGenerator[Batch, None]:
+    async def _continue(
+        self, answer: Answer, sequence: SequenceCache, scheduler: Scheduler
+    ) -> AsyncGenerator[Batch, None]:
         """Feed what the caches lack, then decode until the answer, the context or the pages end."""
         ids = answer.ids
         count = min(answer.left, self.context_length - len(ids) + 1)
         produced: list[int] = []
-        run = self._scheduler.run if answer.constraint is None else self._run_constrained
+        run = scheduler.run if answer.constraint is None else partial(self._run_constrained, scheduler)
         self._running += 1
         try:
             async with aclosing(run(answer, sequence, count, lambda: self._reuse(answer, sequence))) as batches:
@@ -224,22 +228,22 @@ class Generation:
         return not answer.lacks_pages
 
     async def _run_constrained(
-        self, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
+        self, scheduler: Scheduler, answer: Answer, sequence: SequenceCache, count: int, reuse: Reuse
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield up to `count` tokens under a constraint: alone, or beside others if others run."""
         shares = not self.plan.encodes_prompts
         constrained = ConstrainedAnswer(
             answer, self.plan.n_vocab, count, self._usual_run, lambda: self._running > 1,
             can_rewind=shares and not self.plan.recurrent,
-            masked_batches=shares and self.runner.decode_masked is not None,
+            masked_batches=shares and scheduler.runner.decode_masked is not None,
         )  # fmt: skip
         first: Reuse | None = reuse
         try:
             while not constrained.ended and not answer.lacks_pages:
                 if constrained.shares():
-                    run = self._scheduler.run(answer, sequence, constrained.left, first, constrained)
+                    run = scheduler.run(answer, sequence, constrained.left, first, constrained)
                 else:
-                    run = self._run_alone(answer, sequence, constrained, first)
+                    run = self._run_alone(scheduler.runner, answer, sequence, constrained, first)
                 first = None
                 async with aclosing(run) as batches:
                     async for batch in batches:
@@ -252,17 +256,21 @@ class Generation:
         return self.time_slices.expired() or constrained.shares()
 
     async def _run_alone(
-        self, answer: Answer, sequence: SequenceCache, constrained: ConstrainedAnswer, reuse: Reuse | None
+        self,
+        runner: Runner,
+        answer: Answer,
+        sequence: SequenceCache,
+        constrained: ConstrainedAnswer,
+        reuse: Reuse | None,
     ) -> AsyncGenerator[Batch, None]:
         """Feed the prompt and yield tokens under a constraint for a time slice, or until it can share steps."""
-        runner = self.runner
         prompted = reuse is None and len(sequence.tokens) >= len(answer.ids)
         async with self.time_slices.acquire(beside_part=prompted):
             try:
                 if reuse is not None and not reuse():
                     return
                 fed = len(sequence.tokens) < len(answer.ids)
-                if not await self._feed(answer, sequence):
+                if not await self._feed(runner, answer, sequence):
                     return
                 beside_part = self.time_slices.part_open
                 decoder = ConstrainedDecoder(runner, constrained, sequence, fed=fed, beside_part=beside_part)
@@ -276,9 +284,8 @@ class Generation:
             finally:
                 await to_the_end(runner.stop())
 
-    async def _feed(self, answer: Answer, sequence: SequenceCache) -> bool:
+    async def _feed(self, runner: Runner, answer: Answer, sequence: SequenceCache) -> bool:
         """Feed parts of a prompt; the last one computes the first logits. False: the time slice or the pages ended."""
-        runner = self.runner
         await answer.media.encode(answer.ids, len(sequence.tokens))
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         unread = 0.0
@@ -317,10 +324,11 @@ class Generation:
         rounding = Rounding.FLOATS if ALL_LOGITS in lists else Rounding.SAME
         await media.encode(ids, 0)
         async with self.sequences.acquire() as sequence:
+            runner = self.runner  # of the sequence's device
             self.set_scales(sequence, self.scales, ids)
             if rounding is Rounding.FLOATS:  # requests' prompts are rounded otherwise, so none may have these rows
                 sequence.root, sequence.private = key_after(sequence.root, []), True
-            await self.runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
+            await runner.prepare([*lists, MEDIA] if media else lists, [sequence.number])
             if self.plan.causal:
                 await self.sequences.wait_for_pages(sequence, len(ids))
                 self.sequences.resumed(sequence)  # the caller has the engine to itself
@@ -333,7 +341,7 @@ class Generation:
                 sequence.reserve(at + count)
                 run = lists if wanted else lists[:1] if given is None else [MEDIA]
                 options = FeedOptions(given, shift, rounding)
-                self.runner.feed(at, batch, run, sequence.number, options=options)
+                runner.feed(at, batch, run, sequence.number, options=options)
                 if self.plan.causal:
                     sequence.append(batch)
                     sequence.advance(at + count, exact=True)

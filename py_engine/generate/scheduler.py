@@ -56,7 +56,7 @@ class Scheduler:
         self, runner: Runner, time_slices: TimeSlices, totals: Totals, speculation: bool = True,
         drafter: Drafter | None = None,
     ) -> None:  # fmt: skip
-        self._runner, self._time_slices, self._speculation = runner, time_slices, speculation
+        self.runner, self._time_slices, self._speculation = runner, time_slices, speculation
         self._totals, self._drafter = totals, drafter
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
@@ -83,7 +83,7 @@ class Scheduler:
         sequence = RunningSequence(answer, cache, count, constrained=constrained)
         if not await self._joining.join(sequence, reuse):
             return
-        self._runner.end_masked()
+        self.runner.end_masked()
         self._serve()
         try:
             while (batch := await sequence.batches.get()) is not None:
@@ -92,7 +92,7 @@ class Scheduler:
                 yield batch
         finally:
             sequence.cancelled = True
-            self._runner.end_masked()
+            self.runner.end_masked()
             try:
                 await to_the_end(sequence.released.wait())  # else others would get pages that the device still uses
             finally:
@@ -120,7 +120,7 @@ class Scheduler:
                 sequence.released.set()
             self._sequences.clear()
             self._in_flight.clear()
-            await self._runner.stop()
+            await self.runner.stop()
             if not isinstance(error, Exception):
                 raise
         finally:  # a sequence may have come while the runner stopped
@@ -140,7 +140,7 @@ class Scheduler:
                 await self._read()
             elif self._catching_up:
                 self._catching_up = False
-                await self._runner.finish()
+                await self.runner.finish()
             self._let_leave()
             self._release_finished()
             if not self._in_flight and (self._is_over() or self._parts_blocked):
@@ -161,7 +161,7 @@ class Scheduler:
         return self._turns > self._first_turn and self._time_slices.expired(ahead / 1000)
 
     async def _read(self) -> None:
-        batches = await self._runner.result()
+        batches = await self.runner.result()
         submit = self._in_flight.popleft()
         for sequence, version, masked, sampled in zip(
             submit.unit, submit.versions, submit.masked, batches, strict=True
@@ -170,7 +170,7 @@ class Scheduler:
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
                 if version == sequence.version and not sequence.cancelled:
-                    await check(self._runner, sequence, batch, masked=masked, beside_part=self._time_slices.part_open)
+                    await check(self.runner, sequence, batch, masked=masked, beside_part=self._time_slices.part_open)
                 continue
             yielded = len(batch.ids)
             if submit.steps:
@@ -225,7 +225,7 @@ class Scheduler:
                 return
             drafting, n_model_draft = Drafts.NONE, 0
             if self._speculation and unit == self._sequences:
-                drafting, n_model_draft = choose_drafts(unit, self._runner, self._drafter, self._drafting)
+                drafting, n_model_draft = choose_drafts(unit, self.runner, self._drafter, self._drafting)
             begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
             if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, SLICE_MS)):
                 drafting, n_model_draft = Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
@@ -241,7 +241,7 @@ class Scheduler:
                         return
                     self._drafter.start([sequence.row for sequence in unit])
                 elif drafting:
-                    self._runner.start_drafts([sequence.row for sequence in unit])
+                    self.runner.start_drafts([sequence.row for sequence in unit])
                 self._drafting, self._drafted = drafting, drafted
             if drafting:
                 submit = self._submit_draft(unit, n_model_draft)
@@ -272,7 +272,7 @@ class Scheduler:
         first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
-            if self._prompt_ms + min(SLICE_MS, part_ms(self._runner, left)) > SLICE_MS:
+            if self._prompt_ms + min(SLICE_MS, part_ms(self.runner, left)) > SLICE_MS:
                 return min(decoding, key=_turn)
         return first
 
@@ -285,7 +285,7 @@ class Scheduler:
     def _enough_ahead(self, ms: float) -> bool:
         """Whether the device has work for `ms`. One submit is too little: the device would wait for the next one."""
         ahead = self._in_flight
-        if not ahead or not self._runner.queues:
+        if not ahead or not self.runner.queues:
             return bool(ahead)
         return sum(submit.ms for submit in ahead) >= ms and (len(ahead) > 1 or ahead[0].ms >= LONG_MS)
 
@@ -296,7 +296,7 @@ class Scheduler:
         waiting = [] if self._time_slices.part_open or self._parts_blocked else runnable
         prompts = [[sequence] for sequence in opened or waiting if sequence.prompting]
         decoding = [sequence for sequence in runnable if not sequence.prompting]
-        return [*prompts, *batches(decoding, self._runner)]
+        return [*prompts, *batches(decoding, self.runner)]
 
     def _submit_ms(self, rows: int) -> float:
         """The time that decode steps of so many sequences in one submit should take."""
@@ -305,16 +305,16 @@ class Scheduler:
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of a unit. None: pages are lacking."""
         ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms(len(unit))
-        steps = min(self._runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
+        steps = min(self.runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
         steps = with_pages(unit, steps)
         if not steps:
             return None
-        clear_stale_masks(self._runner, unit)
-        self._runner.decode([sequence.row for sequence in unit], steps)
+        clear_stale_masks(self.runner, unit)
+        self.runner.decode([sequence.row for sequence in unit], steps)
         self._totals.count(steps, len(unit))
-        submit = ScheduledWork(unit, steps * (self._runner.step_ms(len(unit)) or UNKNOWN_MS))
+        submit = ScheduledWork(unit, steps * (self.runner.step_ms(len(unit)) or UNKNOWN_MS))
         for sequence in unit:
-            end_mask(self._runner, sequence)
+            end_mask(self.runner, sequence)
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
@@ -323,7 +323,7 @@ class Scheduler:
     async def _decode_masked(self, unit: list[RunningSequence], *, beside_prompt: bool) -> None:
         """Decode steps of a unit, each with new masks. Nothing may be in flight."""
         self._drafting, self._drafted = Drafts.NONE, []
-        steps = await decode_masked(self._runner, unit, BESIDE_PROMPT_MS if beside_prompt else MASKED_MS)
+        steps = await decode_masked(self.runner, unit, BESIDE_PROMPT_MS if beside_prompt else MASKED_MS)
         self._totals.count(steps, len(unit))
         self._prompt_ms = 0.0
         self._turns += 1
@@ -332,7 +332,7 @@ class Scheduler:
 
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""
-        runner, streams = self._runner, [len(unit) for unit in units if not unit[0].prompting]
+        runner, streams = self.runner, [len(unit) for unit in units if not unit[0].prompting]
         step_ms = [runner.steps_in(rows, BESIDE_PROMPT_MS) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
         alone = not streams and not self._time_slices.wanted
         submit = submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
@@ -368,7 +368,7 @@ class Scheduler:
 
     def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
-        runner, count = self._runner, len(unit)
+        runner, count = self.runner, len(unit)
         ms = self._submit_ms(count)
         steps = runner.steps_in(count, ms, drafting=True, n_model_draft=n_model_draft)
         in_flight = sum(submit.steps for submit in self._in_flight)

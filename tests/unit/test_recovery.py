@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,34 @@ async def test_fifty_losses_under_load() -> None:
     assert len(told) >= 50
     for pool in used._generation.sequences.cache.pools:
         assert (pool.held, pool.available) == (0, pool.size)
+
+
+@pytest.mark.parametrize("fraction", [None, 0.5])
+async def test_an_answer_that_waits_for_the_device_begins_on_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, fraction: float | None
+) -> None:
+    """It has a sequence of the lost device, whose pages are other sequences' on the next one."""
+    monkeypatch.setattr("py_engine.generate.time_slices.TIME_SLICE", 0.0)
+    used, told = recovering(1 << 30, [])
+    generation = used._generation
+
+    def asked(engine: Engine) -> list[Coroutine[Any, Any, list[int]]]:
+        constraint = RandomConstraint(fraction) if fraction else None
+        return [collect(engine, PROMPT * 8, WARM, 24, constraint=constraint), ask(engine, 0), ask(engine, 2)]
+
+    first, *others = asked(used)
+    async with generation.time_slices.acquire():
+        asking = [asyncio.ensure_future(first)]
+        await asyncio.sleep(0.01)
+        assert generation.sequences.running()
+        used.runner.lost = "the driver was reset"  # type: ignore[misc]
+        assert generation.recover is not None
+        await generation.recover()
+        asking += [asyncio.ensure_future(other) for other in others]
+        await asyncio.sleep(0.01)
+    for got, wanted in zip(asking, asked(make()), strict=True):
+        assert await got == await wanted
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
