@@ -258,7 +258,7 @@ def test_wrong_kernels_are_named() -> None:
             return "off by 2" if shader is shaders[1] else ""
 
     check(shaders[:1], Known())
-    with pytest.raises(WrongKernels, match=r"the kernel \w+ wrong \(off by 2\)\."):
+    with pytest.raises(WrongKernels, match=r"The kernel \w+ does not work on this GPU \(off by 2\)\."):
         check(shaders, Known())
 
 

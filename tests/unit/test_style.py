@@ -15,6 +15,7 @@ from tools.goldens import golden_models
 from tools.paths import ROOT
 
 
+@pytest.mark.timeout(900)  # a checker may take 45 s of two idle cores
 @pytest.mark.parametrize("name", CHECKS)
 def test_checker_is_content(name: str) -> None:
     result = run_check(name)
