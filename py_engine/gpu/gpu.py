@@ -18,8 +18,8 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.gpu import repack
 from py_engine.gpu.adapter import request_device
 from py_engine.gpu.memory import UNIFORM, Memory, obj
-from py_engine.gpu.pipelines import DoesNotCompile, PipelineCache
-from py_engine.gpu.proofs import Prover
+from py_engine.gpu.pipelines import PipelineCache
+from py_engine.gpu.proofs import Prover, compiled
 from py_engine.gpu.upload import Upload
 from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device
@@ -135,14 +135,7 @@ class Gpu(Memory):
         return self.uploading
 
     async def _pipeline(self, shader: kernels.Shader) -> Any:
-        """The pipeline of a shader. One of ours that does not compile is a wrong kernel, where kernels are proven."""
-        try:
-            return await self.pipelines.get(shader)
-        except DoesNotCompile as error:
-            cause = await self.cause(error)
-            if self.prover is None or shader.registered or cause is not error:
-                raise cause from None
-            self.prover.reject(shader, error.why, by_text=error.by_text)
+        return await compiled(shader, self.pipelines, self.prover, self.cause)
 
     # -- recording ----------------------------------------------------------------------------------------------------
 

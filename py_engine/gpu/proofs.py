@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
 
+from py_engine.gpu.pipelines import DoesNotCompile, PipelineCache
 from py_engine.plan.kernels import Shader
 
 
@@ -32,3 +33,22 @@ class Prover(Protocol):
 
     def reject(self, shader: Shader, why: str, *, by_text: bool) -> None:
         """Note that a kernel does not compile. `by_text`: the browser refuses its text. Raises WispError."""
+
+
+async def compiled(
+    shader: Shader,
+    pipelines: PipelineCache,
+    prover: Prover | None,
+    cause_of: Callable[[BaseException], Awaitable[BaseException]],
+) -> Any:
+    """The pipeline of a shader. One of ours that does not compile is a wrong kernel, where kernels are proven.
+
+    `cause_of`: what has caused an error, such as the loss of the device.
+    """
+    try:
+        return await pipelines.get(shader)
+    except DoesNotCompile as error:
+        cause = await cause_of(error)
+        if prover is None or shader.registered or cause is not error:
+            raise cause from None
+        prover.reject(shader, error.why, by_text=error.by_text)
