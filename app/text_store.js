@@ -18,7 +18,7 @@ async function withDatabase(use) {
  */
 export const read = (name) =>
   withDatabase((db) => db.get("texts", name)).catch((error) => {
-    const message = `The browser cannot read what it has stored (${error?.message ?? error}). It stays; try again.`;
+    const message = `The browser cannot read what it has stored (${error?.message ?? error}). Nothing was changed; try again.`;
     throw Object.assign(new Error(message), { code: "storage_unreadable" });
   });
 

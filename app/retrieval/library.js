@@ -97,9 +97,9 @@ export class Library {
   /** The best passages for a question. @param {string} question @param {number} most @returns {Promise<Source[]>} */
   async search(question, most) {
     const { id } = this.embedder;
-    const { passages } = this; // documents may be added meanwhile
+    const { passages } = this; // all of it as it is now: documents may come, go and be embedded again meanwhile
     this.#lexical ??= Lexical.of(passages.map(indexedText));
-    const lexical = await this.#lexical;
+    const lexical = this.#lexical;
     const current = new Set(this.documents.filter(({ model }) => id && model === id).map((document) => document.id));
     const names = new Map(this.documents.map((document) => [document.id, document.name]));
     const vectors = passages.map(({ document, vector }) => (current.has(document) ? vector : undefined));
@@ -107,7 +107,7 @@ export class Library {
       ? await this.embedder.embed([question]).catch((error) => this.#searchByWords(error))
       : null;
     const meaning = query ? { query: query[0], vectors } : null;
-    return search(lexical, question, meaning, most).map(({ index }) => {
+    return search(await lexical, question, meaning, most).map(({ index }) => {
       const { document, text, heading, page } = passages[index];
       return { document: names.get(document) ?? "", text, ...(heading ? { heading } : {}), ...(page ? { page } : {}) };
     });

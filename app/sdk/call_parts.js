@@ -14,10 +14,14 @@ const MOST_CALLS = 128; // of an answer
  */
 export function addCallParts(calls, deltas) {
   for (const delta of Array.isArray(deltas) ? deltas : []) {
-    const { index, id, function: part } = Object(delta);
+    if (!delta || typeof delta !== "object") continue;
+    const { index, id, function: part } = delta;
     const { name, arguments: args } = Object(part);
-    const last = calls.findLast((one) => one.index === index);
-    const begins = !last || (isText(name) && isText(id) && isText(last.id) && last.id !== id);
+    const known = typeof index !== "number" && isText(id) ? calls.findLast((one) => one.id === id) : undefined;
+    const last = known ?? calls.findLast((one) => one.index === index);
+    // without an id, a name after arguments is the next call's
+    const another = isText(id) ? isText(last?.id) && last.id !== id : Boolean(last?.arguments);
+    const begins = !last || (!known && isText(name) && another);
     if (begins && calls.length === MOST_CALLS) continue;
     const call = begins ? /** @type {Call} */ ({ index, id: "", name: "", arguments: "" }) : last;
     if (begins) calls.push(call);

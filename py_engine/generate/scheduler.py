@@ -108,24 +108,36 @@ class Scheduler:
         try:
             while self._sequences:
                 async with self._time_slices.acquire(beside_part=True):
-                    await self._run_time_slice()
+                    try:
+                        await self._run_time_slice()
+                    except BaseException as error:
+                        await self._end_all(error)  # before another task has the device
+                        if not isinstance(error, Exception):
+                            raise
                 if self._parts_blocked:
                     await asyncio.sleep(0)  # the task that waits for a part may be about to queue for the device again
         except BaseException as error:
-            for sequence in self._sequences:
-                if sequence.open_part is not None:  # the states of some layers have seen the part
-                    sequence.cache.advance(None, exact=False)
-                    self._time_slices.close_part()
-                sequence.batches.put_nowait(error)
-                sequence.released.set()
-            self._sequences.clear()
-            self._in_flight.clear()
-            await self.runner.stop()
-            if not isinstance(error, Exception):
-                raise
+            await self._end_all(error)
+            raise
         finally:  # a sequence may have come while the runner stopped
             self._serving = False
             self._serve()
+
+    async def _end_all(self, error: BaseException) -> None:
+        """End all sequences with an error, once the device no longer works on them."""
+        failed = list(self._sequences)
+        self._sequences.clear()
+        self._in_flight.clear()
+        for sequence in failed:
+            if sequence.open_part is not None:  # the states of some layers have seen the part
+                sequence.cache.advance(None, exact=False)
+                self._time_slices.close_part()
+        try:
+            await to_the_end(self.runner.stop())
+        finally:
+            for sequence in failed:
+                sequence.batches.put_nowait(error)
+                sequence.released.set()
 
     async def _run_time_slice(self) -> None:
         """Submit and read until no sequence is left, or until the device should be released.

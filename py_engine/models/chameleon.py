@@ -29,7 +29,7 @@ HEAD_NORM_EPS = 1e-5  # whatever that of the other norms is
 class Config(config.Config):
     """The hyperparameters."""
 
-    norms_after: bool = False  # the blocks, not before them
+    norms_after: bool = False  # norms follow the blocks (swin_norm)
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:

@@ -30,7 +30,10 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         if base.head_count_kv != base.head_count or base.head_count * base.head_dim != base.embedding_length:
-            raise WispError("CogVLM's heads fill its width, and each has keys.", "unsupported_architecture")
+            raise WispError(
+                "Wisp needs a CogVLM whose heads fill its width, each with keys of its own; this file's do not.",
+                "unsupported_architecture",
+            )
         rope = RopeSpec(base.head_dim, use_factors=False)
         return replace(base, ropes=(rope,) * base.block_count, visual_experts=True)
 

@@ -341,4 +341,4 @@ def _overlap(a: Span, b: Span) -> bool:
     if a[0] == b[0]:
         return not a[0] or (a[1] <= b[2] and b[1] <= a[2])
     lists = {plain(a[0]), plain(b[0])}
-    return "" in lists or (PREFILL in lists and not all(of_prompts(name) for name in lists))
+    return "" in lists or (bool(lists & {PREFILL, MEDIA}) and not all(of_prompts(name) for name in lists))

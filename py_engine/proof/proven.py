@@ -23,6 +23,7 @@ VERSION = 2  # of the proof: a stricter one does not trust what an earlier one f
 HASH_DIGITS = 20
 
 _found: dict[str, dict[str, str]] = {}  # the records of this worker's life, for browsers without storage
+_unstored: dict[str, dict[str, str]] = {}  # the same of findings that the next visit should try again
 
 
 class Proven:
@@ -31,7 +32,9 @@ class Proven:
     def __init__(self, key: str, known: dict[str, str]) -> None:
         self._key, self._known = key, known
         self._storing: asyncio.Future[None] | None = None
-        self._of_load: dict[str, str] = {}  # findings that may not hold for the next load
+        self._of_worker = _unstored.setdefault(key, {})
+        self._of_load: dict[str, str] = {}  # of registered kernels, whose numpy functions may change
+        self._findings = known, self._of_worker, self._of_load
 
     @classmethod
     async def of(cls, adapter: Any) -> Proven:
@@ -44,32 +47,36 @@ class Proven:
 
     def knows(self, shader: Shader) -> bool:
         """Whether the kernel has been run here."""
-        return _hash(shader) in self._known or _hash(shader) in self._of_load
+        return any(_hash(shader) in findings for findings in self._findings)
 
     def fault(self, shader: Shader) -> str:
         """Why the kernel is known to be wrong; "" if it is not."""
-        return self._known.get(_hash(shader), "") or self._of_load.get(_hash(shader), "")
+        return next((found for findings in self._findings if (found := findings.get(_hash(shader), ""))), "")
 
     @property
     def is_empty(self) -> bool:
         """Whether no kernel has been run here."""
-        return not self._known and not self._of_load
+        return not any(self._findings)
 
     @property
     def has_faults(self) -> bool:
         """Whether any kernel is known to be wrong."""
-        return any(self._known.values()) or any(self._of_load.values())
+        return any(fault for findings in self._findings for fault in findings.values())
 
-    def add(self, found: Iterable[tuple[Shader, str]], *, of_load: bool = False) -> None:
+    def add(self, found: Iterable[tuple[Shader, str]], *, of_worker: bool = False) -> None:
         """Remember findings: "", or why the kernel is wrong. The load does not wait until they are stored.
 
-        `of_load`: they are of one load, as are those of registered kernels, whose numpy functions may change.
+        `of_worker`: they are not stored, so that the next visit tries again. Those of registered kernels are of one
+        load: their numpy functions may change.
         """
         found = list(found)
-        self._of_load |= {_hash(shader): fault for shader, fault in found if of_load or shader.registered}
-        new = {_hash(shader): fault for shader, fault in found if not (of_load or shader.registered)}
+        self._of_load.update({_hash(shader): fault for shader, fault in found if shader.registered})
+        new = {_hash(shader): fault for shader, fault in found if not shader.registered}
+        if of_worker:
+            self._of_worker.update(new)
+            return
         _found[self._key] |= new
-        self._known |= new
+        self._known.update(new)
         self._storing = asyncio.ensure_future(self._store(self._storing))
 
     async def _store(self, before: asyncio.Future[None] | None) -> None:

@@ -101,7 +101,7 @@ class Prover:
         `by_text`: the browser refuses its text, so it will next time, too.
         """
         line = " ".join(why.split())[:MAX_WHY]
-        self._proven.add([(shader, f"it does not compile: {line}")], of_load=not by_text)
+        self._proven.add([(shader, f"it does not compile: {line}")], of_worker=not by_text)
         self._check([shader])
 
     def _check(self, shaders: list[Shader]) -> None:

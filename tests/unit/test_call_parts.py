@@ -33,10 +33,13 @@ def part(index: Any, call_id: Any = None, name: Any = None, arguments: Any = Non
         ([[part(0, "a", "f", "{}"), part(1, "a", "f", "{}")]], [["a", "f", "{}"], ["", "f", "{}"]]),
         ([[part(4_000_000_000, "a", "f", "{}"), part(-1, "b", "g", "{}"), part("__proto__", "c", "h", "{}")]],
          [["a", "f", "{}"], ["b", "g", "{}"], ["c", "h", "{}"]]),
-        ([5, None, "x", {}, [None, 1, "x", {"index": 0, "function": 3}]], [["", "", ""]] * 2),
+        ([[part(None, None, "f", "{}")], [part(None, None, "g", "{}")]], [["", "f", "{}"], ["", "g", "{}"]]),
+        ([[part(0, "a", "f", "{")], [part(None, "a", None, "}")]], [["a", "f", "{}"]]),
+        ([5, None, "x", {}, [None, 1, "x", {"index": 0, "function": 3}]], [["", "", ""]]),
         ([[part(0, {}, [], 7)]], [["", "", ""]]),
     ],
-    ids=["parts", "repeated", "one index", "no index", "same id", "odd index", "nonsense", "types"],
+    ids=["parts", "repeated", "one index", "no index", "same id", "odd index", "no id", "id alone", "nonsense",
+         "types"],
 )  # fmt: skip
 def test_calls_are_assembled(js: Evaluate, chunks: list[Any], calls: list[list[str]]) -> None:
     assert js(ADD, chunks) == calls

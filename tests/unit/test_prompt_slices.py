@@ -159,10 +159,17 @@ async def test_forced_tokens_are_small_batches_between_slices() -> None:
     assert {SMALL_BATCH, PREFILL} <= set(runner.submitted)
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
-def test_steps_share_no_memory_with_the_lists_of_prompts(kv_type: str) -> None:
-    for path in [MODELS["pages"], MODELS["windows"]] if kv_type == "q8_0" else MODELS.values():
-        plan = load(path, 64, 16, kv_type).plan
+@pytest.mark.parametrize(
+    ("kv_type", "paths", "media_width"),
+    [
+        ("f16", [*MODELS.values()], 0),
+        ("q8_0", [MODELS["pages"], MODELS["windows"]], 0),
+        ("f16", [GOLDEN / "dense" / "cogvlm.F16.gguf"], 64),  # its list for pictures has buffers of its own
+    ],
+)
+def test_steps_share_no_memory_with_the_lists_of_prompts(kv_type: str, paths: list[Path], media_width: int) -> None:
+    for path in paths:
+        plan = load(path, 64, 16, kv_type, media_width=media_width).plan
         slots, _ = plan.slots()
         prompts, steps = set[int](), set[int]()
         for name, ops in plan.lists.items():

@@ -32,7 +32,7 @@ class Projectors:
             raise WispError("The projector's table of positions is not one of its tiles.", "bad_tensor_shape")
         if s.tower.embedding_length % HEAD or s.tower.has_class:
             raise WispError(
-                f"The encoder's width must be a multiple of {HEAD}, and it has no class token.",
+                f"Wisp needs an encoder whose width is a multiple of {HEAD}, without a class token. This one differs.",
                 "unsupported_architecture",
             )
 
