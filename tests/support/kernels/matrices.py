@@ -52,7 +52,8 @@ def emulated(shader: Shader) -> Shader:
         return line
 
     lines = [rewritten(line) for line in shader.code.splitlines()]
-    code = "\n".join([*lines, *functions.values()]).replace("bitcast<vec4<f16>>", "halves_of")
+    code = "\n".join([*lines, *functions.values()])
+    code = code.replace("bitcast<vec4<f16>>", "halves_of").replace("bitcast<vec2<f16>>", "unpack2x16float")
     if "halves_of" in code:
         code += "\nfn halves_of(w: vec2u) -> vec4f { return vec4f(unpack2x16float(w.x), unpack2x16float(w.y)); }"
     code = re.sub(r"\bf16\b", "f32", code)
