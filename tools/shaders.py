@@ -64,9 +64,6 @@ class Setup(NamedTuple):
 
 
 SMALL = Device()  # the least that WebGPU guarantees: no feature, 16 KiB of workgroup memory, 256 threads
-FIREFOX = Device(
-    f16=True, half_bits=False, max_workgroup_storage=32768, max_threads=1024, max_storage_buffers=16, dot8=True
-)  # fmt: skip
 GPU = Device(
     f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True
 )  # fmt: skip
@@ -74,7 +71,7 @@ SETUPS = (
     Setup(SMALL, 16, "f32"),
     Setup(Device(subgroup=4, software=True), 16, "q8_0"),
     Setup(Device(f16=True, subgroup=8, software=True), 16, "f16"),
-    Setup(FIREFOX, 512, "q8_0"),
+    Setup(Device(f16=True, half_bits=False), 512, "q8_0"),
     Setup(GPU, 512, "f16"),
     Setup(replace(GPU, matrix=16), 2048, "f16"),
     Setup(replace(GPU, max_workgroup_storage=32768, matrix=8), 64, "q8_0"),

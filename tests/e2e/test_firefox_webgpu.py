@@ -4,11 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from py_engine.plan.kernels import Device
 from tests.support.firefox import Firefox, running_firefox
 from tools.serve import Server
-from tools.shaders import FIREFOX, Setup, expanded
+from tools.shaders import Setup, expanded
 
-SETUPS = (Setup(FIREFOX, 512, "f16"),)
+LIKE_A_GPU = Device(
+    f16=True, half_bits=False, max_workgroup_storage=32768, max_threads=1024, max_storage_buffers=16, dot8=True
+)  # fmt: skip
+SETUPS = (Setup(LIKE_A_GPU, 512, "f16"),)
 COMPILE = """async (shaders) => {
   const adapter = await navigator.gpu.requestAdapter();
   globalThis.device ??= await adapter.requestDevice({ requiredFeatures: ["shader-f16"] });
