@@ -25,7 +25,7 @@ COMPILE = """async (shaders) => {
 }"""
 ANSWER = """async (options) => {
   const engine = await (await import("/wisp.js")).Wisp.create();
-  const { id } = await engine.load({ model: "wisp-mini-q4_0", backend: "webgpu", ...options });
+  const { id } = await engine.load({ model: "wisp-mini-q4_0", backend: "webgpu", tune: false, ...options });
   const messages = [{ role: "user", content: "What is the capital of Italy?" }];
   const answer = await engine.chat.completions.create({ messages, temperature: 0, max_tokens: 20 });
   const { kernels, notices } = await engine.stats();
