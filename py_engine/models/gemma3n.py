@@ -20,7 +20,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, add_attended, clamp, copy_columns, sparse_gate
+from py_engine.plan.rows import Parts, add_attended, clamp, copy_columns, sparse_gate, zero
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -141,7 +141,7 @@ def _units(cfg: Config, ops: Ops, streams: Streams) -> list[Buffer]:
     """For each stream, rows (n, streams) that are 1 in its column, else 0."""
     units = [ops.rows(f"unit.{i}", cfg.streams) for i in range(cfg.streams)]
     for i, unit in enumerate(units):
-        clamp(ops, streams.rows, ops.constant("limits.0", [0.0, 0.0]), unit, cfg.streams)
+        zero(ops, streams.rows, unit, cfg.streams)
         clamp(ops, unit, ops.constant("limits.1", [1.0, 1.0]), unit, 1, first=i)
     return units
 

@@ -18,7 +18,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import clamp
+from py_engine.plan.rows import zero
 from py_engine.plan.streams import Streams, StreamWeights
 from py_engine.plan.weights import Weights
 
@@ -84,7 +84,7 @@ def _feed_forward(layer: Layer, x: Buffer) -> Buffer:
     if not cfg.mixture or layer.b + "ffn_gate_inp.weight" not in w:
         return layer.project_feed_forward(layer.feed_forward(x))
     out = ops.rows("out", cfg.embedding_length)
-    clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, cfg.embedding_length)  # to zeros
+    zero(ops, x, out, cfg.embedding_length)
     ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(out, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
     return out
 

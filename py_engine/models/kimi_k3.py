@@ -20,7 +20,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, RopeSpec
-from py_engine.plan.rows import Parts, clamp, copy_columns
+from py_engine.plan.rows import Parts, copy_columns, zero
 from py_engine.plan.streams import attend
 from py_engine.plan.weights import Weights
 
@@ -69,7 +69,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         mixed = layer.recurrent(read, caches[i]) if has_state else layer.attention(read, caches[i])
         if every and i % every == 0:
             copy_columns(ops, Parts(x), Parts(stored, count * n), n)
-            clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), x, n)  # to zeros
+            zero(ops, x, x, n)
             count += 1
         (layer.add_recurrent if has_state else layer.add_attention)(mixed, x)
         read = mean(layer.b + "ffn_res_score")

@@ -20,7 +20,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, clamp, copy_columns
+from py_engine.plan.rows import Parts, copy_columns, zero
 from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_scan
 from py_engine.plan.weights import Weights
 
@@ -99,8 +99,8 @@ def _linear_attention(layer: Layer, h: Buffer, rates: list[float], i: int, cache
     rows = ops.normed_stack("linear_qkv", h, Projection(stack))
     activated = ops.rows("linear_activated", 3 * inner)
     ops.activate(rows, activated, 3 * inner, "silu", gated=False)
-    steps = ops.rows("unit_steps", heads)  # zeros: the bias makes each step 1
-    clamp(ops, activated, ops.constant("limits.0", [0.0, 0.0]), steps, heads)
+    steps = ops.rows("unit_steps", heads)
+    zero(ops, activated, steps, heads)  # the bias makes each step 1
     constants = ops.constant(f"decays.{i}", [*rates, *[UNIT_STEP] * heads, *[0.0] * heads])
     q, k, v = (Columns(activated, part * inner) for part in range(3))
     y = ssm_scan(ops, Scan("ssd", v, k, q, heads, Columns(steps), constants), shape, states)

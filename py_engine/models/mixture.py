@@ -9,7 +9,7 @@ from py_engine.models.config import ROUTER_BIASES, Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.rows import clamp
+from py_engine.plan.rows import zero
 from py_engine.plan.weights import ExpertMatrices, Weights
 
 
@@ -131,7 +131,7 @@ class ExpertLayer:
         """The weighted sum of the chosen experts' outputs, (n, width). x: any buffer of that shape."""
         ops = self.ops
         out = ops.rows("experts_out", self.width)
-        clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), out, self.width)  # to zeros
+        zero(ops, x, out, self.width)
         experts.combine(ops, hidden, down, out)
         return out
 

@@ -112,6 +112,11 @@ def clamp(ops: OpList, x: Buffer, limits: Weight | Buffer, y: Buffer, cols: int,
     )
 
 
+def zero(ops: OpList, x: Buffer, y: Buffer, cols: int) -> None:
+    """y[:, :cols] = 0. x: any rows with so many columns, which are clamped to it; they may be y."""
+    clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), y, cols)
+
+
 def shift_scale(ops: OpList, x: Buffer, factor: Weight | Buffer, shift: Weight | None = None) -> None:
     """x = (x - shift) * factor, column by column."""
     ops.add(
