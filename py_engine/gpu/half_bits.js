@@ -1,4 +1,4 @@
-/** Whether the browser's WGSL compiler makes f16 of their bits. Firefox's does not, and kernels that do so do not compile. */
+/** Whether the browser's WGSL compiler has bitcast<vec2<f16>>. Firefox's has not, and does not compile kernels that use it. */
 import { requestAdapter } from "./adapter.js";
 
 const CODE = `

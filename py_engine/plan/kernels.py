@@ -95,7 +95,7 @@ class Device:
     """The properties of a device that kernel variants depend on. Comments name the WebGPU limits."""
 
     f16: bool = False
-    half_bits: bool = True  # the WGSL compiler makes f16 of their bits (bitcast<vec2<f16>>); Firefox's does not
+    half_bits: bool = True  # the WGSL compiler has bitcast<vec2<f16>>; Firefox's has not
     subgroup: int = 0  # smallest subgroup size; 0: no subgroups
     max_binding: int = 128 << 20  # maxStorageBufferBindingSize
     max_buffer: int = 256 << 20  # maxBufferSize
