@@ -6,7 +6,7 @@
 // ADDED: what adapters add to x comes from the product before (lib/low_rank_rows.wgsl). If x is a residual stream, its sum is
 // stored in x_next: other workgroups of this dispatch still read x. GATED: x stacks gate and up rows, and
 // activation(gate) * up is rounded.
-// Grid (BESIDE + groups * LANES / WG, tokens): LANES threads per group.
+// Grid (BESIDE + groups * LANES / WG, rows): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
 #param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
@@ -16,6 +16,14 @@
 #param BESIDE
 #param ADDED
 #param GATED
+#param SLOTS // rows of x for each token
+#param X16 // 1: x is f16
+#if X16
+#param F16
+alias XVector = vec4<f16>;
+#else
+alias XVector = vec4f;
+#endif
 #if GATED
 #param ACTIVATION // see activation.wgsl
 #endif
@@ -26,7 +34,7 @@ struct Params {
 #include "lib/state.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
-@bind var<storage, read> x: array<vec4f>; // (n, COLS padded to 32)
+@bind var<storage, read> x: array<XVector>; // (SLOTS * n, COLS padded to 32)
 #if NORM
 @bind var<storage, read> norm: array<vec4f>; // (COLS padded to 32)
 #endif
@@ -63,9 +71,9 @@ const UP = COLS / 4u; // vectors of the gate
 // Vector `at` of a row as the kernel's buffers have it.
 fn stacked_at(at: u32) -> vec4f {
 #if ADDED
-  return x[at] + added[at];
+  return vec4f(x[at]) + added[at];
 #else
-  return x[at];
+  return vec4f(x[at]);
 #endif
 }
 
@@ -87,7 +95,7 @@ const W_GROUPS = GROUPS;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m = wid.y;
-  if (m >= state.n) { // uniform: state does not change within a dispatch
+  if (m >= SLOTS * state.n) { // uniform: state does not change within a dispatch
     return;
   }
 #if X_STRIDE

@@ -262,5 +262,5 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )
 }  # fmt: skip
-KERNELS |= {"matmul_matrix": matmul}
+KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}
 KERNELS |= dict.fromkeys(("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions"), nothing)

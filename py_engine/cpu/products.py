@@ -44,15 +44,25 @@ def matmul(c: Call) -> None:
         row0 = c.consts["row0"]
         c["y"][: len(seen), row0 : row0 + len(w)] = latents @ w.T
         return
-    _epilogue(c, _biased(c, c["x"][: c.n, : c.params["COLS"]] @ c["w"].T), c["y"][: c.n])
+    _epilogue(c, _biased(c, _rows_of_x(c)[: c.n] @ c["w"].T), c["y"][: c.n])
+
+
+def _rows_of_x(c: Call) -> Array:
+    """All rows of x, also those that are rounded to bytes in order."""
+    if not c.params.get("INT8"):
+        return c["x"][:, : c.params["COLS"]]
+    levels = c["xq"].view(np.int8).reshape(len(c["xq"]), -1, 32)
+    rows: Array = (levels * c["xq_scale"][:, :, :1]).reshape(len(levels), -1)
+    return rows
 
 
 def _matmul_of_experts(c: Call) -> None:
     """The rows of the result that are in this part of W, for every tile."""
     rows, stack, experts = c.params["ROWS"], c.params["STACK"], c.params["EXPERTS"]
+    rows_of_x = _rows_of_x(c)
     for expert, first, count, _ in c["tiles"].astype(np.int64):
         slots = c["slots"].reshape(-1)[first : first + count]
-        x = c["x"][slots if c.params["X_PER_SLOT"] else slots // c.params["USED"], : c.params["COLS"]]
+        x = rows_of_x[slots if c.params["X_PER_SLOT"] else slots // c.params["USED"]]
         for i in range(stack if count else 0):
             begin = (i * experts + expert) * rows - c.consts["first"]  # the expert's first row in this part
             lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
@@ -108,20 +118,31 @@ def matvec_small_batch(c: Call) -> None:
 
 
 def quantize_rows(c: Call) -> None:
+    if c.params.get("IN_ORDER"):
+        rows = c.n * c.params["SLOTS"]
+        levels, scales = _rounded_groups(c["x"][:rows, : c.params["COLS"]].astype(np.float32))
+        c["xq"][:rows] = levels.astype(np.int8).view(np.uint32).reshape(rows, -1, 8)
+        c["xq_scale"][:rows] = scales
+        return
     x = _input(c)
     low_rank_input(c, x)
     if c.params["NORM"]:
         c["x_scale"][: c.n] = inverse_rms(x, c.consts["eps"])[:, 0]
         x = x * c["norm"][0]
-    groups = x.reshape(c.n, -1, 32)
-    largest = np.abs(groups).max(axis=2, keepdims=True)
-    scale = largest / np.float32(127)
-    levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
-    scales = np.concatenate([scale, scale * levels.sum(axis=2, keepdims=True)], axis=2)
+    levels, scales = _rounded_groups(x)
     units, pair = _units(c)
     halves = levels.astype(np.int8).reshape(c.n, units, pair, 2, 16).transpose(0, 2, 3, 1, 4)
     c["xq"][: c.n] = np.ascontiguousarray(halves).view(np.uint32).reshape(c.n, -1, 8)
     c["xq_scale"][: c.n] = scales.reshape(c.n, units, pair, 2).transpose(0, 2, 1, 3).reshape(c.n, -1, 2)
+
+
+def _rounded_groups(x: Array) -> tuple[Array, Array]:
+    """Levels (rows, groups, 32) of groups of 32, and their scale and scaled sum (rows, groups, 2)."""
+    groups = x.reshape(len(x), -1, 32)
+    largest = np.abs(groups).max(axis=2, keepdims=True)
+    scale = largest / np.float32(127)
+    levels = np.where(largest > 0, np.round(groups * (np.float32(127) / largest)), 0)
+    return levels, np.concatenate([scale, scale * levels.sum(axis=2, keepdims=True)], axis=2)
 
 
 def _units(c: Call) -> tuple[int, int]:

@@ -126,7 +126,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     groups = None
     if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
-        groups = group(ops, route)
+        groups = group(ops, route, [weight for weight, _ in (*network.inputs, network.down)])
     y = ops.buffer(
         f"{ops.name}.expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype
     )
@@ -232,11 +232,11 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
 # -- many tokens ------------------------------------------------------------------------------------------------------
 
 
-def group(ops: Ops, route: Route) -> Groups:
-    """Append the sorting of the batch by expert."""
+def group(ops: Ops, route: Route, weights: list[Weight]) -> Groups:
+    """Append the sorting of the batch by expert. `weights`: what it is multiplied with."""
     experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
-    kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts))
+    kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts), weights)
     count = PerToken(max(1, tile["TM"] // used), experts)  # the most tiles that n tokens can have
     groups = Groups(
         kernel,
@@ -259,16 +259,18 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
     """Append a product for every slot, in as many parts as the binding limit requires."""
     (weight, bias), experts = p.matrices, route.routing.networks
     rows = weight.rows // experts  # of an expert
+    in_int8, per_slot = groups.kernel == "matmul_int8", p.x.shape[0] == p.y.shape[0]
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
             groups.kernel,
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
              "EPILOGUE": "store", "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
-             "USED": route.used, "X_PER_SLOT": int(p.x.shape[0] == p.y.shape[0])}
-            | halves(ops, p.x) | groups.tile | scales.expert_params(weight)
+             "USED": route.used, "X_PER_SLOT": int(per_slot)}
+            | (int8(weight) if in_int8 else halves(ops, p.x)) | groups.tile | scales.expert_params(weight)
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
-            {"state": ops.state, "x": p.x, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
+            {"state": ops.state, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
+            | (rounded(ops, p.x, weight.cols, route.used if per_slot else 1) if in_int8 else {"x": p.x})
             | ({"bias": bias} if bias else {}) | scales.bindings(weight),
             -(-rows // groups.tile["TN"]),
             groups.count,

@@ -19,7 +19,7 @@ and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.
 (matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
 (matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
 (lib/attention_split.wgsl), NORMS (attention_decode.wgsl), SPLIT (attention_matrix.wgsl), MERGED (matvec.wgsl,
-head_products.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl) default to 0.
+head_products.wgsl), INT8 (lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
 # values of #params that most kernels leave as they are
-DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1} | dict.fromkeys(
     (
         "HALVES",
         "PACKED",
@@ -62,6 +62,8 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1} | dict.fromkeys(
         "AFTER",
         "ALONE",
         "X16",
+        "INT8",
+        "IN_ORDER",
         "GROUPS",
         "SHARING",
         "PER_KEY",
@@ -103,6 +105,7 @@ class Device:
     max_threads: int = 256  # maxComputeInvocationsPerWorkgroup
     max_storage_buffers: int = 8  # maxStorageBuffersPerShaderStage
     dot8: bool = False  # round activations to bytes if the weights are integers: faster on GPUs
+    int8: bool = True  # the same in prompts, where there is dot8 and no subgroup matrices
     matrix: int = 0  # side of the subgroup matrices (f16, f32 sums); 0: not supported
     software: bool = False  # WebGPU emulated on the CPU: smaller batches keep it responsive
     tiles: tuple[tuple[str, tuple[int, ...]], ...] = ()  # measured to be the fastest, by key

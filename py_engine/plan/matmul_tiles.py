@@ -1,12 +1,14 @@
-"""How products of many rows are divided for a device: the #params of matmul_matrix.wgsl and matmul.wgsl.
+"""How products of many rows are divided for a device: the #params of matmul_matrix, matmul_int8 and matmul.wgsl.
 
 The defaults were measured on an H100 with its clocks up. A tile measured on the device itself takes precedence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from py_engine.plan.kernels import Device
-from py_engine.plan.plan import Weight
+from py_engine.plan.plan import Weight, planes_of
 from py_engine.plan.tiles import FULL_OCCUPANCY, wide
 
 MATMUL = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
@@ -14,6 +16,9 @@ MATMUL_TILES = (
     (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
     (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
+INT8 = ("TM", "TN", "MM", "MN")  # the #params of matmul_int8.wgsl
+INT8_TILES = ((128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 8, 4), (64, 64, 8, 4), (64, 64, 4, 4), (32, 64, 4, 4), (32, 32, 4, 4))
+GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
 
@@ -22,8 +27,50 @@ def matmul_key(weight: Weight) -> str:
     return f"matmul {weight.type.name} {weight.rows}x{weight.cols}"
 
 
-def matmul(device: Device, batch: int, weight: Weight) -> tuple[str, dict[str, int]]:
-    """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows."""
+def in_int8(device: Device, weight: Weight, bindings: int = 0) -> bool:
+    """Whether products of many tokens multiply with matmul_int8.wgsl, unless they must be precise.
+
+    `bindings`: of storage buffers that a product has, besides the matrix, the state, the result and x in two.
+    """
+    fits = bindings + 4 + len(planes_of("w", weight)) <= device.max_storage_buffers
+    return device.dot8 and device.int8 and not device.matrix and weight.layout.dot8 and fits
+
+
+def int8_key(weight: Weight) -> str:
+    """The key in Device.tiles of the tile of matmul_int8.wgsl: INT8."""
+    return f"int8 {weight.type.name} {weight.rows}x{weight.cols}"
+
+
+def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
+    """The tile of matmul_int8.wgsl: the largest that leaves enough tiles to occupy a GPU."""
+    if device.software:
+        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2}
+    tile = dict(device.tiles).get(int8_key(weight)) or dict(device.tiles).get(f"int8 {batch}")
+    if tile is None:
+        tile = 32, 32, 4, 4
+        for other in INT8_TILES:
+            enough = -(-batch // other[0]) * -(-weight.rows // other[1]) >= FULL_OCCUPANCY // 2
+            if enough and other[0] <= batch and int8_bytes(weight, other) <= device.max_workgroup_storage:
+                tile = other
+                break
+    return dict(zip(INT8, tile, strict=True))
+
+
+def int8_bytes(weight: Weight, tile: tuple[int, ...]) -> int:
+    """Workgroup memory of matmul_int8.wgsl: bytes of two groups of each row and token, and their scales."""
+    tm, tn = tile[:2]
+    return 80 * (tm + tn) + 16 * tm + (32 if weight.layout.two_scales else 16) * tn
+
+
+def matmul(
+    device: Device, batch: int, weight: Weight, bindings: int = 0, precise: bool = False
+) -> tuple[str, dict[str, int]]:
+    """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows.
+
+    `precise`: activations are not rounded. `bindings`: see in_int8().
+    """
+    if not precise and in_int8(device, weight, bindings):
+        return "matmul_int8", int8_tile(device, batch, weight)
     if device.matrix and batch >= 64:
         measured = dict(device.tiles).get(matmul_key(weight)) if batch > MAX_SMALL_TILES_BATCH else None
         tile = measured or _matmul_matrix_tile(device, batch, weight)
@@ -47,9 +94,11 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
     return (32, 32, 128, 2, 2, 1) if batch <= 64 else (64, 32, 64, 2, 2, 1)
 
 
-def product(device: Device, batch: int, weight: Weight, epilogue: str) -> tuple[str, dict[str, int]]:
+def product(
+    device: Device, batch: int, weight: Weight, epilogue: str, bindings: int = 0, precise: bool = False
+) -> tuple[str, dict[str, int]]:
     """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
-    kernel, tile = matmul(device, batch, weight)
+    kernel, tile = matmul(device, batch, weight, bindings, precise)
     if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
         if tile["TM"] >= tile["SM"] * tile["SN"] * tile["SIDE"]:
             tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
@@ -66,8 +115,11 @@ def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
     return "matmul", _matmul_tile(device, batch)
 
 
-def grouped_matmul(device: Device, batch: int, tokens: int) -> tuple[str, dict[str, int]]:
+def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[Weight]) -> tuple[str, dict[str, int]]:
     """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
+    if weights and all(in_int8(device, w, GROUPED_BINDINGS + bool(w.scales)) for w in weights):
+        tile = (16, 32, 2, 2) if device.software else (64, 64, 8, 4) if tokens > 32 else (32, 64, 4, 4)
+        return "matmul_int8", dict(zip(INT8, tile, strict=True))
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 1, "SN": 4, "AHEAD": 0} | sides

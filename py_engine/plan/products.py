@@ -13,6 +13,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
+from py_engine.plan.rounded_rows import rounded
 
 QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
 
@@ -234,25 +235,33 @@ def halves(ops: OpList, x: Buffer) -> dict[str, int]:
     return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16")}
 
 
+def int8(weight: Weight) -> dict[str, int]:
+    """The #params of matmul_int8.wgsl that depend on W's type."""
+    return {"INT8": 1, "TWO_SCALES": int(weight.layout.two_scales)}
+
+
 def _matmul(ops: OpList, p: Product) -> None:
     weight = p.weight
     assert not strided(p.x, weight.cols), "rows of many tokens follow each other"
-    kernel, tile = matmul_tiles.product(ops.device, ops.batch, weight, p.epilogue.name)
+    more = bool(p.bias) + bool(weight.scales)
+    kernel, tile = matmul_tiles.product(ops.device, ops.batch, weight, p.epilogue.name, more, ops.precise)
     in_matrices = kernel == "matmul_matrix" and not weight.scales  # results that no kernel reads one by one
     bias = 0 if p.bias is None else 2 if in_matrices else 1
     epilogue = "accumulate" if p.epilogue is ADD and ops.precise and in_matrices else p.epilogue.name
     # sums of f16 could overflow before they are scaled
     sums32 = ops.device.f16 and kernel == "matmul" and (ops.precise or weight.scales is not None)
+    in_int8 = kernel == "matmul_int8"
     ops.add(
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
         | {"EPILOGUE": epilogue, **p.epilogue.params}
-        | halves(ops, p.x)
+        | (int8(weight) if in_int8 else halves(ops, p.x))
         | ({"SUMS32": 1} if sums32 else {})
         | tile
         | scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1], **p.epilogue.consts},
-        {"state": ops.state, "x": p.x, "w": weight, "y": p.y, **p.epilogue.bindings}
+        {"state": ops.state, "w": weight, "y": p.y, **p.epilogue.bindings}
+        | (rounded(ops, p.x, weight.cols) if in_int8 else {"x": p.x})
         | ({"bias": p.bias} if p.bias else {})
         | scales.bindings(weight),
         -(-weight.rows // tile["TN"]),

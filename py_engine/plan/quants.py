@@ -46,6 +46,7 @@ class Layout:
     planes: Mapping[str, Plane]
     dot8: bool = True  # the fragment has w_dot, the product with activations rounded to bytes
     groups_per_thread: int = 1  # groups that a thread of matvec.wgsl reads at a time
+    two_scales: bool = False  # each half of a group of 32 has a scale of its own
 
     @property
     def plain(self) -> bool:
@@ -64,6 +65,7 @@ def _packed(
     stride: int = 0,
     grid: int = 0,
     groups_per_thread: int = 1,
+    two_scales: bool = False,
 ) -> Layout:
     """Planes of these ranges. `stride`: of w_d, if padded; `grid`: 16-bit entries before w_d's records."""
     block, size = BLOCK_SIZES[type]
@@ -71,7 +73,7 @@ def _packed(
         "w_qs": Plane(sum(n for _, n in qs), tuple(qs)),
         "w_d": Plane(stride or sum(n for _, n in d), tuple(d), 2 * grid),
     }
-    return Layout(type.name.lower(), block, size, planes, groups_per_thread=groups_per_thread)
+    return Layout(type.name.lower(), block, size, planes, groups_per_thread=groups_per_thread, two_scales=two_scales)
 
 
 LAYOUTS = {
@@ -82,16 +84,16 @@ LAYOUTS = {
     Q.Q4_0: _packed(Q.Q4_0, [(2, 16)], [(0, 2)]),
     Q.Q4_K: _packed(Q.Q4_K, [(16, 128)], [(0, 16)], groups_per_thread=2),  # d: d, dmin, 12 bytes of scales
     Q.Q5_K: _packed(Q.Q5_K, [(16, 160)], [(0, 16)], groups_per_thread=2),  # qs: fifth bits, nibbles
-    Q.Q6_K: _packed(Q.Q6_K, [(0, 192)], [(192, 18)], 20),  # qs: nibbles, upper bits; d: scales, d
-    Q.Q3_K: _packed(Q.Q3_K, [(0, 96)], [(96, 14)], 16),  # qs: third bits, lower bits; d: scales, d
-    Q.Q2_K: _packed(Q.Q2_K, [(16, 64)], [(0, 16), (80, 4)]),  # d: scales, d, dmin
+    Q.Q6_K: _packed(Q.Q6_K, [(0, 192)], [(192, 18)], 20, two_scales=True),  # qs: nibbles, upper bits; d: scales, d
+    Q.Q3_K: _packed(Q.Q3_K, [(0, 96)], [(96, 14)], 16, two_scales=True),  # qs: third bits, lower bits; d: scales, d
+    Q.Q2_K: _packed(Q.Q2_K, [(16, 64)], [(0, 16), (80, 4)], two_scales=True),  # d: scales, d, dmin
     Q.Q4_1: _packed(Q.Q4_1, [(4, 16)], [(0, 4)]),  # d: d, m
     Q.Q5_0: _packed(Q.Q5_0, [(6, 16)], [(2, 4), (0, 2)], 8),  # d: fifth bits, d
     Q.Q5_1: _packed(Q.Q5_1, [(8, 16)], [(0, 8)]),  # d: d, m, fifth bits
     Q.IQ4_NL: _packed(Q.IQ4_NL, [(2, 16)], [(0, 2)]),
     Q.IQ4_XS: _packed(Q.IQ4_XS, [(8, 128)], [(0, 8)]),  # d: d, scales
     Q.MXFP4: _packed(Q.MXFP4, [(1, 16)], [(0, 1)]),  # d: exponent
-    Q.NVFP4: _packed(Q.NVFP4, [(4, 32)], [(0, 4)]),  # d: the scales of 16 values each
+    Q.NVFP4: _packed(Q.NVFP4, [(4, 32)], [(0, 4)], two_scales=True),  # d: the scales of 16 values each
     Q.Q1_0: _packed(Q.Q1_0, [(2, 16)], [(0, 2)]),
     Q.Q2_0: _packed(Q.Q2_0, [(2, 16)], [(0, 2)]),
     Q.TQ1_0: _packed(Q.TQ1_0, [(0, 48)], [(48, 6)], 8),  # d: the last 16 values, d
@@ -99,11 +101,11 @@ LAYOUTS = {
     Q.IQ3_S: _packed(Q.IQ3_S, [(2, 108)], [(0, 2)], grid=512),  # qs: indices, their ninth bits, signs, scales
     Q.IQ3_XXS: _packed(Q.IQ3_XXS, [(2, 96)], [(0, 2)], grid=256),  # qs: indices, signs and scales
     Q.IQ2_XXS: _packed(Q.IQ2_XXS, [(2, 64)], [(0, 2)], grid=256),
-    Q.IQ2_XS: _packed(Q.IQ2_XS, [(2, 64)], [(66, 8), (0, 2)], 12, grid=512),  # d: scales, d
+    Q.IQ2_XS: _packed(Q.IQ2_XS, [(2, 64)], [(66, 8), (0, 2)], 12, grid=512, two_scales=True),  # d: scales, d
     # qs: indices, signs; d: upper bits, scales, d
-    Q.IQ2_S: _packed(Q.IQ2_S, [(2, 64)], [(66, 16), (0, 2)], 20, grid=1024),
+    Q.IQ2_S: _packed(Q.IQ2_S, [(2, 64)], [(66, 16), (0, 2)], 20, grid=1024, two_scales=True),
     Q.IQ1_S: _packed(Q.IQ1_S, [(2, 48)], [(0, 2)], grid=2048),  # qs: indices, upper bits and scales
-    Q.IQ1_M: _packed(Q.IQ1_M, [(0, 48)], [(48, 8)], grid=2048),  # qs: indices, upper bits; d: scales and d
+    Q.IQ1_M: _packed(Q.IQ1_M, [(0, 48)], [(48, 8)], grid=2048, two_scales=True),  # qs: indices, upper bits; d: scales and d
 }
 
 

@@ -74,11 +74,12 @@ def test_products(one_bench: Bench, type: Q, batch: int) -> None:
 
 
 @pytest.mark.parametrize("one_bench", ["lavapipe"], indirect=True)
+@pytest.mark.parametrize("batch", [1, 5])
 @each_type
-def test_bytes(one_bench: Bench, type: Q) -> None:
-    """Mat-vec with activations in bytes. Values midway between two bytes may round either way."""
+def test_bytes(one_bench: Bench, type: Q, batch: int) -> None:
+    """Mat-vec and mat-mul with activations in bytes. Values midway between two bytes may round either way."""
     assert quants.LAYOUTS[type].dot8
-    got, want = product(Bench(one_bench.page, replace(one_bench.device, dot8=True)), type, 1)
+    got, want = product(Bench(one_bench.page, replace(one_bench.device, dot8=True)), type, batch)
     assert nmse(got, want) < 1e-5
 
 

@@ -16,10 +16,13 @@
 #param FIRST // column of the cache that x begins with
 #endif
 #param X16 // 1: x is f16
+#param INT8 // 1: x is in bytes (quantize_rows.wgsl)
+#if not INT8
 #if X16
 alias XVector = vec4<f16>;
 #else
 alias XVector = vec4f;
+#endif
 #endif
 struct Params {
   rows: u32, // of W, or of this part of W
@@ -41,7 +44,12 @@ struct Params {
 #else
 @bind var<storage, read> state: State;
 #endif
+#if INT8
+@bind var<storage, read> xq: array<vec4u>; // (n, COLS), 16 signed bytes
+@bind var<storage, read> xq_scale: array<vec2f>; // (n, COLS / 32): scale, scale x sum of the group
+#else
 @bind var<storage, read> x: array<XVector>; // (n, COLS padded to 32)
+#endif
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 #if BIAS
@@ -88,17 +96,24 @@ fn tile_at(i: u32) -> Tile {
 #endif
 }
 
-// Index of the first vector of x for row i of a tile. Rows after the last repeat it.
-fn x_at(tile: Tile, i: u32) -> u32 {
+// Row of x for row i of a tile. Rows after the last repeat it.
+fn x_row(tile: Tile, i: u32) -> u32 {
   let at = tile.first + min(i, tile.count - 1u);
 #if GROUPED
-  return slots[at] / select(USED, 1u, X_PER_SLOT == 1u) * W_GROUPS * 8u;
+  return slots[at] / select(USED, 1u, X_PER_SLOT == 1u);
 #else
+  return at;
+#endif
+}
+#if not INT8
+
+// Index of the first vector of x for row i of a tile.
+fn x_at(tile: Tile, i: u32) -> u32 {
 #if CACHED
+  let at = x_row(tile, i);
   return (row_in(page_of(at, state.tokens[0].seq), at) * ROW + FIRST) / 4u;
 #else
-  return at * W_GROUPS * 8u;
-#endif
+  return x_row(tile, i) * W_GROUPS * 8u;
 #endif
 }
 
@@ -118,6 +133,7 @@ fn load_x(at: u32, g: u32, c: u32) -> XVector {
   }
   return v;
 }
+#endif
 
 // Rows of the result.
 fn result_rows() -> u32 {

@@ -15,3 +15,12 @@ fn int_dot(a: vec4u, b: vec4u) -> i32 {
 fn bytes_dot(a: vec4u, b: vec4u) -> f32 {
   return f32(int_dot(a, b));
 }
+
+// A group of 32 weights as signed bytes q: an element is q * s.x - s.y in the first half, q * t.x - t.y in the second. Every
+// fragment defines w_load(row, g), which unpacks one.
+struct Group {
+  a: vec4u, // elements 0 to 15
+  b: vec4u, // elements 16 to 31
+  s: vec2f, // scale and minimum of the first half
+  t: vec2f, // scale and minimum of the second half
+}

@@ -1,12 +1,5 @@
 #include "quants/bytes.wgsl"
-// Dequantisation that most types share. A group is 32 signed bytes q; an element is q * s.x - s.y in the first half,
-// q * t.x - t.y in the second. A fragment that includes this file defines w_load(row, g), which unpacks a group.
-struct Group {
-  a: vec4u, // elements 0 to 15
-  b: vec4u, // elements 16 to 31
-  s: vec2f, // scale and minimum of the first half
-  t: vec2f, // scale and minimum of the second half
-}
+// Dequantisation that most types share, by w_load().
 
 fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
   let w = w_load(row, g);

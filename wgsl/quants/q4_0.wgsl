@@ -46,3 +46,9 @@ fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
   let high = int_dot((w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), x[0].b);
   return w.d * fma(f32(low + high), x[0].s.x, -8.0 * x[0].s.y);
 }
+
+fn w_load(row: u32, g: u32) -> Group {
+  let w = w_fetch(row, g);
+  let s = w.d * vec2f(1.0, 8.0);
+  return Group(w.q & vec4u(0x0f0f0f0f), (w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), s, s);
+}

@@ -40,3 +40,9 @@ fn w_fetch(row: u32, g: u32) -> Packed {
 fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
   return w.d * f32(int_dot(w.a, x[0].a) + int_dot(w.b, x[0].b)) * x[0].s.x;
 }
+
+fn w_load(row: u32, g: u32) -> Group {
+  let w = w_fetch(row, g);
+  let s = vec2f(w.d, 0.0);
+  return Group(w.a, w.b, s, s);
+}
