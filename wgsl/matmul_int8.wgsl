@@ -11,13 +11,13 @@
 #param TN // rows of a tile
 #param MM // tokens of a thread
 #param MN // rows of a thread
+#param STEP // groups of a step
 #param TWO_SCALES // 1: each half of a group of W has a scale and a minimum of its own
 #param BIAS // 1: y has a bias
 #param EPILOGUE // "store": y = ...; "add": y += ...
 #param INT8 // 1: lib/matmul_inputs.wgsl binds X in bytes
 #include "lib/matmul_inputs.wgsl"
 
-const STEP = 2u; // groups of a step
 const VECS = 2u * STEP; // vectors of 16 bytes of a row in a step
 const PITCH = VECS + 1u; // one more, against bank conflicts
 const WM = TM / MM; // threads along the tokens
@@ -52,15 +52,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let tm = t / WN;
   let tn = t % WN;
   // Each thread loads the same columns of the same rows in every step: these are x's first groups, and W's rows.
-#for i in (TM * 4 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * 2 * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
   let x_first${i} = x_row(tile, min((t + ${i}u * WG) / VECS, TM - 1u)) * W_GROUPS;
   var x${i} = x_vector(x_first${i}, 0u, t % VECS);
 #endfor
-#for i in (TM * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
   let s_first${i} = x_row(tile, min((t + ${i}u * WG) / STEP, TM - 1u)) * W_GROUPS;
   var s${i} = x_scale_of(s_first${i}, t % STEP);
 #endfor
-#for i in (TN * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TN * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
   let w_row${i} = loaded_row(tile, n0, min((t + ${i}u * WG) / STEP, TN - 1u));
   var w${i} = w_load(w_row${i}, min(t % STEP, W_GROUPS - 1u));
 #endfor
@@ -71,17 +71,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
   for (var g0 = 0u; g0 < W_GROUPS; g0 += STEP) {
-#for i in (TM * 4 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * 2 * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TM * VECS) {
       xs[(t + ${i}u * WG) / VECS * PITCH + t % VECS] = x${i};
     }
 #endfor
-#for i in (TM * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TM * STEP) {
       x_scales[t + ${i}u * WG] = s${i};
     }
 #endfor
-#for i in (TN * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TN * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TN * STEP) {
       let at = (t + ${i}u * WG) / STEP * PITCH + t % STEP * 2u;
       ws[at] = w${i}.a;
@@ -96,17 +96,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
     let next = g0 + STEP;
     if (next < W_GROUPS) {
-#for i in (TM * 4 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * 2 * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
       x${i} = x_vector(x_first${i}, next, t % VECS);
 #endfor
-#for i in (TM * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TM * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
       s${i} = x_scale_of(s_first${i}, next + t % STEP);
 #endfor
-#for i in (TN * 2 + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
+#for i in (TN * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
       w${i} = w_load(w_row${i}, min(next + t % STEP, W_GROUPS - 1u));
 #endfor
     }
-#for g in 2
+#for g in STEP
     {
 #for n in MN
       let a${n} = ws[(${n}u * WN + tn) * PITCH + 2u * ${g}u];

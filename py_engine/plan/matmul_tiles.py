@@ -16,8 +16,11 @@ MATMUL_TILES = (
     (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
     (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
-INT8 = ("TM", "TN", "MM", "MN")  # the #params of matmul_int8.wgsl
-INT8_TILES = ((128, 128, 8, 8), (128, 64, 8, 4), (64, 128, 8, 4), (64, 64, 8, 4), (64, 64, 4, 4), (32, 64, 4, 4), (32, 32, 4, 4))
+INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
+INT8_TILES = (
+    (128, 128, 8, 8, 2), (128, 64, 8, 4, 2), (64, 128, 8, 4, 2), (64, 64, 8, 4, 2), (64, 64, 4, 4, 2), (32, 64, 4, 4, 2),
+    (32, 32, 4, 4, 2),
+)  # fmt: skip
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -44,10 +47,10 @@ def int8_key(weight: Weight) -> str:
 def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
     """The tile of matmul_int8.wgsl: the largest that leaves enough tiles to occupy a GPU."""
     if device.software:
-        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2}
+        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2, "STEP": 2}
     tile = dict(device.tiles).get(int8_key(weight)) or dict(device.tiles).get(f"int8 {batch}")
     if tile is None:
-        tile = 32, 32, 4, 4
+        tile = 32, 32, 4, 4, 2
         for other in INT8_TILES:
             enough = -(-batch // other[0]) * -(-weight.rows // other[1]) >= FULL_OCCUPANCY // 2
             if enough and other[0] <= batch and int8_bytes(weight, other) <= device.max_workgroup_storage:
@@ -58,8 +61,9 @@ def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
 
 def int8_bytes(weight: Weight, tile: tuple[int, ...]) -> int:
     """Workgroup memory of matmul_int8.wgsl: bytes of two groups of each row and token, and their scales."""
-    tm, tn = tile[:2]
-    return 80 * (tm + tn) + 16 * tm + (32 if weight.layout.two_scales else 16) * tn
+    tm, tn, _, _, step = tile
+    scale = 16 if weight.layout.two_scales else 8
+    return 16 * (2 * step + 1) * (tm + tn) + step * (8 * tm + scale * tn)
 
 
 def matmul(
@@ -118,7 +122,7 @@ def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
 def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[Weight]) -> tuple[str, dict[str, int]]:
     """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
     if weights and all(in_int8(device, w, GROUPED_BINDINGS + bool(w.scales)) for w in weights):
-        tile = (16, 32, 2, 2) if device.software else (64, 64, 8, 4) if tokens > 32 else (32, 64, 4, 4)
+        tile = (16, 32, 2, 2, 2) if device.software else (64, 64, 8, 4, 2) if tokens > 32 else (32, 64, 4, 4, 2)
         return "matmul_int8", dict(zip(INT8, tile, strict=True))
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}

@@ -13,7 +13,7 @@ from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.quantised import matrix
 
 
-@pytest.mark.parametrize("tile", [(16, 32, 2, 2), *matmul_tiles.INT8_TILES])
+@pytest.mark.parametrize("tile", [(16, 32, 2, 2, 2), *matmul_tiles.INT8_TILES])
 @pytest.mark.parametrize(
     ("type", "rows", "cols", "n"), [(Q.Q4_K, 257, 512, 131), (Q.Q6_K, 31, 256, 3), (Q.Q4_0, 255, 96, 255), (Q.Q8_0, 1, 32, 1)]
 )
