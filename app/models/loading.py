@@ -83,7 +83,7 @@ _FIELDS = (
     "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft", "draftTokens",
 )  # fmt: skip
 # fields of kernels.Device that a load may force
-VARIANTS = ("dot8", "f16", "half_bits", "matrix", "software", "subgroup")
+VARIANTS = ("dot8", "f16", "half_bits", "int8", "matrix", "software", "subgroup")
 
 
 @dataclass(frozen=True)

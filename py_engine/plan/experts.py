@@ -6,13 +6,15 @@ mat-mul kernels then have tokens of one expert, so that its matrices are read on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_engine.plan import matmul_tiles, scales, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.products import ADD, STORE, Epilogue, halves
+from py_engine.plan.products import ADD, STORE, Epilogue, halves, int8
+from py_engine.plan.rounded_rows import rounded
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
@@ -232,8 +234,8 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
 # -- many tokens ------------------------------------------------------------------------------------------------------
 
 
-def group(ops: Ops, route: Route, weights: list[Weight]) -> Groups:
-    """Append the sorting of the batch by expert. `weights`: what it is multiplied with."""
+def group(ops: Ops, route: Route, weights: Sequence[Weight] = ()) -> Groups:
+    """Append the sorting of the batch by expert. `weights`: what products of rounded rows would multiply it with."""
     experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
     kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts), weights)

@@ -64,7 +64,7 @@ def switch(ops: Ops, control: Sequence[int], substitutes: Sequence[int], others:
         PerToken(),
     )
     route = Route(Routing(count + 1, 1, normalised=False), chosen, weights)
-    return Switch(route, None if ops.small_batch else group(ops, route, []), tokens)
+    return Switch(route, None if ops.small_batch else group(ops, route), tokens)
 
 
 def add_low_rank(ops: Ops, found: Switch, x: Buffer, pairs: Sequence[LowRank], y: Buffer) -> None:

@@ -20,7 +20,7 @@ from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode")
-PRODUCTS = ("matvec", "matmul", "matmul_matrix")
+PRODUCTS = ("matvec", "matmul", "matmul_int8", "matmul_matrix")
 IN_PLACE = (
     "add_direction",
     "add_low_rank",

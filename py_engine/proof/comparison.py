@@ -44,7 +44,7 @@ def _limit(op: Op, binding: str) -> float:
     params = op.params
     if op.kernel.startswith(("matmul", "attention")) and (params.get("HALVES") or params.get("Y16")):
         return F16
-    if params.get("DOT8") or op.kernel == "quantize_rows":
+    if params.get("DOT8") or params.get("INT8") or op.kernel == "quantize_rows":
         return DOT8
     return STORED_F16 if _stores_f16(op, binding) else F32
 

@@ -17,7 +17,7 @@ MORE = 3  # rows or tokens beyond a full workgroup
 ROW0 = 7  # the first row of a part of a matrix
 EMBEDDED_ROWS = 67  # of a table
 HEADS = 2
-PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "matmul_matrix")
+PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "matmul_int8", "matmul_matrix")
 ATTENTIONS = ("attention", "attention_matrix")
 
 

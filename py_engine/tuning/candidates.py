@@ -105,15 +105,21 @@ def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice 
 
 
 def _prefill(device: Device, workload: Prefill, fixed: frozenset[str]) -> Choice:
-    """Subgroup matrices, f16 or f32 in the matmul and attention of many tokens."""
+    """Subgroup matrices, activations in bytes, f16 or f32 in the matmul of many tokens; f16 or f32 in their attention."""
     candidates = []
+    rounds = device.dot8 and workload.sample.layout.dot8
+    in_bytes = [device.int8, False] if rounds and "int8" not in fixed else [device.int8]
     for side in dict.fromkeys([device.matrix] if "matrix" in fixed else [device.matrix, 0]):
         for f16 in dict.fromkeys([device.f16] if "f16" in fixed else [device.f16, False]):
-            if side and not f16:
-                continue
-            name = f"subgroup matrices of {side}" if side else "f16" if f16 else "f32"
-            candidates.append(Candidate(name, replace(device, matrix=side, f16=f16)))
-    return Choice("prefill", workload, candidates, partial(_with_fields, names=("matrix", "f16")))
+            for int8 in dict.fromkeys(in_bytes):
+                if side and (not f16 or int8 != device.int8):
+                    continue
+                name = f"subgroup matrices of {side}" if side else "f16" if f16 else "f32"
+                rounded = rounds and int8 and not side
+                variant = replace(device, matrix=side, f16=f16, int8=int8)
+                max_nmse = MAX_NMSE_ROUNDED if rounded else MAX_NMSE
+                candidates.append(Candidate(f"bytes and {name}" if rounded else name, variant, max_nmse))
+    return Choice("prefill", workload, candidates, partial(_with_fields, names=("matrix", "f16", "int8")))
 
 
 def _activations(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice | None:

@@ -278,7 +278,7 @@ def prefill_of(plan: Plan) -> Prefill | None:
     """A prefill step, or rows of an encoder of images or sound."""
     stage = _encoder_stage(plan)
     name = stage.list if stage else PREFILL
-    products = _products(plan, name, ("matmul", "matmul_matrix"))
+    products = _products(plan, name, ("matmul", "matmul_int8", "matmul_matrix"))
     n = min(plan.batch, ENCODER_ROWS if stage else PREFILL_TOKENS)
     if not products or n < 2:
         return None

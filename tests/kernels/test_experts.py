@@ -176,6 +176,27 @@ def test_many_tokens_in_f16(variant: str, kernel_pages: Pages) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "limit", "tokens"),
+    [
+        (Shape(5, 2, 96, 64, Q.Q4_0, biased=True), 1 << 27, 67),
+        (Shape(9, 3, 64, 96, Q.Q8_0, stacked=False, activation="silu"), 2048, 255),
+        (Shape(4, 2, 96, 64, Q.Q8_0, weighs_inputs=True), 1 << 27, 1),
+    ],
+)
+def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, tokens: int) -> None:
+    """Rounded rows of tokens, and of each token's experts; also in several parts."""
+    bench = Bench(plain_bench.page, replace(plain_bench.device, dot8=True, max_binding=limit))
+    ops = bench.begin(Setup(batch=260, n=tokens))
+    y = _experts(bench, ops, shape)
+    kernels = [op.kernel for op in ops.ops]
+    assert "matmul_int8" in kernels and "matmul" not in kernels
+    assert kernels.count("quantize_rows") == 2  # before the hidden layer, and after it
+    gpu, host = bench.run(ops)
+    check(bench, gpu[y.name][:tokens, : shape.cols], host[y.name][:tokens, : shape.cols], 1e-4)
+    assert (gpu[y.name][tokens:] == bench.data[y.name][tokens:]).all()
+
+
+@pytest.mark.parametrize(
     ("tokens", "tile"),
     [
         (1, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),

@@ -77,7 +77,8 @@ def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
     assert isinstance(weight, Weight)
     one, all = (of_list(llama, PREFILL, DEVICE, n, 0)[at] for n in (1, 64))
     assert all.written == 64 * one.written == 64 * 4 * weight.rows
-    assert all.read - one.read == 63 * ops[at].bindings["x"].nbytes // 64
+    x = sum(ops[at].bindings[name].nbytes for name in ("x", "xq", "xq_scale") if name in ops[at].bindings)
+    assert all.read - one.read == 63 * x // 64
     assert all.flops == 64 * one.flops
 
 

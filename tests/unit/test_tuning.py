@@ -95,7 +95,7 @@ def test_the_fastest_choice_is_used_in_the_plan() -> None:
         if device.tiles:
             in_bytes, along, *_ = device.tiles[0][1]
             return 10 + 5 * in_bytes + along
-        return 5 if not device.f16 else 9
+        return (5 if not device.f16 else 9) + device.int8
 
     bench = Bench(time)
     chosen, reports = tune(bench)
