@@ -77,7 +77,8 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
 def _short_prompt(plan: Plan) -> int:
     """Most tokens of a prompt that small batches read in less time than one batch of the lists for prompts."""
     wide = plan.embedding is not None and plan.embedding.width >= WIDE
-    return SHORT_BATCH if wide else 2 * SHORT_BATCH
+    in_int8 = any(op.kernel == "matmul_int8" for op in plan.lists[PREFILL])  # its tiles need more tokens
+    return SHORT_BATCH if wide and not in_int8 else 2 * SHORT_BATCH
 
 
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:

@@ -58,6 +58,7 @@ async def device_of(adapter: Any) -> Device:
         max_storage_buffers=int(limits.maxStorageBuffersPerShaderStage),
         max_threads=_power_of_two(int(min(limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupSizeX))),
         dot8=not software and js.navigator.gpu.wgslLanguageFeatures.has("packed_4x8_integer_dot_product"),
+        int8="apple" not in words,  # its GPUs have no integer dot products: browsers make them of several operations
         matrix=_matrix_side(adapter),
         software=software,
     )

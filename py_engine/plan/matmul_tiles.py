@@ -17,10 +17,7 @@ MATMUL_TILES = (
     (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
-INT8_TILES = (
-    (128, 128, 8, 8, 2), (128, 64, 8, 4, 2), (64, 128, 8, 4, 2), (64, 64, 8, 4, 2), (64, 64, 4, 4, 2), (32, 64, 4, 4, 2),
-    (32, 32, 4, 4, 2),
-)  # fmt: skip
+INT8_TILES = ((64, 64, 8, 4, 2), (32, 64, 4, 4, 2), (32, 32, 4, 4, 4), (16, 32, 2, 2, 4))  # the best first, if they are enough
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -39,23 +36,14 @@ def in_int8(device: Device, weight: Weight, bindings: int = 0) -> bool:
     return device.dot8 and device.int8 and not device.matrix and weight.layout.dot8 and fits
 
 
-def int8_key(weight: Weight) -> str:
-    """The key in Device.tiles of the tile of matmul_int8.wgsl: INT8."""
-    return f"int8 {weight.type.name} {weight.rows}x{weight.cols}"
-
-
 def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
     """The tile of matmul_int8.wgsl: the largest that leaves enough tiles to occupy a GPU."""
     if device.software:
         return {"TM": 16, "TN": 32, "MM": 2, "MN": 2, "STEP": 2}
-    tile = dict(device.tiles).get(int8_key(weight)) or dict(device.tiles).get(f"int8 {batch}")
-    if tile is None:
-        tile = 32, 32, 4, 4, 2
-        for other in INT8_TILES:
-            enough = -(-batch // other[0]) * -(-weight.rows // other[1]) >= FULL_OCCUPANCY // 2
-            if enough and other[0] <= batch and int8_bytes(weight, other) <= device.max_workgroup_storage:
-                tile = other
-                break
+    for tile in INT8_TILES:
+        enough = -(-batch // tile[0]) * -(-weight.rows // tile[1]) >= FULL_OCCUPANCY
+        if enough and int8_bytes(weight, tile) <= device.max_workgroup_storage:
+            break
     return dict(zip(INT8, tile, strict=True))
 
 

@@ -180,7 +180,8 @@ class _Maker:
         if b.pool == "kv":
             return self._cache(part, name, b)
         width = part.widths.get(name, b.shape[1:])
-        rows = (n + 1) * (max(1, b.shape[0] // capacity) if op.kernel in OF_EXPERTS or "GROUPED" in op.params else 1)
+        of_slots = op.kernel in OF_EXPERTS or "GROUPED" in op.params or op.params.get("SLOTS", 1) != 1
+        rows = (n + 1) * (max(1, b.shape[0] // capacity) if of_slots else 1)
         if op.kernel == "norm" and b.shape[-1] == pad(int(op.params["COLS"])):  # several rows of x for one of the list
             rows *= int(op.grid[1])  # type: ignore[arg-type]
         if name == "expanded" or op.params.get("CACHED"):  # of all positions up to the batch's end
@@ -193,7 +194,7 @@ class _Maker:
             shape = b.shape
         if b.dtype == "u32" or (self._written(op, name) and not _adds(op, name)):
             return poison(shape, b.dtype)
-        if name == "x" and op.kernel in PRODUCTS:
+        if name == "x" and (op.kernel in PRODUCTS or op.params.get("IN_ORDER")):
             halves = op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split")
             factor = (FOR_HALVES if halves else 1.0) * (SMALL if "eps" in op.consts else 1.0)
             return self.random.tokens(rows, width[0], b.dtype, factor)
@@ -311,7 +312,10 @@ def _capacity(op: Op, plan: Plan) -> int:
     if "slots" in shapes:
         return shapes["slots"][0] // int(op.params["USED"])
     if op.kernel in PRODUCTS:
-        return op.bindings["parts" if op.params.get("MERGED") else "x"].shape[0]  # type: ignore[union-attr]
+        name = "parts" if op.params.get("MERGED") else "xq" if op.params.get("INT8") else "x"
+        return op.bindings[name].shape[0]  # type: ignore[union-attr]
+    if op.kernel == "quantize_rows":
+        return shapes["x"][0] // int(op.params.get("SLOTS", 1))
     for name in ("chosen", "weights", "up", "q", "k_new"):
         if name in shapes:
             return shapes[name][0]

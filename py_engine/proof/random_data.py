@@ -71,7 +71,8 @@ class RepeatedRows:
         at = np.arange(len(x)) % DISTINCT_TOKENS
         product = first @ self.distinct.T
         if len(x) > DISTINCT_TOKENS:
-            product = product[at] * (x[:, :1] / first[at, :1])
+            largest = np.abs(first).argmax(axis=1)[at]  # the others may be rounded to zero
+            product = product[at] * (x[np.arange(len(x)), largest] / first[at, largest])[:, None]
         found: Array = product[:, np.arange(self.rows) % len(self.distinct)]
         return found
 

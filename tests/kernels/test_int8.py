@@ -5,19 +5,34 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.shapes import MIX, SHAPES, header
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import matmul_tiles, products
+from py_engine.plan.lists import PREFILL
 from py_engine.plan.plan import PerToken
 from py_engine.plan.products import Product
+from py_engine.planner import PlanOptions, make_plan
+from py_engine.proof import comparison
+from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup, nmse
+from tests.support.kernels.proofs import run_case
 from tests.support.kernels.quantised import matrix
 
+KERNELS = {"quantize_rows", "matmul_int8"}
 
-@pytest.mark.parametrize("tile", [(16, 32, 2, 2, 2), *matmul_tiles.INT8_TILES])
+
 @pytest.mark.parametrize(
-    ("type", "rows", "cols", "n"), [(Q.Q4_K, 257, 512, 131), (Q.Q6_K, 31, 256, 3), (Q.Q4_0, 255, 96, 255), (Q.Q8_0, 1, 32, 1)]
+    ("type", "rows", "cols", "n", "tile"),
+    [
+        *((Q.Q4_K, 257, 512, 131, tile) for tile in matmul_tiles.INT8_TILES),
+        (Q.Q6_K, 31, 256, 3, matmul_tiles.INT8_TILES[-1]),
+        (Q.Q6_K, 33, 768, 65, matmul_tiles.INT8_TILES[-2]),
+        (Q.Q4_0, 255, 96, 255, (16, 32, 2, 2, 2)),
+        (Q.Q8_0, 1, 32, 1, matmul_tiles.INT8_TILES[-1]),
+        (Q.Q2_K, 63, 256, 33, (16, 32, 2, 2, 2)),
+    ],
 )
-def test_tiles(plain_bench: Bench, tile: tuple[int, ...], type: Q, rows: int, cols: int, n: int) -> None:
+def test_tiles(plain_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: tuple[int, ...]) -> None:
     """Tiles of real GPUs, with a bias, both epilogues, and padding of tokens, rows and groups.
 
     The last token is the first once more: its bits are the same in a tile that is not full.
@@ -40,3 +55,14 @@ def test_tiles(plain_bench: Bench, tile: tuple[int, ...], type: Q, rows: int, co
         assert nmse(gpu[b.name][:n, :rows], host[b.name][:n, :rows]) < 1e-6
         assert (gpu[b.name][n - 1, :rows] == gpu[b.name][0, :rows]).all()
     assert np.isnan(gpu[z.name][n:]).all()
+
+
+@pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen3-moe"])
+def test_proof(plain_bench: Bench, shape: str) -> None:
+    """The proof of a model's prompts has cases for the rounding and for the product, and right kernels pass."""
+    device = replace(plain_bench.device, dot8=True)
+    plan = make_plan(header(SHAPES[shape], MIX), device, PlanOptions(512, 64, "f16"))
+    found = [c for c in cases(plan, device, [PREFILL], lambda _: False) if c.ops[0].kernel in KERNELS]
+    assert {op.kernel for case in found for op in case.ops} == KERNELS
+    for case in found:
+        assert comparison.fault(case, run_case(plain_bench.page, case, device)) is None
