@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.shapes import MIX, SHAPES, header
+from bench.shapes import MIX, SHAPES, Shape, header
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import matmul_tiles, products
 from py_engine.plan.lists import PREFILL
@@ -57,11 +57,11 @@ def test_tiles(plain_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: 
     assert np.isnan(gpu[z.name][n:]).all()
 
 
-@pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen3-moe"])
-def test_proof(plain_bench: Bench, shape: str) -> None:
+@pytest.mark.parametrize("shape", [SHAPES["llama-3.2-1b"], replace(SHAPES["qwen3-moe"], experts=4, experts_used=2, n_ff=256)])
+def test_proof(plain_bench: Bench, shape: Shape) -> None:
     """The proof of a model's prompts has cases for the rounding and for the product, and right kernels pass."""
     device = replace(plain_bench.device, dot8=True)
-    plan = make_plan(header(SHAPES[shape], MIX), device, PlanOptions(512, 64, "f16"))
+    plan = make_plan(header(shape, MIX), device, PlanOptions(512, 64, "f16"))
     found = [c for c in cases(plan, device, [PREFILL], lambda _: False) if c.ops[0].kernel in KERNELS]
     assert {op.kernel for case in found for op in case.ops} == KERNELS
     for case in found:
