@@ -18,6 +18,8 @@
 #param SR // rows of a thread's scores
 #param VR // rows of a thread's sums
 #param VC // vectors of a thread's sums
+#param TEAMS // groups of threads that share a tile's sums, each of its own positions
+#param CHAIN // vectors whose products are summed in f16, at most 8, so that it errs by a thousandth; they divide a head
 #param AHEAD // keys and values are loaded into registers: 2: before the scores, 1: before the softmax; 0: neither
 #param ONE_BUFFER // 1: keys and values take turns in the same workgroup memory
 #param HALF_SUMS // 1: values are summed in f16, eight at a time
@@ -50,54 +52,65 @@ alias Output = vec4f;
 @bind var<storage, read_write> y: array<Output>; // (n, y_stride)
 #endif
 
-// Pitch of queries and keys, in vectors: eight consecutive rows are in different banks.
-#if F16
-const PITCH = VECS + (6u - VECS % 4u) % 4u;
-#else
-const PITCH = VECS | 1u;
+// A row of queries, keys or values. Its length lets eight consecutive rows be in different banks. Indices are such that
+// compilers clamp them outside of the loops: they add clamps that would cost more than the products.
+struct Row {
+  parts: array<array<h4, CHAIN>, VECS / CHAIN>,
+#if (6 - HEAD_DIM // 4 % 4) % 4 if F16 else 1 - HEAD_DIM // 4 % 2
+  unused: array<h4, select(1u - VECS % 2u, (6u - VECS % 4u) % 4u, F16 == 1u)>,
 #endif
+}
 const QUADS = TS / 4u; // groups of four positions
 const KEY_LANES = QUADS; // threads that share a row's scores
 const ROW_LANES = ROWS / SR;
 const SUM_ROW_LANES = ROWS / VR;
 const COLUMN_LANES = (VALUE_VECS + VC - 1u) / VC; // threads that share a row's sums
+const TEAM = SUM_ROW_LANES * COLUMN_LANES; // threads of a team
 #if TS > 4 and HALF_SUMS
 const SUMMED = 2u; // groups of positions whose weighted values are summed in f16
 #else
 const SUMMED = 1u;
 #endif
-const CHAIN = 8u; // products that are summed in f16: it errs by a thousandth at most
 const NO_SCORE = -1e30; // below every score
 const MASKED = -2e30; // exp(MASKED - NO_SCORE) is 0
-#if ONE_BUFFER
-const VALUES_AT = 0u;
-#else
-const VALUES_AT = TS * PITCH;
-#endif
+const BUFFERS = select(2u, 1u, ONE_BUFFER == 1u);
 
-var<workgroup> qs: array<h4, ROWS * PITCH>;
-var<workgroup> kv: array<h4, max(TS * PITCH, VALUES_AT + TS * VALUE_VECS)>;
-var<workgroup> weights: array<h4, ROWS * QUADS>; // see weights_at()
-var<workgroup> tops: array<f32, ROWS * KEY_LANES>; // of each thread's scores of a row; at the end, sums of its weights
+var<workgroup> qs: array<Row, ROWS>;
+var<workgroup> kv: array<array<array<Row, 4>, QUADS>, BUFFERS>; // keys, see key_place(), and values
+var<workgroup> weights: array<array<h4, QUADS>, ROWS>; // see weights_at()
+var<workgroup> tops: array<array<f32, KEY_LANES>, ROWS>; // of each thread's scores; at the end, sums of its weights
+#if TEAMS > 1
+var<workgroup> team_sums: array<vec4f, TEAM>;
+#endif
 var<workgroup> row_factor: array<f32, ROWS>; // that a row's sums are multiplied with
 
-// Where the weights of a row are for the positions from 4 * quad on. Neighbouring rows are in different banks.
+// Where a row's weights of the positions from 4 * quad on are. Neighbouring rows have them in different banks.
 fn weights_at(row: u32, quad: u32) -> u32 {
-  return row * QUADS + (quad ^ (row % QUADS));
+  return quad ^ (row % QUADS);
 }
 
-// Where element e of a tile of keys is. A thread's keys are four consecutive positions; those that neighbouring threads
-// read at the same time are neighbours here.
-fn key_place(e: u32) -> u32 {
-  let s = e / VECS;
-  return (s % 4u * KEY_LANES + s / 4u) * PITCH + e % VECS;
+// The row that a key is in. A thread's keys are four consecutive positions; those that neighbouring threads read at the
+// same time are neighbours here.
+fn key_place(s: u32) -> u32 {
+  return s % 4u * KEY_LANES + s / 4u;
+}
+
+fn store_key(e: u32, key: h4) {
+  let row = key_place(e / VECS);
+  kv[0][row / 4u][row % 4u].parts[e % VECS / CHAIN][e % CHAIN] = key;
+}
+
+fn store_value(e: u32, value: h4) {
+  let s = e / VALUE_VECS;
+  let c = e % VALUE_VECS;
+  kv[BUFFERS - 1u][s / 4u][s % 4u].parts[c / CHAIN][c % CHAIN] = value;
 }
 
 // The sum of a row's weights, from `tops`.
 fn row_total(row: u32) -> f32 {
   var total = 0.0;
 #for j in TS // 4
-  total += tops[row * KEY_LANES + ${j}u];
+  total += tops[row][${j}u];
 #endfor
   return total;
 }
@@ -132,11 +145,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = t; i < ROWS * VECS; i += WG) {
     let row = min(i / VECS, TQ * G - 1u);
     let at = token_of(m0, row) * (p.q_stride / 4u) + ((p.head0 + head) * G + row % G) * VECS + i % VECS;
-    qs[i / VECS * PITCH + i % VECS] = h4(vec4f(q[at]) * p.scale);
+    qs[i / VECS].parts[i % VECS / CHAIN][i % CHAIN] = h4(vec4f(q[at]) * p.scale);
   }
   let first_page = tile_page(begin);
   for (var e = t; e < TS * VECS; e += WG) {
-    kv[key_place(e)] = converted(fetched(false, first_page, min(begin + e / VECS, end - 1u), kv_head, e % VECS));
+    store_key(e, converted(fetched(false, first_page, min(begin + e / VECS, end - 1u), kv_head, e % VECS)));
   }
   let key_lane = t % KEY_LANES;
   let row_lane = min(t / KEY_LANES, ROW_LANES - 1u);
@@ -150,9 +163,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   var total${i} = 0.0;
 #endif
 #endfor
+#for j in 4
+  let key_row${j} = ${j}u * KEY_LANES + key_lane;
+#endfor
+  let team = t / TEAM;
   let column = t % COLUMN_LANES;
-  let sum_lane = min(t / COLUMN_LANES, SUM_ROW_LANES - 1u);
-  let sums_rows = t < SUM_ROW_LANES * COLUMN_LANES;
+  let sum_lane = t % TEAM / COLUMN_LANES;
+  let sums_rows = t < TEAMS * TEAM;
 #for c in VC
   let column${c} = min(${c}u * COLUMN_LANES + column, VALUE_VECS - 1u);
 #for i in VR
@@ -174,25 +191,27 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     var score${i} = vec4f(0);
 #endfor
     if (scores_rows) {
+      for (var c = 0u; c < VECS / CHAIN; c++) {
 #if F16
-      for (var c = 0u; c < VECS; c += CHAIN) {
 #for i in SR
 #for j in 4
         var part${i}_${j} = h4(0);
 #endfor
 #endfor
-#if HEAD_DIM % 32 == 0 and not LOOPED
-#for k in 8
+#endif
+#if LOOPED
+        for (var d = 0u; d < CHAIN; d++) {
+#include "lib/attention_products.wgsl"
+        }
+#else
+#for k in CHAIN
         {
-          let d = c + ${k}u;
+          const d = ${k}u;
 #include "lib/attention_products.wgsl"
         }
 #endfor
-#else
-        for (var d = c; d < min(c + CHAIN, VECS); d++) {
-#include "lib/attention_products.wgsl"
-        }
 #endif
+#if F16
 #for i in SR
 #for j in 4
         {
@@ -201,12 +220,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         }
 #endfor
 #endfor
-      }
-#else
-      for (var d = 0u; d < VECS; d++) {
-#include "lib/attention_products.wgsl"
-      }
 #endif
+      }
       let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y; // to every row
 #for i in SR
       {
@@ -228,7 +243,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
           let seen = visible(token_of(m0, row));
           score${i} = select(vec4f(MASKED), score${i}, (at >= vec4u(seen.x)) & (at < vec4u(seen.y)));
         }
-        tops[row * KEY_LANES + key_lane] = max(max(score${i}.x, score${i}.y), max(score${i}.z, score${i}.w));
+        tops[row][key_lane] = max(max(score${i}.x, score${i}.y), max(score${i}.z, score${i}.w));
       }
 #endfor
     }
@@ -245,13 +260,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         let row = ${i}u * ROW_LANES + row_lane;
         var top = top${i};
 #for j in TS // 4
-        top = max(top, tops[row * KEY_LANES + ${j}u]);
+        top = max(top, tops[row][${j}u]);
 #endfor
         let factor = exp(top${i} - top);
         let e = exp(score${i} - top);
         top${i} = top;
         total${i} = fma(total${i}, factor, e.x + e.y + (e.z + e.w));
-        weights[weights_at(row, key_lane)] = h4(e);
+        weights[row][weights_at(row, key_lane)] = h4(e);
         if (key_lane == 0u) {
           row_factor[row] = factor;
         }
@@ -261,13 +276,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if AHEAD
 #for i in (TS * VALUE_DIM // 4 + WG - 1) // WG
     if (t + ${i}u * WG < TS * VALUE_VECS) {
-      kv[VALUES_AT + value_at${i}] = converted(value${i});
+      store_value(value_at${i}, converted(value${i}));
     }
 #endfor
 #else
     for (var e = t; e < TS * VALUE_VECS; e += WG) {
       let s = min(s0 + e / VALUE_VECS, end - 1u);
-      kv[VALUES_AT + e] = converted(fetched(true, page, s, kv_head, e % VALUE_VECS));
+      store_value(e, converted(fetched(true, page, s, kv_head, e % VALUE_VECS)));
     }
 #endif
 #if not ONE_BUFFER
@@ -286,7 +301,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
       }
 #endfor
-      for (var quad = 0u; quad < QUADS; quad += SUMMED) {
+      for (var quad = team * (QUADS / TEAMS); quad < (team + 1u) * (QUADS / TEAMS); quad += SUMMED) {
 #if HALF_SUMS
 #for i in VR
 #for c in VC
@@ -297,12 +312,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for u in 2 if TS > 4 and HALF_SUMS else 1
         {
 #for i in VR
-          let weight${i} = weights[weights_at(${i}u * SUM_ROW_LANES + sum_lane, quad + ${u}u)];
+          let row${i} = ${i}u * SUM_ROW_LANES + sum_lane;
+          let weight${i} = weights[row${i}][weights_at(row${i}, quad + ${u}u)];
 #endfor
 #for j in 4
 #for c in VC
           {
-            let v = kv[VALUES_AT + (4u * (quad + ${u}u) + ${j}u) * VALUE_VECS + column${c}];
+            let v = kv[BUFFERS - 1u][quad + ${u}u][${j}].parts[column${c} / CHAIN][column${c} % CHAIN];
 #for i in VR
 #if HALF_SUMS
             part${i}_${c} = fma(h4(weight${i}[${j}]), v, part${i}_${c});
@@ -330,9 +346,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
 #endif
   }
+#for team in 1, TEAMS
+#for i in VR
+#for c in VC
+  if (team == ${team}u && sums_rows) {
+    team_sums[t % TEAM] = sum${i}_${c};
+  }
+  workgroupBarrier();
+  if (team == 0u) {
+    sum${i}_${c} += team_sums[t % TEAM];
+  }
+  workgroupBarrier();
+#endfor
+#endfor
+#endfor
   if (scores_rows) {
 #for i in SR
-    tops[(${i}u * ROW_LANES + row_lane) * KEY_LANES + key_lane] = total${i};
+    tops[${i}u * ROW_LANES + row_lane][key_lane] = total${i};
 #endfor
   }
   workgroupBarrier();
@@ -351,7 +381,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
   }
 #endif
-  if (sums_rows) {
+  if (t < TEAM) {
 #for i in VR
     {
       let row = ${i}u * SUM_ROW_LANES + sum_lane;

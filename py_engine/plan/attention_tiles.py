@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from py_engine.plan.kernels import Device
 
 # Of a measured tile. ROWS: of queries; TS: positions; WG: threads; SR: rows of a thread's scores, of four positions
-# each; VR: rows of a thread's sums; AHEAD: keys and values are loaded into registers, 2: before the scores, 1: before
-# the softmax, 0: not; HALF_SUMS: values are summed in f16, eight at a time
-TILE = ("ROWS", "TS", "WG", "SR", "VR", "AHEAD", "HALF_SUMS")
+# each; VR: rows of a thread's sums; TEAMS: groups of threads that share a tile's sums, each of its own positions;
+# AHEAD: keys and values are loaded into registers, 2: before the scores, 1: before the softmax, 0: not; HALF_SUMS:
+# values are summed in f16, eight at a time
+TILE = ("ROWS", "TS", "WG", "SR", "VR", "TEAMS", "AHEAD", "HALF_SUMS")
 SIZES = ((64, 32), (32, 32), (32, 16), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4))  # (ROWS, TS), the best first
 THREADS = 128
+MAX_CHAIN = 8  # vectors whose products are summed in f16
 MAX_SUMS = 16  # vectors of a thread's sums, which are in registers
 
 
@@ -37,8 +39,7 @@ class _Shape:
         """Workgroup memory of attention.wgsl: queries, keys, values, weights, maxima and factors of rows."""
         vectors = self.head_dim // 4
         pitch = 4 * (vectors + (6 - vectors % 4) % 4 if self.size == 2 else vectors | 1)
-        keys, values = positions * pitch, positions * self.value_dim
-        numbers = rows * pitch + rows * positions + (max(keys, values) if one_buffer else keys + values)
+        numbers = (rows + positions * (1 if one_buffer else 2)) * pitch + rows * positions
         return numbers * self.size + rows * positions + 4 * rows
 
 
@@ -53,10 +54,13 @@ def attention(device: Device, head_dim: int, value_dim: int, group: int) -> dict
 
 def _params(device: Device, shape: _Shape, tile: tuple[int, ...]) -> dict[str, int]:
     params = dict(zip(TILE, tile, strict=True))
-    columns = params["WG"] * params["VR"] // params["ROWS"]  # threads that share a row's sums, at most
-    two_fit = shape.bytes(params["ROWS"], params["TS"], one_buffer=False) <= device.max_workgroup_storage
+    team = params["WG"] // params["TEAMS"]
+    columns = team * params["VR"] // params["ROWS"]  # threads of a team that share a row's sums, at most
+    joined = 16 * team if params["TEAMS"] > 1 else 0
+    two_fit = shape.bytes(params["ROWS"], params["TS"], one_buffer=False) + joined <= device.max_workgroup_storage
     return params | {
         "TQ": params["ROWS"] // shape.group,
+        "CHAIN": next(n for n in range(MAX_CHAIN, 0, -1) if shape.head_dim // 4 % n == 0),
         "VC": -(-shape.value_dim // 4 // columns),
         "ONE_BUFFER": int(not two_fit),
         "HALF_SUMS": int(device.f16 and params["HALF_SUMS"]),
@@ -80,7 +84,7 @@ def _tile(device: Device, shape: _Shape) -> tuple[int, ...]:
     threads = max(THREADS, rows // score_rows * positions // 4)
     columns = -(-shape.value_dim // 4 // MAX_SUMS * sum_rows)
     threads = max(threads, rows // sum_rows * columns)
-    return rows, positions, threads, score_rows, sum_rows, 2, 1
+    return rows, positions, threads, score_rows, sum_rows, 1, 2, 1
 
 
 def _rows(rows: int, group: int) -> int:
@@ -91,4 +95,4 @@ def _rows(rows: int, group: int) -> int:
 def _software_tile(device: Device, shape: _Shape) -> tuple[int, ...]:
     rows = max(4, shape.group)
     positions = next((n for n in (16, 8) if shape.bytes(rows, n, one_buffer=True) <= device.max_workgroup_storage), 4)
-    return rows, positions, max(16, rows * positions // 4, shape.value_dim // 4), 1, 1, 0, 0
+    return rows, positions, max(16, rows * positions // 4, shape.value_dim // 4), 1, 1, 1, 0, 0

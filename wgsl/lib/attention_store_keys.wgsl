@@ -2,11 +2,11 @@
 #if AHEAD
 #for i in (TS * HEAD_DIM // 4 + WG - 1) // WG
 if (t + ${i}u * WG < TS * VECS) {
-  kv[key_place(key_at${i})] = converted(key${i});
+  store_key(key_at${i}, converted(key${i}));
 }
 #endfor
 #else
 for (var e = t; e < TS * VECS; e += WG) {
-  kv[key_place(e)] = converted(fetched(false, next_page, min(s0 + TS + e / VECS, end - 1u), kv_head, e % VECS));
+  store_key(e, converted(fetched(false, next_page, min(s0 + TS + e / VECS, end - 1u), kv_head, e % VECS)));
 }
 #endif
