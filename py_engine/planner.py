@@ -34,7 +34,7 @@ PREFILL has left, at any positions (plan/diffusion.py). They have no other list 
 A model with LoRA adapters or control vectors has these lists twice: as if it had none, and as adapted(a list above),
 where that differs. adapted_lists.py picks. PREFILL, PACKED and MEDIA also exist as short(a list above) and
 medium(a list above), with tiles for at most 64 and 256 tokens, and as long(a list above), with tiles for more than 512;
-short(PREFILL) and medium(PREFILL) also with split_attention(), for few tokens late in a context. batch_sizes.py picks.
+PREFILL, short() and medium(PREFILL) also with split_attention(), for few tokens late in a context.
 
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
 (plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py), the lists of prompts, of one sequence and of

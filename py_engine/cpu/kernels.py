@@ -12,7 +12,6 @@ import numpy as np
 from py_engine.cpu.adapters import add_direction, add_low_rank
 from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
-    attention,
     attention_combine,
     attention_decode,
     kv_quantize,
@@ -41,7 +40,7 @@ from py_engine.cpu.sampling import (
     sample_draw,
     sample_shape,
 )
-from py_engine.cpu.split_attention import attention_matrix, attention_merge
+from py_engine.cpu.split_attention import attention, attention_matrix, attention_merge
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.cpu.wkv import token_shift, wkv7_inputs, wkv_output, wkv_scan
 from py_engine.plan.shared import FIRST_MEDIA_ID

@@ -1,18 +1,23 @@
-"""Split attention with numpy: twins of attention_matrix.wgsl with SPLIT, and of attention_merge.wgsl."""
+"""Attention of prompts with numpy, also split: twins of attention.wgsl, attention_matrix.wgsl, attention_merge.wgsl."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from py_engine.cpu.attention import attention, masked_scores
+from py_engine.cpu.attention import attention as unsplit_attention
+from py_engine.cpu.attention import masked_scores
 from py_engine.cpu.call import Array, Call
 
 NO_SCORE = np.float32(-1e30)  # the reference where a token sees nothing of a split
 
 
 def attention_matrix(c: Call) -> None:
+    attention(c)
+
+
+def attention(c: Call) -> None:
     if not c.params.get("SPLIT"):
-        attention(c)
+        unsplit_attention(c)
         return
     group = c.params["G"]
     sums, places = _sums(c, c.consts["n_head_kv"] * group), _splits(c)

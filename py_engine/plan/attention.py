@@ -206,8 +206,9 @@ def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, slopes is None and relative is None)
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
+    plain = slopes is None and relative is None
+    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value)
     if kernel == "attention_matrix":
         tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
     mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (

@@ -30,30 +30,40 @@ def split(plan: Plan, device: Device) -> None:
         others = {list_of(name): [_in_tiles_for(op, device, n) for op in ops] for list_of, n in fewer}
         plan.lists[name] = usual
         for other, its_ops in {**others, long(name): ops}.items():
-            if its_ops != usual:
-                plan.lists[other] = its_ops
-                plan.lazy.add(other)
+            _add(plan, other, its_ops, unless=usual)
         for list_of, n in fewer if plain(name) == PREFILL and plan.causal else ():
-            divided = split_attention.split(plan, others[list_of(name)], n, device.max_binding)
-            if divided != others[list_of(name)]:
-                plan.lists[with_split_attention(list_of(name))] = divided
-                plan.lazy.add(with_split_attention(list_of(name)))
+            divided = split_attention.split(plan, others[list_of(name)], n, device)
+            _add(plan, with_split_attention(list_of(name)), divided, unless=others[list_of(name)])
+        if plain(name) == PREFILL and plan.causal:  # tiles of attention_matrix.wgsl are enough in so many tokens
+            divided = split_attention.split(plan, usual, USUAL_TOKENS, device, ("attention",))
+            _add(plan, with_split_attention(name), divided, unless=usual)
+
+
+def _add(plan: Plan, name: str, ops: list[Op], *, unless: list[Op]) -> None:
+    """Add a list that is compiled when first used, unless it is that of other batches."""
+    if ops != unless:
+        plan.lists[name] = ops
+        plan.lazy.add(name)
 
 
 def lists_for(plan: Plan, lists: Sequence[str], n: int, split_attention: bool = False) -> list[str]:
     """The lists that do what these do, for a batch of n tokens. `split_attention`: with it, where there is one."""
-    sizes: list[tuple[Callable[[str], str], int]] = [*FEWER_TOKENS, (str, USUAL_TOKENS)]
-    list_of = next((list_of for list_of, most in sizes if n <= most), long)
-    found = [list_of(name) if list_of(name) in plan.lists else name for name in lists]
-    if not split_attention:
-        return found
-    return [divided if (divided := with_split_attention(name)) in plan.lists else name for name in found]
+    found, list_of = list[str](), _list_of(n)
+    for name in lists:
+        divided = [with_split_attention(list_of(name))] if split_attention else []
+        found.append(next((other for other in (*divided, list_of(name)) if other in plan.lists), name))
+    return found
 
 
 def splits_attention(plan: Plan, n: int, end: int) -> bool:
     """Whether a batch of n tokens that ends at position `end` is faster with split attention."""
-    named = next((list_of(PREFILL) for list_of, most in FEWER_TOKENS if n <= most), "")
-    return end >= split_attention.LEAST_POSITIONS and with_split_attention(named) in plan.lists
+    return end >= split_attention.LEAST_POSITIONS and with_split_attention(_list_of(n)(PREFILL)) in plan.lists
+
+
+def _list_of(n: int) -> Callable[[str], str]:
+    """What names the list for a batch of n tokens."""
+    sizes: list[tuple[Callable[[str], str], int]] = [*FEWER_TOKENS, (str, USUAL_TOKENS)]
+    return next((list_of for list_of, most in sizes if n <= most), long)
 
 
 def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:

@@ -1,19 +1,21 @@
 """Attention of few tokens late in a context, divided among more workgroups.
 
 64 tokens of an 8B model are two tiles for each of eight key heads: most of a GPU is idle while each workgroup goes
-through the whole context. The lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)) divide the
-positions of a tile among several workgroups, and a second dispatch joins their results. They round differently from
-other lists, so only requests that are sampled without a seed use them (generate/prompt_parts.py).
+through the whole context. The lists split_attention(short(PREFILL)) and split_attention(medium(PREFILL)), and without
+subgroup matrices split_attention(PREFILL), divide the positions of a tile among several workgroups, and a second
+dispatch joins their results. They round differently from other lists, so only requests that are sampled without a seed
+use them (generate/prompt_parts.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from py_engine.plan.kernels import has_param
+from py_engine.plan.kernels import Device, has_param
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.shared import THREADS
 
+KERNELS = ("attention", "attention_matrix")
 LEAST_POSITIONS = 1024  # shorter contexts gain nothing
 ROWS = 1024  # of the buffer of partial sums: tokens x splits
 
@@ -23,17 +25,24 @@ def splits(tokens: int) -> int:
     return ROWS // tokens
 
 
-def split(plan: Plan, ops: list[Op], tokens: int, limit: int) -> list[Op]:
+def split(plan: Plan, ops: list[Op], tokens: int, device: Device, kernels: tuple[str, ...] = KERNELS) -> list[Op]:
     """A prompt's ops with split attention, for up to `tokens` tokens. The same ops if none can be split.
 
-    `limit`: bytes of a binding.
+    `kernels`: those that are split.
     """
-    return [part for op in ops for part in (_parts(plan, op, tokens, limit) if _splittable(op) else [op])]
+    if device.software:
+        return ops
+    limit = device.max_binding
+    return [
+        part
+        for op in ops
+        for part in (_parts(plan, op, tokens, limit) if op.kernel in kernels and _splittable(op) else [op])
+    ]
 
 
 def _splittable(op: Op) -> bool:
-    """Whether an op is causal attention over a cache, with subgroup matrices."""
-    return op.kernel == "attention_matrix" and bool(op.params["CAUSAL"] and op.params["PAGE"])
+    """Whether attention is causal, over a cache, and has one workgroup for the query heads that share a key head."""
+    return bool(op.params["CAUSAL"] and op.params["PAGE"]) and op.params.get("SHARE", 1) == 1
 
 
 def _parts(plan: Plan, op: Op, tokens: int, limit: int) -> list[Op]:

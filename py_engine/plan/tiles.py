@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from py_engine.plan import quants
+from py_engine.plan import attention_tiles, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
 
@@ -150,10 +150,13 @@ def wide(weight: Weight) -> bool:
     return weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
 
 
-def attention(device: Device, batch: int, head_dim: int, group: int, matrix: bool = True) -> tuple[str, dict[str, int]]:
+def attention(
+    device: Device, batch: int, head_dim: int, group: int, matrix: bool = True, value_dim: int = 0
+) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens, and its tile of TQ tokens x TS positions: the largest that fits.
 
-    `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used.
+    `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used. `value_dim`:
+    dimensions of a value; 0: as of a key.
     """
     side = device.matrix if matrix else 0
     if side and batch >= 64 and head_dim <= 256:
@@ -166,16 +169,7 @@ def attention(device: Device, batch: int, head_dim: int, group: int, matrix: boo
             used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
-    size = 2 if device.f16 else 4
-    max_tokens = max(1, (4 if device.software else 16) // group)
-    threads = 64 if head_dim <= 128 else 128
-    sizes = (8, 4) if device.software else (32, 16, 8, 4)
-    for tokens, positions in [(max_tokens, n) for n in sizes] + [(1, 4)]:
-        rows = group * tokens
-        used = (rows + positions) * (head_dim + 4) * size + rows * (positions + 3) * 4
-        if used <= device.max_workgroup_storage:
-            break
-    return "attention", {"TQ": tokens, "TS": positions, "WG": max(threads, head_dim // 4)}
+    return "attention", attention_tiles.attention(device, head_dim, value_dim or head_dim, group)
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:

@@ -69,7 +69,7 @@ def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
         return
     i = 0
     while i < len(ops):
-        splits = ops[i].kernel.startswith("attention_") and ops[i].params.get("SPLIT")
+        splits = ops[i].kernel.startswith("attention") and ops[i].params.get("SPLIT")
         if splits and ops[i].contexts.up_to:  # the one for longer contexts follows, then what joins the splits of both
             yield i, [ops[i], ops[i + 2]]
             i += 1

@@ -189,7 +189,7 @@ def test_split_attention(
     y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, sinks=sink))
     ops.ops[:] = [replace(op, params=op.params | {"Q16": int(kv_type == "f16")}) for op in ops.ops]  # f16 is f32 here
     want = bench.host(ops)[y.name]
-    ops.ops[:] = split_attention.split(bench.plan, ops.ops, 64, bench.device.max_binding)
+    ops.ops[:] = split_attention.split(bench.plan, ops.ops, 64, bench.device)
     assert [op.kernel for op in ops.ops] == ["attention_matrix", "attention_merge"]
     gpu, host = bench.run(ops)
     limit = 1e-5 if kv_type == "q8_0" else 1e-10  # whose random scales make large scores
@@ -208,7 +208,7 @@ def test_the_proof_has_a_case_of_split_attention(
     ops = bench.begin(Setup(batch=64, n=1, n_ctx=2048))
     q, cache = ops.rows("q", heads[0] * heads[2]), bench.cache(heads[1] * heads[2], "f32")
     ops.attention(q, cache, heads, AttentionOptions(heads[2] ** -0.5, window))
-    bench.plan.lists["split"] = split_attention.split(bench.plan, ops.ops, 64, bench.device.max_binding)
+    bench.plan.lists["split"] = split_attention.split(bench.plan, ops.ops, 64, bench.device)
     (case,) = cases(bench.plan, bench.device, ["split"], lambda _: False)
     assert [op.kernel for op in case.ops] == ["attention_matrix", "attention_merge"]
     assert case.batch.places[0][0] > 2 * case.ops[0].params["TS"] or window  # type: ignore[operator]

@@ -121,10 +121,25 @@ def test_the_list_follows_the_number_of_tokens() -> None:
     assert lists_for(plan, [MEDIA, DECODE], 2048) == [MEDIA, DECODE]
 
 
-@pytest.mark.parametrize(("batch", "device"), [(SHORT_TOKENS, GPU), (2048, replace(GPU, matrix=0, int8=False))])
+@pytest.mark.parametrize(("batch", "device"), [(SHORT_TOKENS, GPU), (2048, replace(GPU, matrix=0, software=True))])
 def test_there_are_no_others_where_tiles_do_not_differ(batch: int, device: Device) -> None:
     plan = plan_of(batch, device)
     assert of_one_size(plan) == plan.lists
+
+
+@pytest.mark.parametrize("n", [SHORT_TOKENS, MEDIUM_TOKENS, USUAL_TOKENS])
+def test_without_subgroup_matrices_only_attention_differs(n: int) -> None:
+    plan = plan_of(2048, replace(GPU, matrix=0))
+    others = plan.lists.keys() - of_one_size(plan).keys()
+    assert others == {split_attention_list(name) for name in (PREFILL, short(PREFILL), medium(PREFILL))}
+    assert splits_attention(plan, n, 1024)
+    assert not splits_attention(plan, n, 1023)
+    name, _ = lists_for(plan, [PREFILL, LAST_LOGITS], n, split_attention=True)
+    assert name in others
+    assert lists_for(plan, [PREFILL], n) == [PREFILL]
+    assert not splits_attention(plan, USUAL_TOKENS + 1, 4096)
+    (op, *_) = (op for op in plan.lists[name] if op.kernel == "attention")
+    assert n * int(op.grid[2]) == 1024  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("side", "subgroup", "storage"), [(8, 32, 32768), (16, 32, 49152), (16, 64, 65536)])

@@ -1,0 +1,98 @@
+"""How attention of many tokens is divided for a device without subgroup matrices: the #params of attention.wgsl.
+
+A workgroup multiplies ROWS rows of queries with TS positions at a time. Queries, keys and values are in workgroup
+memory, so the widest heads have the smallest tiles. A tile measured on the device itself takes precedence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.plan.kernels import Device
+
+# Of a measured tile. ROWS: of queries; TS: positions; WG: threads; SR: rows of a thread's scores, of four positions
+# each; VR: rows of a thread's sums; TEAMS: groups of threads that share a tile's sums, each of its own positions;
+# AHEAD: keys and values are loaded into registers, 2: before the scores, 1: before the softmax, 0: not; HALF_SUMS:
+# values are summed in f16, eight at a time
+TILE = ("ROWS", "TS", "WG", "SR", "VR", "TEAMS", "AHEAD", "HALF_SUMS")
+SIZES = ((64, 32), (32, 32), (32, 16), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4))  # (ROWS, TS), the best first
+THREADS = 128
+MAX_CHAIN = 8  # vectors whose products are summed in f16
+MAX_SUMS = 16  # vectors of a thread's sums, which are in registers
+
+
+def key(head_dim: int, group: int) -> str:
+    """The key in Device.tiles of the tile of attention of many tokens: TILE."""
+    return f"attention of a prompt {head_dim} {group}"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Dimensions of keys and values, query heads that share a key, bytes of a number in workgroup memory."""
+
+    head_dim: int
+    value_dim: int
+    group: int
+    size: int
+
+    def bytes(self, rows: int, positions: int, one_buffer: bool) -> int:
+        """Workgroup memory of attention.wgsl: queries, keys, values, weights, maxima and factors of rows."""
+        vectors = self.head_dim // 4
+        pitch = 4 * (vectors + (6 - vectors % 4) % 4 if self.size == 2 else vectors | 1)
+        numbers = (rows + positions * (1 if one_buffer else 2)) * pitch + rows * positions
+        return numbers * self.size + rows * positions + 4 * rows
+
+
+def attention(device: Device, head_dim: int, value_dim: int, group: int) -> dict[str, int]:
+    """The tile of attention.wgsl: #params."""
+    shape = _Shape(head_dim, value_dim, group, 2 if device.f16 else 4)
+    if device.software:
+        return _params(device, shape, _software_tile(device, shape))
+    tile = dict(device.tiles).get(key(head_dim, group)) or _tile(device, shape)
+    return _params(device, shape, tile)
+
+
+def _params(device: Device, shape: _Shape, tile: tuple[int, ...]) -> dict[str, int]:
+    params = dict(zip(TILE, tile, strict=True))
+    team = params["WG"] // params["TEAMS"]
+    columns = team * params["VR"] // params["ROWS"]  # threads of a team that share a row's sums, at most
+    joined = 16 * team if params["TEAMS"] > 1 else 0
+    two_fit = shape.bytes(params["ROWS"], params["TS"], one_buffer=False) + joined <= device.max_workgroup_storage
+    return params | {
+        "TQ": params["ROWS"] // shape.group,
+        "CHAIN": next(n for n in range(MAX_CHAIN, 0, -1) if shape.head_dim // 4 % n == 0),
+        "VC": -(-shape.value_dim // 4 // columns),
+        "ONE_BUFFER": int(not two_fit),
+        "HALF_SUMS": int(device.f16 and params["HALF_SUMS"]),
+        "LOOPED": int(device.software),
+    }
+
+
+def _tile(device: Device, shape: _Shape) -> tuple[int, ...]:
+    """The largest tile that fits."""
+    rows, positions = next(
+        (
+            (rows, positions)
+            for rows, positions in ((_rows(rows, shape.group), positions) for rows, positions in SIZES)
+            if shape.bytes(rows, positions, one_buffer=True) <= device.max_workgroup_storage
+            and rows // 4 * positions // 4 <= device.max_threads
+        ),
+        (shape.group, 4),
+    )
+    sum_rows = 4 if rows % 4 == 0 else 1
+    score_rows = next(n for n in (4, 2, 1) if rows % n == 0 and (n == 1 or rows // n * positions // 4 >= 64))
+    threads = max(THREADS, rows // score_rows * positions // 4)
+    columns = -(-shape.value_dim // 4 // MAX_SUMS * sum_rows)
+    threads = max(threads, rows // sum_rows * columns)
+    return rows, positions, threads, score_rows, sum_rows, 1, 2, 1
+
+
+def _rows(rows: int, group: int) -> int:
+    """Rows of a tile of about so many: those of at least one token."""
+    return rows if group <= rows else -(-group // 4) * 4
+
+
+def _software_tile(device: Device, shape: _Shape) -> tuple[int, ...]:
+    rows = max(4, shape.group)
+    positions = next((n for n in (16, 8) if shape.bytes(rows, n, one_buffer=True) <= device.max_workgroup_storage), 4)
+    return rows, positions, max(16, rows * positions // 4, shape.value_dim // 4), 1, 1, 1, 0, 0
