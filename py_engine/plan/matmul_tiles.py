@@ -17,7 +17,12 @@ MATMUL_TILES = (
     (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
-INT8_TILES = ((64, 64, 8, 4, 2), (32, 64, 4, 4, 2), (32, 32, 4, 4, 4), (16, 32, 2, 2, 4))  # the best first, if they are enough
+INT8_TILES = (
+    (64, 64, 8, 4, 2),
+    (32, 64, 4, 4, 2),
+    (32, 32, 4, 4, 4),
+    (16, 32, 2, 2, 4),
+)  # the best first, if they are enough
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 

@@ -105,7 +105,9 @@ LAYOUTS = {
     # qs: indices, signs; d: upper bits, scales, d
     Q.IQ2_S: _packed(Q.IQ2_S, [(2, 64)], [(66, 16), (0, 2)], 20, grid=1024, two_scales=True),
     Q.IQ1_S: _packed(Q.IQ1_S, [(2, 48)], [(0, 2)], grid=2048),  # qs: indices, upper bits and scales
-    Q.IQ1_M: _packed(Q.IQ1_M, [(0, 48)], [(48, 8)], grid=2048, two_scales=True),  # qs: indices, upper bits; d: scales and d
+    Q.IQ1_M: _packed(
+        Q.IQ1_M, [(0, 48)], [(48, 8)], grid=2048, two_scales=True
+    ),  # qs: indices, upper bits; d: scales and d
 }
 
 

@@ -25,7 +25,7 @@ def rounded(ops: OpList, x: Buffer, cols: int, slots: int = 1) -> dict[str, Buff
         "quantize_rows",
         params | {"X16": int(x.dtype == "f16")},
         {"eps": 0.0},
-        {"state": ops.state, "x": x} | bytes_of_x,
+        {"state": ops.state, "x": x, **bytes_of_x},
         (-(-groups * lanes // THREADS), PerToken(times=slots), 1),
     )
     if not _is_rounded(ops, op):

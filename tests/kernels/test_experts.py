@@ -189,7 +189,8 @@ def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, toke
     ops = bench.begin(Setup(batch=260, n=tokens))
     y = _experts(bench, ops, shape)
     kernels = [op.kernel for op in ops.ops]
-    assert "matmul_int8" in kernels and "matmul" not in kernels
+    assert "matmul_int8" in kernels
+    assert "matmul" not in kernels
     assert kernels.count("quantize_rows") == 2  # before the hidden layer, and after it
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:tokens, : shape.cols], host[y.name][:tokens, : shape.cols], 1e-4)
@@ -209,7 +210,7 @@ def test_many_tokens_with_matrices(
 ) -> None:
     """The kernel with subgroup matrices, emulated."""
     bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
-    kernel, default = matmul_tiles.grouped_matmul(bench.device, 256, 64)
+    kernel, default = matmul_tiles.grouped_matmul(bench.device, 256, 64, [])
     assert kernel == "matmul_matrix"
     monkeypatch.setattr(matmul_tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
     ops = bench.begin(Setup(batch=256, n=tokens))

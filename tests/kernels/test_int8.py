@@ -57,7 +57,9 @@ def test_tiles(plain_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: 
     assert np.isnan(gpu[z.name][n:]).all()
 
 
-@pytest.mark.parametrize("shape", [SHAPES["llama-3.2-1b"], replace(SHAPES["qwen3-moe"], experts=4, experts_used=2, n_ff=256)])
+@pytest.mark.parametrize(
+    "shape", [SHAPES["llama-3.2-1b"], replace(SHAPES["qwen3-moe"], experts=4, experts_used=2, n_ff=256)]
+)
 def test_proof(plain_bench: Bench, shape: Shape) -> None:
     """The proof of a model's prompts has cases for the rounding and for the product, and right kernels pass."""
     device = replace(plain_bench.device, dot8=True)
