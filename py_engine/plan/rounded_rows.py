@@ -20,7 +20,14 @@ def rounded(ops: OpList, x: Buffer, cols: int, slots: int = 1) -> dict[str, Buff
         "xq_scale": ops.buffer(f"{ops.name}.int8_scales.{rows}x{cols}", (rows, groups, 2)),
     }
     lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
-    params = {"COLS": cols, "NORM": 0, "WG": THREADS, "GATED": 0, "IN_ORDER": 1, "SLOTS": slots}
+    params: dict[str, int | float | str] = {
+        "COLS": cols,
+        "NORM": 0,
+        "WG": THREADS,
+        "GATED": 0,
+        "IN_ORDER": 1,
+        "SLOTS": slots,
+    }
     op = Op(
         "quantize_rows",
         params | {"X16": int(x.dtype == "f16")},
