@@ -70,11 +70,9 @@ def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     """The op with the tile that its product has in batches of `batch` tokens."""
     weight = op.bindings.get("w")
     fixed = op.params.get("GROUPED") or op.params.get("CACHED")
-    if op.kernel not in ("matmul_matrix", "matmul_int8") or fixed or not isinstance(weight, Weight):
+    if op.kernel not in ("matmul", "matmul_int8", "matmul_matrix") or fixed or not isinstance(weight, Weight):
         return op
-    if op.kernel == "matmul_int8":
-        kernel, tile = op.kernel, matmul_tiles.int8_tile(device, batch, weight)
-    else:
-        kernel, tile = matmul_tiles.product(device, batch, weight, str(op.params["EPILOGUE"]))
+    precise = op.kernel == "matmul"  # or of a type that has no integers
+    kernel, tile = matmul_tiles.product(device, batch, weight, str(op.params["EPILOGUE"]), precise=precise)
     grid = (-(-weight.rows // tile["TN"]), PerToken(tile["TM"]), 1)
     return replace(op, kernel=kernel, params=op.params | tile, grid=grid)

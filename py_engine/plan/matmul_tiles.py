@@ -23,6 +23,8 @@ INT8_TILES = (
     (32, 32, 4, 4, 4),
     (16, 32, 2, 2, 4),
 )  # the best first, if they are enough
+FLOAT = ("TM", "TN", "MM", "MN")  # the #params of matmul.wgsl
+FLOAT_TILES = ((64, 64, 8, 4), (32, 64, 4, 4), (32, 32, 4, 4), (16, 32, 2, 2))  # as INT8_TILES
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -73,7 +75,7 @@ def matmul(
         tile = measured or _matmul_matrix_tile(device, batch, weight)
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         return "matmul_matrix", dict(zip(MATMUL, tile, strict=True)) | sides
-    return "matmul", _matmul_tile(device, batch)
+    return "matmul", _float_tile(device, batch, weight.rows)
 
 
 def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
@@ -109,7 +111,7 @@ def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
-    return "matmul", _matmul_tile(device, batch)
+    return "matmul", _float_tile(device, batch, FULL_OCCUPANCY * 64)
 
 
 def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[Weight]) -> tuple[str, dict[str, int]]:
@@ -120,16 +122,23 @@ def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[We
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
         return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 1, "SN": 4, "AHEAD": 0} | sides
-    return "matmul", _matmul_tile(device, batch if tokens > 32 else 1)
+    tiles = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
+    return "matmul", dict(zip(FLOAT, tiles[0], strict=True))
 
 
-def _matmul_tile(device: Device, batch: int) -> dict[str, int]:
+def _float_tile(device: Device, batch: int, rows: int) -> dict[str, int]:
+    """The tile of matmul.wgsl: the largest that leaves enough tiles to occupy a GPU. `rows`: of the matrix."""
+    tiles = _float_tiles(device)
+    enough = (t for t in tiles if -(-batch // t[0]) * -(-rows // t[1]) >= FULL_OCCUPANCY)
+    return dict(zip(FLOAT, next(enough, tiles[-1]), strict=True))
+
+
+def _float_tiles(device: Device) -> list[tuple[int, ...]]:
+    """Tiles of matmul.wgsl whose rows of a group fit into workgroup memory, the largest first."""
     if device.software:  # compiles larger tiles for seconds
-        return {"TM": 16, "TN": 32, "MM": 2, "MN": 2}
+        return [(16, 32, 2, 2)]
     size = 2 if device.f16 else 4
-    if batch >= 64 and (64 + 64) * 36 * size <= device.max_workgroup_storage:
-        return {"TM": 64, "TN": 64, "MM": 4, "MN": 4}
-    return {"TM": 32, "TN": 64, "MM": 4, "MN": 4}
+    return [tile for tile in FLOAT_TILES if 36 * size * (tile[0] + tile[1]) <= device.max_workgroup_storage]
 
 
 def matmul_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:
