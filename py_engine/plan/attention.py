@@ -209,6 +209,8 @@ def prefill(ops: OpList, call: Call) -> None:
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
     plain = slopes is None and relative is None
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value)
+    if kernel == "attention" and ops.precise:
+        tile |= {"HALF_SUMS": 0}
     if kernel == "attention_matrix":
         tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
     mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (

@@ -15,7 +15,17 @@ from py_engine.plan.kernels import Device
 # AHEAD: keys and values are loaded into registers, 2: before the scores, 1: before the softmax, 0: not; HALF_SUMS:
 # values are summed in f16, eight at a time
 TILE = ("ROWS", "TS", "WG", "SR", "VR", "TEAMS", "AHEAD", "HALF_SUMS")
-SIZES = ((64, 32), (32, 32), (32, 16), (16, 16), (16, 8), (8, 8), (8, 4), (4, 4))  # (ROWS, TS), the best first
+SIZES = (
+    (64, 64),
+    (64, 32),
+    (32, 32),
+    (32, 16),
+    (16, 16),
+    (16, 8),
+    (8, 8),
+    (8, 4),
+    (4, 4),
+)  # (ROWS, TS), the best first
 THREADS = 128
 MAX_CHAIN = 8  # vectors whose products are summed in f16
 MAX_SUMS = 16  # vectors of a thread's sums, which are in registers
@@ -84,7 +94,7 @@ def _tile(device: Device, shape: _Shape) -> tuple[int, ...]:
     threads = max(THREADS, rows // score_rows * positions // 4)
     columns = -(-shape.value_dim // 4 // MAX_SUMS * sum_rows)
     threads = max(threads, rows // sum_rows * columns)
-    return rows, positions, threads, score_rows, sum_rows, 1, 2, 1
+    return rows, positions, threads, score_rows, sum_rows, 1, 1, 1
 
 
 def _rows(rows: int, group: int) -> int:
