@@ -208,7 +208,7 @@ def prefill(ops: OpList, call: Call) -> None:
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
     plain = slopes is None and relative is None
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value)
+    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
     if kernel == "attention" and ops.precise:
         tile |= {"HALF_SUMS": 0}
     if kernel == "attention_matrix":

@@ -38,11 +38,12 @@ def key(head_dim: int, group: int) -> str:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Dimensions of keys and values, query heads that share a key, bytes of a number in workgroup memory."""
+    """Dimensions of keys and values, query heads of a key, positions of a page, bytes of a number in the workgroup."""
 
     head_dim: int
     value_dim: int
     group: int
+    page: int
     size: int
 
     def bytes(self, rows: int, positions: int, one_buffer: bool) -> int:
@@ -53,9 +54,9 @@ class _Shape:
         return numbers * self.size + rows * positions + 4 * rows
 
 
-def attention(device: Device, head_dim: int, value_dim: int, group: int) -> dict[str, int]:
-    """The tile of attention.wgsl: #params."""
-    shape = _Shape(head_dim, value_dim, group, 2 if device.f16 else 4)
+def attention(device: Device, head_dim: int, value_dim: int, group: int, page: int) -> dict[str, int]:
+    """The tile of attention.wgsl: #params. `page`: positions of a page of the cache."""
+    shape = _Shape(head_dim, value_dim, group, page, 2 if device.f16 else 4)
     if device.software:
         return _params(device, shape, _software_tile(device, shape))
     tile = dict(device.tiles).get(key(head_dim, group)) or _tile(device, shape)
@@ -84,7 +85,8 @@ def _tile(device: Device, shape: _Shape) -> tuple[int, ...]:
         (
             (rows, positions)
             for rows, positions in ((_rows(rows, shape.group), positions) for rows, positions in SIZES)
-            if shape.bytes(rows, positions, one_buffer=True) <= device.max_workgroup_storage
+            if positions <= shape.page
+            and shape.bytes(rows, positions, one_buffer=True) <= device.max_workgroup_storage
             and rows // 4 * positions // 4 <= device.max_threads
         ),
         (shape.group, 4),

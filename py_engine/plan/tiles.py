@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from py_engine.plan import attention_tiles, quants
 from py_engine.plan.kernels import Device
+from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Weight
 
 MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
@@ -151,12 +152,12 @@ def wide(weight: Weight) -> bool:
 
 
 def attention(
-    device: Device, batch: int, head_dim: int, group: int, matrix: bool = True, value_dim: int = 0
+    device: Device, batch: int, head_dim: int, group: int, matrix: bool = True, value_dim: int = 0, page: int = PAGE
 ) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens, and its tile of TQ tokens x TS positions: the largest that fits.
 
     `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used. `value_dim`:
-    dimensions of a value; 0: as of a key.
+    dimensions of a value; 0: as of a key. `page`: positions of a page of the cache, which tiles divide.
     """
     side = device.matrix if matrix else 0
     if side and batch >= 64 and head_dim <= 256:
@@ -169,7 +170,7 @@ def attention(
             used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
-    return "attention", attention_tiles.attention(device, head_dim, value_dim or head_dim, group)
+    return "attention", attention_tiles.attention(device, head_dim, value_dim or head_dim, group, page)
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:
