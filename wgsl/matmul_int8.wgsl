@@ -23,16 +23,14 @@ const PITCH = VECS + 1u; // one more, against bank conflicts
 const WM = TM / MM; // threads along the tokens
 const WN = TN / MN;
 const WG = WM * WN;
+var<workgroup> xs: array<vec4u, TM * PITCH>;
+var<workgroup> ws: array<vec4u, TN * PITCH>;
+var<workgroup> x_scales: array<vec2f, TM * STEP>; // scale; sum of the group, scaled
 #if TWO_SCALES
-alias Scale = vec4f; // scale and minimum of the first half of a group, of the second half
+var<workgroup> w_scales: array<vec4f, TN * STEP>; // scale and minimum of the first half, of the second half
 #else
-alias Scale = vec2f;
+var<workgroup> w_scales: array<vec2f, TN * STEP>;
 #endif
-// By place in a thread, thread, and vector or group: the indices that browsers clamp are the same throughout a loop.
-var<workgroup> xs: array<array<array<vec4u, PITCH>, WM>, MM>;
-var<workgroup> ws: array<array<array<vec4u, PITCH>, WN>, MN>;
-var<workgroup> x_scales: array<array<array<vec2f, STEP>, WM>, MM>; // scale; sum of the group, scaled
-var<workgroup> w_scales: array<array<array<Scale, STEP>, WN>, MN>;
 
 // Vector i of a step of the row of bytes that begins with group `first`; the last group's where there is none.
 fn x_vector(first: u32, g0: u32, i: u32) -> vec4u {
@@ -75,26 +73,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var g0 = 0u; g0 < W_GROUPS; g0 += STEP) {
 #for i in (TM * 2 * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TM * VECS) {
-      let row = (t + ${i}u * WG) / VECS;
-      xs[row / WM][row % WM][t % VECS] = x${i};
+      xs[(t + ${i}u * WG) / VECS * PITCH + t % VECS] = x${i};
     }
 #endfor
 #for i in (TM * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TM * STEP) {
-      let row = (t + ${i}u * WG) / STEP;
-      x_scales[row / WM][row % WM][t % STEP] = s${i};
+      x_scales[t + ${i}u * WG] = s${i};
     }
 #endfor
 #for i in (TN * STEP + (TM // MM) * (TN // MN) - 1) // ((TM // MM) * (TN // MN))
     if (t + ${i}u * WG < TN * STEP) {
-      let row = (t + ${i}u * WG) / STEP;
-      let at = t % STEP * 2u;
-      ws[row / WN][row % WN][at] = w${i}.a;
-      ws[row / WN][row % WN][at + 1u] = w${i}.b;
+      let at = (t + ${i}u * WG) / STEP * PITCH + t % STEP * 2u;
+      ws[at] = w${i}.a;
+      ws[at + 1u] = w${i}.b;
 #if TWO_SCALES
-      w_scales[row / WN][row % WN][t % STEP] = vec4f(w${i}.s, w${i}.t);
+      w_scales[t + ${i}u * WG] = vec4f(w${i}.s, w${i}.t);
 #else
-      w_scales[row / WN][row % WN][t % STEP] = w${i}.s;
+      w_scales[t + ${i}u * WG] = w${i}.s;
 #endif
     }
 #endfor
@@ -114,15 +109,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #for g in STEP
     {
 #for n in MN
-      let a${n} = ws[${n}][tn][2 * ${g}];
-      let b${n} = ws[${n}][tn][2 * ${g} + 1];
-      let scale${n} = w_scales[${n}][tn][${g}];
+      let a${n} = ws[(${n}u * WN + tn) * PITCH + 2u * ${g}u];
+      let b${n} = ws[(${n}u * WN + tn) * PITCH + 2u * ${g}u + 1u];
+      let scale${n} = w_scales[(${n}u * WN + tn) * STEP + ${g}u];
 #endfor
 #for m in MM
       {
-        let x_a = xs[${m}][tm][2 * ${g}];
-        let x_b = xs[${m}][tm][2 * ${g} + 1];
-        let s = x_scales[${m}][tm][${g}];
+        let x_a = xs[(${m}u * WM + tm) * PITCH + 2u * ${g}u];
+        let x_b = xs[(${m}u * WM + tm) * PITCH + 2u * ${g}u + 1u];
+        let s = x_scales[(${m}u * WM + tm) * STEP + ${g}u];
 #if TWO_SCALES
         let first = s.x * bytes_dot(x_a, vec4u(0x01010101)); // sum of the first half
 #endif
