@@ -6,6 +6,7 @@ memory, so the widest heads have the smallest tiles. A tile measured on the devi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from py_engine.plan.kernels import Device
@@ -81,22 +82,29 @@ def _params(device: Device, shape: _Shape, tile: tuple[int, ...]) -> dict[str, i
 
 def _tile(device: Device, shape: _Shape) -> tuple[int, ...]:
     """The largest tile that fits."""
-    rows, positions = next(
-        (
-            (rows, positions)
-            for rows, positions in ((_rows(rows, shape.group), positions) for rows, positions in SIZES)
-            if positions <= shape.page
-            and shape.bytes(rows, positions, one_buffer=True) <= device.max_workgroup_storage
-            and rows // 4 * positions // 4 <= device.max_threads
-        ),
-        (shape.group, 4),
-    )
+    sizes = [(_rows(rows, shape.group), positions) for rows, positions in SIZES if positions <= shape.page]
+    rows, positions = _first_that_fits(device, shape, sizes, score_rows=4)
     sum_rows = 4 if rows % 4 == 0 else 1
     score_rows = next(n for n in (4, 2, 1) if rows % n == 0 and (n == 1 or rows // n * positions // 4 >= 64))
     threads = max(THREADS, rows // score_rows * positions // 4)
     columns = -(-shape.value_dim // 4 // MAX_SUMS * sum_rows)
+    columns = min(columns, device.max_threads // (rows // sum_rows))
     threads = max(threads, rows // sum_rows * columns)
     return rows, positions, threads, score_rows, sum_rows, 1, 1, 1
+
+
+def _first_that_fits(
+    device: Device, shape: _Shape, sizes: Sequence[tuple[int, int]], score_rows: int
+) -> tuple[int, int]:
+    """The first of `sizes` (rows, positions) that the device can hold; else the smallest, the rows of one token.
+
+    `score_rows`: rows of a thread's scores.
+    """
+    for rows, positions in sizes:
+        fits = shape.bytes(rows, positions, one_buffer=True) <= device.max_workgroup_storage
+        if fits and rows // score_rows * positions // 4 <= device.max_threads:
+            return rows, positions
+    return shape.group, 4
 
 
 def _rows(rows: int, group: int) -> int:
@@ -105,6 +113,6 @@ def _rows(rows: int, group: int) -> int:
 
 
 def _software_tile(device: Device, shape: _Shape) -> tuple[int, ...]:
-    rows = max(4, shape.group)
-    positions = next((n for n in (16, 8) if shape.bytes(rows, n, one_buffer=True) <= device.max_workgroup_storage), 4)
+    sizes = [(max(4, shape.group), positions) for positions in (16, 8, 4)]
+    rows, positions = _first_that_fits(device, shape, sizes, score_rows=1)
     return rows, positions, max(16, rows * positions // 4, shape.value_dim // 4), 1, 1, 1, 0, 0
