@@ -119,12 +119,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
         let x_b = xs[(${m}u * WM + tm) * PITCH + 2u * ${g}u + 1u];
         let s = x_scales[(${m}u * WM + tm) * STEP + ${g}u];
 #if TWO_SCALES
-        let first = s.x * bytes_dot(x_a, vec4u(0x01010101)); // sum of the first half
+        let ones = bytes_dot(x_a, vec4u(0x01010101));
+        let first = s.x * ones; // sum of the first half
+        let second = fma(-s.x, ones, s.y);
 #endif
         // fma(): else compilers might round differently in two tiles
 #for n in MN
 #if TWO_SCALES
-        sum${m}_${n} -= fma(scale${n}.y, first, scale${n}.w * (s.y - first));
+        sum${m}_${n} -= fma(scale${n}.y, first, scale${n}.w * second);
         sum${m}_${n} = fma(s.x, fma(scale${n}.x, bytes_dot(a${n}, x_a), scale${n}.z * bytes_dot(b${n}, x_b)), sum${m}_${n});
 #else
         sum${m}_${n} = fma(-scale${n}.y, s.y, sum${m}_${n});

@@ -6,7 +6,7 @@
 // ADDED: what adapters add to x comes from the product before (lib/low_rank_rows.wgsl). If x is a residual stream, its sum is
 // stored in x_next: other workgroups of this dispatch still read x. GATED: x stacks gate and up rows, and
 // activation(gate) * up is rounded.
-// Grid (BESIDE + groups * LANES / WG, rows): LANES threads per group.
+// Grid (BESIDE + groups * LANES / WG, tokens, SLOTS): LANES threads per group.
 #param COLS // columns of x
 #param NORM // 1: x is RMS-normalised
 #param X_STRIDE // vec4 between rows of x, if they are not COLS padded to 32
@@ -94,8 +94,8 @@ const W_GROUPS = GROUPS;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
-  let m = wid.y;
-  if (m >= SLOTS * state.n) { // uniform: state does not change within a dispatch
+  let m = wid.y * SLOTS + wid.z;
+  if (wid.y >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
 #if X_STRIDE

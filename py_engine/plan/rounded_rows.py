@@ -33,7 +33,7 @@ def rounded(ops: OpList, x: Buffer, cols: int, slots: int = 1) -> dict[str, Buff
         params | {"X16": int(x.dtype == "f16")},
         {"eps": 0.0},
         {"state": ops.state, "x": x, **bytes_of_x},
-        (-(-groups * lanes // THREADS), PerToken(times=slots), 1),
+        (-(-groups * lanes // THREADS), PerToken(), slots),  # all rows along y could exceed tiles.MAX_WORKGROUPS
     )
     if not _is_rounded(ops, op):
         ops.ops.append(op)
