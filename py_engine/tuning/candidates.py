@@ -107,7 +107,7 @@ def _subgroups(device: Device, matrix: Matrix, fixed: frozenset[str]) -> Choice 
 def _prefill(device: Device, workload: Prefill, fixed: frozenset[str]) -> Choice:
     """Subgroup matrices, activations in bytes, f16 or f32 in the matmul of many tokens; f16 or f32 in attention."""
     candidates = []
-    rounds = device.dot8 and workload.sample.layout.dot8
+    rounds = device.dot8 and workload.sample.layout.dot8 and not workload.precise
     in_bytes = [device.int8, False] if rounds and "int8" not in fixed else [device.int8]
     for side in dict.fromkeys([device.matrix] if "matrix" in fixed else [device.matrix, 0]):
         for f16 in dict.fromkeys([device.f16] if "f16" in fixed else [device.f16, False]):

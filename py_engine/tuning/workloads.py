@@ -116,12 +116,14 @@ class Prefill(Workload):
 
     sample: Weight
     attention: Attention | None
+    precise: bool  # as in lists whose activations are not rounded to bytes (OpList.precise)
 
     def planned(self, device: Device) -> tuple[Plan, list[Buffer]]:
         plan, outputs = Plan(self.n, self.n, 1), list[Buffer]()
         if self.attention is not None:
             plan, outputs = _attention(self.attention, device, self.n, self.n)
         ops = Ops(plan, "test", self.n, device)
+        ops.precise = self.precise
         x, w = ops.rows("x", self.sample.cols), _weight("w", self.sample.type, self.sample.rows, self.sample.cols, plan)
         return plan, [ops.project("y", x, w, None), *outputs]
 
@@ -290,4 +292,5 @@ def prefill_of(plan: Plan) -> Prefill | None:
         copies=1,
         sample=_sample(products[0][1], WEIGHT_BYTES // 2),
         attention=attention_of(plan),
+        precise=stage is not None or bool(products[0][0].params.get("SUMS32")),
     )

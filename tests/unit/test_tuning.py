@@ -16,7 +16,7 @@ from py_engine.plan import kernels, matmul_tiles, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
-from py_engine.tuning import cached_choices, tuner
+from py_engine.tuning import cached_choices, candidates, tuner
 from py_engine.tuning.cached_choices import Choices
 from py_engine.tuning.candidates import MAX_SMALL_BATCHES, choices
 from py_engine.tuning.workloads import (
@@ -28,6 +28,7 @@ from py_engine.tuning.workloads import (
     Workload,
     attention_of,
     matrices_of,
+    prefill_of,
 )
 from tests.support.cpu_models import ONE_OF_EACH, header
 
@@ -293,3 +294,16 @@ def test_encoders_get_the_fastest_tiles_of_many_rows(name: str) -> None:
         tile = {name: int(op.params[name]) for name in (*matmul_tiles.MATMUL, "SIDE")}
         assert op.grid[0] == -(-int(op.consts["rows"]) // tile["TN"])
         assert op.params["EPILOGUE"] != "gated" or tile["TN"] // tile["SN"] >= 2 * tile["SIDE"]
+
+
+def test_encoders_are_not_measured_with_rows_in_bytes() -> None:
+    """Their lists do not round: what is fastest in bytes says nothing about them."""
+    device = replace(GPU, max_binding=1 << 31, max_buffer=1 << 31, matrix=0)
+    model = encoder_shapes.header(encoder_shapes.SHAPES["gemma-3-4b"])
+    workload = prefill_of(planner.make_plan(model, device, planner.PlanOptions(1, 1, "f16")))
+    assert workload is not None
+    of_integers = replace(workload, sample=replace(workload.sample, type=Q.Q8_0))
+    found = candidates._prefill(device, of_integers, frozenset()).candidates
+    assert [candidate.name for candidate in found] == ["f16", "f32"]
+    plan, _ = of_integers.planned(device)
+    assert [op.kernel for op in plan.lists["test"] if "QUANT" in op.params] == ["matmul"]
