@@ -46,7 +46,7 @@ def test_adapters(engine_pages: Callable[[str | None], Page], case: str, variant
     )
     assert not out["proof"]["wrong"]
     assert not out["proof"]["skipped"]
-    precision = "f32" if variant.get("f16") is False else "f16"
+    precision = "int8" if variant.get("dot8") else "f32" if variant.get("f16") is False else "f16"
     for name, one in about["sets"].items():
         assert_close(golden[f"logits_ref.{name}"], logits_of(out["logits"][name]), precision)
         same_ids(golden[f"greedy.{name}"], out["alone"][name], one["greedy_margin"], 2 * one["max_abs"] + 0.15)

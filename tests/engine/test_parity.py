@@ -246,7 +246,7 @@ def test_every_variant_gives_llama_cpps_logits_and_ids(
     )
     device = out["kernels"]["device"]
     assert all(device.get(name, value) == value for name, value in variant.items())
-    precision = "f32" if variant.get("f16") is False else "f16"
+    precision = "int8" if variant.get("dot8") else "f32"
     assert_close(golden["logits_ref"], logits_of(out), precision)
     # llama.cpp rounds activations to bytes, too: the same error is allowed here
     noise = 2 * about["llama_cpp_vs_reference"]["max_abs"] + 0.15

@@ -183,11 +183,9 @@ def test_many_tokens_in_f16(variant: str, kernel_pages: Pages) -> None:
         (Shape(4, 2, 96, 64, Q.Q8_0, weighs_inputs=True), 1 << 27, 1),
     ],
 )
-@pytest.mark.parametrize("software", [False, True])
-def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, tokens: int, software: bool) -> None:
-    """Rounded rows of tokens, and of each token's experts; also in several parts, and in the tiles of a real GPU."""
-    device = replace(plain_bench.device, dot8=True, max_binding=limit, software=software, max_storage_buffers=10)
-    bench = Bench(plain_bench.page, device)
+def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, tokens: int) -> None:
+    """Rounded rows of tokens, and of each token's experts; also in several parts."""
+    bench = Bench(plain_bench.page, replace(plain_bench.device, dot8=True, max_binding=limit))
     ops = bench.begin(Setup(batch=260, n=tokens))
     y = _experts(bench, ops, shape)
     kernels = [op.kernel for op in ops.ops]
