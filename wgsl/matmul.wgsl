@@ -30,15 +30,23 @@ const PITCH = 9u; // vectors between rows in workgroup memory: eight, and one ag
 var<workgroup> xs: array<array<array<h4, PITCH>, WM>, MM>;
 var<workgroup> ws: array<array<array<h4, PITCH>, WN>, MN>;
 
-// A group of a row of W as it is in workgroup memory.
-fn w_unpacked(row: u32, g: u32) -> array<h4, 8> {
+// A group of a row of W as it is in workgroup memory. Firefox takes an alias in a returned array for another type.
+#if F16
+fn w_unpacked(row: u32, g: u32) -> array<vec4<f16>, 8> {
 #if HALVES
   return w_halves(row, g);
 #else
   let w = w_group(row, g);
-  return array(h4(w[0]), h4(w[1]), h4(w[2]), h4(w[3]), h4(w[4]), h4(w[5]), h4(w[6]), h4(w[7]));
+  return array(
+    vec4<f16>(w[0]), vec4<f16>(w[1]), vec4<f16>(w[2]), vec4<f16>(w[3]),
+    vec4<f16>(w[4]), vec4<f16>(w[5]), vec4<f16>(w[6]), vec4<f16>(w[7]));
 #endif
 }
+#else
+fn w_unpacked(row: u32, g: u32) -> array<vec4f, 8> {
+  return w_group(row, g);
+}
+#endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {

@@ -48,7 +48,7 @@ def test_all_kernels_compile(firefox: Firefox, server: Server) -> None:
     shaders = [{"label": shader.label, "code": shader.code} for shader in expanded([], SETUPS)]
     assert len(shaders) > 1000
     wrong = [fault for i in range(0, len(shaders), BATCH) for fault in tab.evaluate(COMPILE, shaders[i : i + BATCH])]
-    assert not wrong
+    assert not wrong, [w[:60] for w in wrong]
 
 
 def test_a_model_answers(firefox: Firefox, server: Server) -> None:
@@ -62,4 +62,4 @@ def test_a_model_answers(firefox: Firefox, server: Server) -> None:
     assert "Rome" in found["text"]
     assert found["device"]["f16"] is False
     (notice,) = found["notices"]
-    assert notice.startswith("The kernel matmul does not work on this GPU (it does not compile: ")
+    assert " does not work on this GPU (it does not compile: " in notice
