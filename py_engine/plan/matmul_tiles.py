@@ -134,11 +134,12 @@ def _float_tile(device: Device, batch: int, rows: int) -> dict[str, int]:
 
 
 def _float_tiles(device: Device) -> list[tuple[int, ...]]:
-    """Tiles of matmul.wgsl whose rows of a group fit into workgroup memory, the largest first."""
+    """Tiles of matmul.wgsl whose rows of a group fit into workgroup memory, the largest first. The smallest is there."""
     if device.software:  # compiles larger tiles for seconds
         return [(16, 32, 2, 2)]
     size = 2 if device.f16 else 4
-    return [tile for tile in FLOAT_TILES if 36 * size * (tile[0] + tile[1]) <= device.max_workgroup_storage]
+    fits = [tile for tile in FLOAT_TILES if 36 * size * (tile[0] + tile[1]) <= device.max_workgroup_storage]
+    return fits or [FLOAT_TILES[-1]]
 
 
 def matmul_alternatives(device: Device, tile: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 # Largest difference and mean KL divergence (nats) for logits of standard deviation 3: the rounding error of float32, or
-# of some float16 in between, or of activations in bytes, with which llama.cpp differs by up to 0.26 and 1.4e-3 itself. A
-# real mistake (a wrong pairing, a forgotten factor) causes 1 to 14.
+# of some float16 in between, or of activations in bytes, with which llama.cpp itself errs by 0.26 and 1.4e-3. A real
+# mistake (a wrong pairing, a forgotten factor) causes 1 to 14.
 TOLERANCE = {"f32": (2e-3, 1e-6), "f16": (1.5e-1, 1e-3), "int8": (3e-1, 1.4e-3)}
 
 EMBEDDING_TOLERANCE = {"f32": 1e-4, "f16": 5e-3}  # largest difference after normalisation
