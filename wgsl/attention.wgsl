@@ -4,7 +4,8 @@
 // Grid (SHARE * key/value heads, tiles of TQ tokens). A workgroup has ROWS rows, TQ tokens x the G query heads that share a
 // key/value head, so keys and values are loaded once for all of them, TS positions at a time. What limits it are loads from
 // workgroup memory, so a thread computes the scores of SR rows x 4 positions, and VR rows x VC vectors of the weighted sums,
-// which stay in its registers. Only two barriers per tile: the threads of a row exchange their largest scores, then weights.
+// which stay in its registers. Two barriers per tile, where keys and values have their own memory: the threads of a row exchange
+// their largest scores, then weights.
 //
 // Few tokens late in a context have too few tiles to occupy a GPU. With SPLIT, that many workgroups (grid z) share the
 // positions that a tile sees, and attention_merge.wgsl joins their sums.

@@ -1,6 +1,7 @@
-// y = attention, joined from the sums of each split of attention_matrix.wgsl. The splits' weights have different references
-// (the logit whose weight is 1); all are scaled to the largest one. Grid (columns of y / THREADS, tokens). A thread joins one dimension of a head.
-#param TQ // tokens of a tile in attention_matrix.wgsl
+// y = attention, joined from each split's sums of attention.wgsl or attention_matrix.wgsl. The splits' weights have different
+// references (the logit whose weight is 1); all are scaled to the largest one. Grid (columns of y / THREADS, tokens). A thread
+// joins one dimension of a head.
+#param TQ // tokens of a tile in the kernel that made the sums
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param Y16 // 1: y is f16
 #param THREADS

@@ -2,7 +2,7 @@
 //
 // W is dequantised into workgroup memory, a group of 32 columns at a time. While it is multiplied, the next one is on its way.
 // Each thread sums MM x MN results in f32, group after group. Where the GPU has f16, a group's products are summed in f16, four
-// sums of eight terms for each result: it errs by a thousandth at most.
+// sums of eight terms for each result: the error is a thousandth at most.
 #param QUANT // fragment of wgsl/quants that reads W
 #param COLS // columns of W
 #param TM // tokens of a tile

@@ -34,7 +34,8 @@ def split(plan: Plan, device: Device) -> None:
         for list_of, n in fewer if plain(name) == PREFILL and plan.causal else ():
             divided = split_attention.split(plan, others[list_of(name)], n, device)
             _add(plan, with_split_attention(list_of(name)), divided, unless=others[list_of(name)])
-        if plain(name) == PREFILL and plan.causal:  # tiles of attention_matrix.wgsl are enough in so many tokens
+        # more tokens than the lists for fewer; tiles of attention_matrix.wgsl are enough in so many
+        if plain(name) == PREFILL and plan.causal and plan.batch > matmul_tiles.MAX_SMALL_TILES_BATCH:
             divided = split_attention.split(plan, usual, USUAL_TOKENS, device, ("attention",))
             _add(plan, with_split_attention(name), divided, unless=usual)
 

@@ -74,7 +74,7 @@ def long(name: str) -> str:
 
 
 def split_attention(name: str) -> str:
-    """The list `name`, short() or medium(), with attention for long contexts (split_attention.py)."""
+    """The list `name` of prompts, maybe a short() or medium() one, with attention for long contexts."""
     return SPLIT_ATTENTION + name
 
 

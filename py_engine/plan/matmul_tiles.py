@@ -37,7 +37,7 @@ def matmul_key(weight: Weight) -> str:
 def in_int8(device: Device, weight: Weight, bindings: int = 0) -> bool:
     """Whether products of many tokens multiply with matmul_int8.wgsl, unless they must be precise.
 
-    `bindings`: of storage buffers that a product has, besides the matrix, the state, the result and x in two.
+    `bindings`: storage buffers of a product besides the matrix, the state, the result, and the bytes and scales of x.
     """
     fits = bindings + 4 + len(planes_of("w", weight)) <= device.max_storage_buffers
     return device.dot8 and device.int8 and not device.matrix and weight.layout.dot8 and fits
@@ -55,7 +55,7 @@ def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
 
 
 def int8_bytes(weight: Weight, tile: tuple[int, ...]) -> int:
-    """Workgroup memory of matmul_int8.wgsl: bytes of two groups of each row and token, and their scales."""
+    """Workgroup memory of matmul_int8.wgsl: STEP groups of each row and token, in bytes, and their scales."""
     tm, tn, _, _, step = tile
     scale = 16 if weight.layout.two_scales else 8
     return 16 * (2 * step + 1) * (tm + tn) + step * (8 * tm + scale * tn)

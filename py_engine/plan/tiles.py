@@ -1,6 +1,7 @@
 """How a kernel's work is divided for a device: the #params of matvec and attention.
 
-matmul_tiles.py has those of matmul, small_batch_tiles.py those of matvec_small_batch.
+matmul_tiles.py has those of matmul, attention_tiles.py those of attention.wgsl, small_batch_tiles.py those of
+matvec_small_batch.
 
 Larger tiles load less per product; smaller ones occupy every core of a GPU. Workgroup memory bounds both. The defaults
 here were measured to be good on several devices. A tile measured on the device itself (tuning/) takes precedence.

@@ -142,6 +142,11 @@ def test_without_subgroup_matrices_all_batches_but_the_largest_have_split_attent
     assert n * int(op.grid[2]) == 1024  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("batch", "made"), [(SHORT_TOKENS, False), (MEDIUM_TOKENS, False), (USUAL_TOKENS, True)])
+def test_the_list_itself_has_split_attention_only_for_batches_that_run_it(batch: int, made: bool) -> None:
+    assert (split_attention_list(PREFILL) in plan_of(batch, replace(GPU, matrix=0)).lists) == made
+
+
 @pytest.mark.parametrize(("side", "subgroup", "storage"), [(8, 32, 32768), (16, 32, 49152), (16, 64, 65536)])
 @pytest.mark.parametrize("epilogue", ["store", "add", "gated"])
 def test_every_subgroup_has_whole_matrices_of_a_tile(side: int, subgroup: int, storage: int, epilogue: str) -> None:

@@ -45,22 +45,3 @@ fn expanded_at(values: bool, s: u32, head: u32) -> u32 {
   return (s * p.n_head_kv + head) * ((NOPE + VALUE_DIM) / 4u) + select(0u, NOPE / 4u, values);
 }
 #endif
-
-// Four dimensions, from 4 * c on, of the key or value at position s, which is in `page`; zeros from position `end` on.
-fn cached_vector(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4f {
-  if (s >= end) {
-    return vec4f(0);
-  }
-#if NOPE
-  if (values || c < NOPE / 4u) {
-    return vec4f(expanded[expanded_at(values, s, head) + c]);
-  }
-  return cached_key(row_in(page, s) * (ROW / 4u) + c - NOPE / 4u, page);
-#else
-  let at = (row_in(page, s) * p.n_head_kv + head) * VECS + c;
-  if (values) {
-    return cached_value(at, page);
-  }
-  return cached_key(at, page);
-#endif
-}

@@ -1,4 +1,4 @@
-// Bindings, loads of X and the epilogue that both mat-mul kernels share.
+// Bindings, loads of X and the epilogue that matmul.wgsl, matmul_int8.wgsl and matmul_matrix.wgsl share.
 //
 // GROUPED: a mixture of experts. A tile has tokens of one expert, from group_experts.wgsl. W stacks STACK matrices
 // (EXPERTS x ROWS, COLS); an expert's result is its rows in each of them, end to end.
