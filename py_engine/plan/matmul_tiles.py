@@ -24,7 +24,12 @@ INT8_TILES = (
     (16, 32, 2, 2, 4),
 )  # the best first, if they are enough
 FLOAT = ("TM", "TN", "MM", "MN")  # the #params of matmul.wgsl
-FLOAT_TILES = ((64, 64, 8, 4), (32, 64, 4, 4), (32, 32, 4, 4), (16, 32, 2, 2))  # as INT8_TILES
+FLOAT_TILES: tuple[tuple[int, ...], ...] = (
+    (64, 64, 8, 4),
+    (32, 64, 4, 4),
+    (32, 32, 4, 4),
+    (16, 32, 2, 2),
+)  # as INT8_TILES
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -134,7 +139,7 @@ def _float_tile(device: Device, batch: int, rows: int) -> dict[str, int]:
 
 
 def _float_tiles(device: Device) -> list[tuple[int, ...]]:
-    """Tiles of matmul.wgsl whose rows of a group fit into workgroup memory, the largest first. The smallest is there."""
+    """Tiles of matmul.wgsl that fit into workgroup memory, the largest first; at least the smallest one."""
     if device.software:  # compiles larger tiles for seconds
         return [(16, 32, 2, 2)]
     size = 2 if device.f16 else 4
