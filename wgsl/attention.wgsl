@@ -21,6 +21,7 @@
 #param VC // vectors of a thread's sums
 #param TEAMS // groups of threads that share a tile's sums, each of its own positions
 #param CHAIN // vectors whose products are summed in f16, at most 8, so that it errs by a thousandth; they divide a head
+#param UNUSED // vectors between rows in workgroup memory
 #param AHEAD // keys and values are loaded into registers: 2: before the scores, 1: before the softmax; 0: neither
 #param ONE_BUFFER // 1: keys and values take turns in the same workgroup memory
 #param HALF_SUMS // 1: values are summed in f16, eight at a time
@@ -53,12 +54,13 @@ alias Output = vec4f;
 @bind var<storage, read_write> y: array<Output>; // (n, y_stride)
 #endif
 
+const ROW_VECS = (max(VECS, VALUE_VECS) + CHAIN - 1u) / CHAIN * CHAIN; // values may be wider than keys
 // A row of queries, keys or values. Its length lets eight consecutive rows be in different banks. Indices are such that
 // compilers clamp them outside of the loops: they add clamps that would cost more than the products.
 struct Row {
-  parts: array<array<h4, CHAIN>, VECS / CHAIN>,
-#if (6 - HEAD_DIM // 4 % 4) % 4 if F16 else 1 - HEAD_DIM // 4 % 2
-  unused: array<h4, select(1u - VECS % 2u, (6u - VECS % 4u) % 4u, F16 == 1u)>,
+  parts: array<array<h4, CHAIN>, ROW_VECS / CHAIN>,
+#if UNUSED
+  unused: array<h4, UNUSED>,
 #endif
 }
 const QUADS = TS / 4u; // groups of four positions

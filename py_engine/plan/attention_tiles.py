@@ -47,10 +47,24 @@ class _Shape:
     page: int
     size: int
 
+    @property
+    def chain(self) -> int:
+        """Vectors whose products are summed in f16."""
+        return next(n for n in range(MAX_CHAIN, 0, -1) if self.head_dim // 4 % n == 0)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a row of keys or values in workgroup memory, in whole chains: values may be wider."""
+        return -(-max(self.head_dim, self.value_dim) // (4 * self.chain)) * self.chain
+
+    @property
+    def unused(self) -> int:
+        """Vectors between rows, so that eight consecutive ones begin in different banks."""
+        return (6 - self.vectors % 4) % 4 if self.size == 2 else 1 - self.vectors % 2
+
     def bytes(self, rows: int, positions: int, one_buffer: bool) -> int:
         """Workgroup memory of attention.wgsl: queries, keys, values, weights, maxima and factors of rows."""
-        vectors = self.head_dim // 4
-        pitch = 4 * (vectors + (6 - vectors % 4) % 4 if self.size == 2 else vectors | 1)
+        pitch = 4 * (self.vectors + self.unused)
         numbers = (rows + positions * (1 if one_buffer else 2)) * pitch + rows * positions
         return numbers * self.size + rows * positions + 4 * rows
 
@@ -72,7 +86,8 @@ def _params(device: Device, shape: _Shape, tile: tuple[int, ...]) -> dict[str, i
     two_fit = shape.bytes(params["ROWS"], params["TS"], one_buffer=False) + joined <= device.max_workgroup_storage
     return params | {
         "TQ": params["ROWS"] // shape.group,
-        "CHAIN": next(n for n in range(MAX_CHAIN, 0, -1) if shape.head_dim // 4 % n == 0),
+        "CHAIN": shape.chain,
+        "UNUSED": shape.unused,
         "VC": -(-shape.value_dim // 4 // columns),
         "ONE_BUFFER": int(not two_fit),
         "HALF_SUMS": int(device.f16 and params["HALF_SUMS"]),
