@@ -210,7 +210,7 @@ def prefill(ops: OpList, call: Call) -> None:
     plain = slopes is None and relative is None
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
     if kernel == "attention" and ops.precise:
-        tile |= {"HALF_SUMS": 0}
+        tile |= {"HALF_SUMS": 0, "CHAIN": 1}
     if kernel == "attention_matrix":
         tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
     mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (
