@@ -40,7 +40,7 @@ from py_engine.cpu.sampling import (
     sample_draw,
     sample_shape,
 )
-from py_engine.cpu.split_attention import attention, attention_matrix, attention_merge
+from py_engine.cpu.split_attention import attention, attention_merge
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.cpu.wkv import token_shift, wkv7_inputs, wkv_output, wkv_scan
 from py_engine.plan.shared import FIRST_MEDIA_ID
@@ -249,7 +249,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     for f in (
         embed, add_media, norm, add_scaled, soft_cap, activate, matmul, matvec, matvec_small_batch, quantize_rows,
         rope_append, norm_rope_append, kv_quantize, attention, attention_decode, attention_combine,
-        attention_matrix, attention_merge, pool, pick_rows,
+        attention_merge, pool, pick_rows,
         normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
         sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
         clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
@@ -261,5 +261,5 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )
 }  # fmt: skip
-KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}
+KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul, "attention_matrix": attention}
 KERNELS |= dict.fromkeys(("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions"), nothing)

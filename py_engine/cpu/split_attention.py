@@ -11,10 +11,6 @@ from py_engine.cpu.call import Array, Call
 NO_SCORE = np.float32(-1e30)  # the reference where a token sees nothing of a split
 
 
-def attention_matrix(c: Call) -> None:
-    attention(c)
-
-
 def attention(c: Call) -> None:
     if not c.params.get("SPLIT"):
         unsplit_attention(c)

@@ -52,11 +52,14 @@ def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
     """The tile of matmul_int8.wgsl: the largest that leaves enough tiles to occupy a GPU."""
     if device.software:
         return {"TM": 16, "TN": 32, "MM": 2, "MN": 2, "STEP": 2}
-    for tile in INT8_TILES:
-        enough = -(-batch // tile[0]) * -(-weight.rows // tile[1]) >= FULL_OCCUPANCY
-        if enough and int8_bytes(weight, tile) <= device.max_workgroup_storage:
-            break
-    return dict(zip(INT8, tile, strict=True))
+    fits = [tile for tile in INT8_TILES if int8_bytes(weight, tile) <= device.max_workgroup_storage]
+    return dict(zip(INT8, _largest(fits or [INT8_TILES[-1]], batch, weight.rows), strict=True))
+
+
+def _largest(tiles: Sequence[tuple[int, ...]], batch: int, rows: int) -> tuple[int, ...]:
+    """The first tile of (tokens, rows ...) of which a product has enough to occupy a GPU, else the last one."""
+    enough = (t for t in tiles if -(-batch // t[0]) * -(-rows // t[1]) >= FULL_OCCUPANCY)
+    return next(enough, tiles[-1])
 
 
 def int8_bytes(weight: Weight, tile: tuple[int, ...]) -> int:
@@ -133,9 +136,7 @@ def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[We
 
 def _float_tile(device: Device, batch: int, rows: int) -> dict[str, int]:
     """The tile of matmul.wgsl: the largest that leaves enough tiles to occupy a GPU. `rows`: of the matrix."""
-    tiles = _float_tiles(device)
-    enough = (t for t in tiles if -(-batch // t[0]) * -(-rows // t[1]) >= FULL_OCCUPANCY)
-    return dict(zip(FLOAT, next(enough, tiles[-1]), strict=True))
+    return dict(zip(FLOAT, _largest(_float_tiles(device), batch, rows), strict=True))
 
 
 def _float_tiles(device: Device) -> list[tuple[int, ...]]:
