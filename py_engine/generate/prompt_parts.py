@@ -51,7 +51,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     rest = len(answer.ids) - at
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
-    short = rest <= _short_prompt(runner.plan) and runner.on_gpu and not answer.exact
+    short = runner.on_gpu and not answer.exact and _is_short(runner.plan, rest)
     small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
     count = min(rest, SHORT_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
@@ -74,11 +74,12 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     return PromptPart(at, answer.ids[at : at + count], lists if last else lists[:1], exact, last, options)
 
 
-def _short_prompt(plan: Plan) -> int:
-    """Most tokens of a prompt that small batches read in less time than one batch of the lists for prompts."""
+def _is_short(plan: Plan, tokens: int) -> bool:
+    """Whether small batches read so many tokens in less time than one batch of the lists for prompts."""
+    if not SHORT_BATCH < tokens <= 2 * SHORT_BATCH:
+        return tokens <= SHORT_BATCH
     wide = plan.embedding is not None and plan.embedding.width >= WIDE
-    in_int8 = any(op.kernel == "matmul_int8" for op in plan.lists[PREFILL])  # its tiles need more tokens
-    return SHORT_BATCH if wide and not in_int8 else 2 * SHORT_BATCH
+    return not wide or any(op.kernel == "matmul_int8" for op in plan.lists[PREFILL])  # its tiles need more tokens
 
 
 def _encoded_prompt(answer: Answer, cache: SequenceCache) -> PromptPart:
