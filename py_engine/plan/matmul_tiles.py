@@ -57,7 +57,7 @@ def int8_tile(device: Device, batch: int, weight: Weight) -> dict[str, int]:
 
 
 def _largest(tiles: Sequence[tuple[int, ...]], batch: int, rows: int) -> tuple[int, ...]:
-    """The first tile of (tokens, rows ...) of which a product has enough to occupy a GPU, else the last one."""
+    """The first tile of (tokens, rows ...) that a product has enough of to occupy a GPU, else the smallest."""
     enough = (t for t in tiles if -(-batch // t[0]) * -(-rows // t[1]) >= FULL_OCCUPANCY)
     return next(enough, tiles[-1])
 
