@@ -22,6 +22,7 @@ from py_engine.generate.checking import check, clear_stale_masks, end_mask, most
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
+from py_engine.generate.drafted_steps import UNKNOWN_MS, record_result, submit_drafts
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.masked_steps import MASKED_MS, decode_masked
 from py_engine.generate.prompt_order import count_passed, next_prompt
@@ -33,7 +34,7 @@ from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
 from py_engine.plan.shared import SHORT_BATCH
-from py_engine.runners import Runner, tokens_per_draft
+from py_engine.runners import Runner
 from py_engine.tasks import begin, to_the_end
 
 # The time of decode steps of up to SHORT_BATCH sequences in one submit: short, so that others may join and an abort
@@ -42,7 +43,6 @@ SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: an abort waits for its end
 LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wait after it costs little
-UNKNOWN_MS = 8.0  # the time that a step is assumed to take before one was timed
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
 AHEAD_ALONE_MS = 100.0  # the same for a prompt that nothing runs beside
 AHEAD_JOINED_MS = 8.0  # the same soon after a request has joined: others often come with it, and would wait
@@ -197,15 +197,8 @@ class Scheduler:
                 accepted = yielded == submit.steps * (1 + submit.n_model_draft)  # all drafts, so the last one, too
                 sequence.cache.advance(sequence.position if known else None, exact=False, back=accepted)
             sequence.push(batch)
-            # What was submitted past an answer's end says nothing about drafts.
-            if self._drafter is not None and not sequence.cancelled and (sequence.left > 0 or not submit.steps):
-                if submit.n_model_draft:
-                    count = len(submit.unit)
-                    if submit.waited:
-                        self._drafter.account.waited(1 / count)
-                    self._drafter.record(sequence, count, submit.n_model_draft, submit.steps, yielded)
-                elif not submit.prompt and not submit.steps:
-                    self._drafter.account.plain(yielded / len(submit.unit))
+            if self._drafter is not None:
+                record_result(self._drafter, submit, sequence, yielded)
 
     def _let_leave(self) -> None:
         """Give constrained answers back that should go on alone."""
@@ -256,7 +249,7 @@ class Scheduler:
                     self.runner.start_drafts([sequence.row for sequence in unit])
                 self._drafting, self._drafted = drafting, drafted
             if drafting:
-                submit = self._submit_draft(unit, n_model_draft)
+                submit = self._submit_drafts(unit, n_model_draft)
                 if submit is None:
                     return
             elif prompting:
@@ -378,32 +371,13 @@ class Scheduler:
         known = all(len(sequence.ids) >= sequence.position - 1 for sequence in unit)
         return n_model_draft > 0 and not self._drafting and known
 
-    def _submit_draft(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
+    def _submit_drafts(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""
-        runner, count = self.runner, len(unit)
-        ms = self._submit_ms(count)
-        steps = runner.steps_in(count, ms, drafting=True, n_model_draft=n_model_draft)
-        in_flight = sum(submit.steps for submit in self._in_flight)
-        if n_model_draft and self._drafter is not None:
-            steps = self._drafter.steps(count, n_model_draft, ms, in_flight)
-        most = tokens_per_draft(count)
-        ends = []
-        for sequence in unit:
-            wanted = sequence.position + most * (steps + in_flight + 1)
-            ends.append(min(sequence.cache.reserve(min(wanted, runner.plan.n_ctx)), runner.plan.n_ctx))
-            fitting = (ends[-1] - sequence.position - 1) // most
-            sequence.draft_fits = fitting > 0
-            steps = min(steps, fitting - in_flight)
-        if steps < 1:
-            return None
-        if not runner.draft([sequence.row for sequence in unit], steps, ends, n_model_draft):
-            return None
-        self._totals.count(steps, count)
-        for sequence in unit:
-            sequence.cache.advance(None, exact=False)  # until a step without drafts
-        step_ms = runner.step_ms(count, drafting=True, n_model_draft=n_model_draft) or UNKNOWN_MS
-        waited = not self._in_flight
-        return ScheduledWork(unit, steps * step_ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
+        ms = self._submit_ms(len(unit))
+        submit = submit_drafts(unit, self.runner, self._drafter, n_model_draft, self._in_flight, ms)
+        if submit is not None:
+            self._totals.count(submit.steps, len(unit))
+        return submit
 
 
 def _turn(unit: list[RunningSequence]) -> int:
