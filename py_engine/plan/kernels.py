@@ -167,7 +167,16 @@ def _source(name: str) -> str:
 
 @cache
 def _source_lines(name: str) -> list[str]:
-    return _source(name).splitlines()
+    """The lines of a file; of Wisp's own without comments.
+
+    What is stored of a kernel by its text (its proof, the browser's compiled code) is then found after a change of
+    comments alone.
+    """
+    lines = _source(name).splitlines()
+    if name in _registered:  # errors name the lines of the caller's text
+        return lines
+    code = (line if line.lstrip().startswith("#") else line.partition("//")[0].rstrip() for line in lines)
+    return [line for line in code if line]
 
 
 @lru_cache(4096)

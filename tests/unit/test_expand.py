@@ -27,6 +27,14 @@ def test_equal_numbers_of_two_types_make_two_shaders() -> None:
     assert kernels.expand("repack_pad", {"COLS": 40, "ELEM": 2}, Device(max_binding=1)) == whole
 
 
+def test_comments_are_left_out_but_a_callers_text_stays_as_it_is() -> None:
+    norm = kernels.expand("norm", {"COLS": 64, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0}, Device())
+    assert "//" not in norm.code
+    assert "\n\n" not in norm.code.strip()
+    kernels.register("my_commented", "// why\n\nfn f() {} // what")
+    assert kernels.expand("my_commented", {}, Device()).code.endswith("// why\n\nfn f() {} // what")
+
+
 def test_devices_that_differ_make_two_shaders() -> None:
     params = {"COLS": 64, "WG": 64, "MEAN": 0, "BIAS": 0, "ADD": 0, "Y16": 0}
     labels = {kernels.expand("norm", params, Device(subgroup=size)).label for size in (0, 4, 32)}
