@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.support import browser as browsers
+from tests.support.waiting import HANG_S
 from tools import dist as dist_maker
 from tools.paths import DIST, ROOT
 from tools.serve import Server
@@ -18,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine stands still for longer than any limit that would find a slow function.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
-expect.set_options(timeout=30_000)  # ms; a busy machine needs more than Playwright's 5 s
+expect.set_options(timeout=1000 * HANG_S)
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle
 

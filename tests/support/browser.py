@@ -67,6 +67,7 @@ def new_profile(browser: Browser, *, service_worker: bool = True, **options: Any
     Without `service_worker` it is a browser that has none, which saves half a second of a processor in each visit.
     """
     made = browser.new_context(**{"reduced_motion": "reduce", **options})
+    made.set_default_timeout(1000 * HANG_S)
     if not service_worker:
         made.add_init_script("delete Navigator.prototype.serviceWorker")
     return made
@@ -126,7 +127,6 @@ def open_engine_page(browser: Browser, url: str) -> Page:
     """A page with Pyodide, the Python archive, numpy, regex and `wispReplay`, ready for run_python."""
     page = new_profile(browser).new_page()
     errors = watch(page)
-    page.set_default_timeout(60_000)
     page.goto(f"{url}tests/engine.html")
     try:
         wait_until(page, "globalThis.ready")

@@ -71,7 +71,6 @@ def settled(page: Page, promise: str) -> Any:
 def open_client_page(context: BrowserContext, server: Server) -> Page:
     """A page with the client but without an engine."""
     page = context.new_page()
-    page.set_default_timeout(60_000)
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate(SET_UP, client_path())
     return page

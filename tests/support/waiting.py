@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-HANG_S = 120.0  # longer than any wait on a busy machine
+HANG_S = 120.0  # longer than any wait on a busy machine, whose host may let a processor stand still for a minute
 
 
 def wait_for(condition: Callable[[], object], within_s: float = HANG_S) -> None:
