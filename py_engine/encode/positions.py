@@ -12,7 +12,8 @@ from py_engine.models.projectors.tower import Tower
 
 OFFSET = 0.1  # of a grid's size
 CUBIC = -0.75  # of the cubic convolution
-COLUMN_FIRST = ("gemma4v", "kimivl")
+COLUMN_FIRST = ("gemma4v", "kimivl", "kimik25", "llama4")
+FROM_ONE = ("llama4",)  # types whose rows and columns count from 1
 BASES = {"gemma4v": 100.0}  # of the frequencies; 10000 for the others
 
 
@@ -21,6 +22,7 @@ def turns(tower: Tower, place: Array) -> Array:
 
     Half of the pairs turn by one coordinate, half by the other. Pixtral's two halves have alternate frequencies.
     """
+    place = place + (tower.kind in FROM_ONE)
     base, dim = BASES.get(tower.kind, 10000.0), tower.head_dim
     frequencies = base ** (-4 * np.arange(dim // 4) / dim)
     odd = base ** (-2 / dim) if tower.kind in ("pixtral", "lightonocr") else 1.0

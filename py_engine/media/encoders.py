@@ -19,6 +19,7 @@ class Encoder:
     n_head: int
     eps: float
     n_embd_inp: int  # width of its embeddings; with deepstack, of all slices side by side
+    n_head_kv: int
 
 
 @dataclass(frozen=True)

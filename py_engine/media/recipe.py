@@ -15,6 +15,7 @@ from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
     best_canvas,
+    corner_sizes,
     f32,
     fitted_size,
     longest_edge_size,
@@ -158,6 +159,12 @@ def _stepped(vision: Vision, size: Size) -> Recipe:
     return _whole(_stretch(0, stepped_size(size, vision.align, vision.max_pixels), vision.filter))
 
 
+def _in_corner(vision: Vision, size: Size) -> Recipe:
+    """GLM-5V: no larger than it is unless it is too small, in the corner of a canvas of whole tokens."""
+    canvas, content = corner_sizes(size, vision.align, vision.min_pixels, vision.max_pixels)
+    return _whole(Canvas(0, content, vision.filter, canvas))
+
+
 def _longest(vision: Vision, size: Size) -> Recipe:
     """LightOnOCR: a fixed longest side, in whole tokens."""
     return _whole(_letterbox(size, longest_edge_size(size, vision.align, vision.longest_edge), vision.filter))
@@ -257,9 +264,10 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
-    **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys((*IN_TILES, "internvl"), _grid),
-    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
+    **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "kimik25", "phi4", *MROPE), _sized),
+    **dict.fromkeys((*IN_TILES, "internvl", "llama4"), _grid),
+    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter", "nemotron_v2_vl"), _square),
+    "glm5v": _in_corner,
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,

@@ -100,3 +100,14 @@ def test_spectra_and_pieces_state_their_tokens() -> None:
     parts = [chunk.part for chunk in model.chunks(case) if isinstance(chunk, MediaChunk)]
     assert [type(part) for part in parts] == [Piece, Spectrum]
     assert [part.n_tokens for part in parts] == [81, 13]
+
+
+def test_the_vocabulary_says_what_is_around_pictures_of_kimi_k2_5s_encoder() -> None:
+    """GLM-5.2-V has the same encoder, and its own tokens."""
+    model, text = golden("kimik25"), load_tokenizer(golden("glm4v").text.metadata)
+    chunks = Chunker(text, model.projector, n_embd=64, mrope=False).chunks(
+        MARKER, [prepared(model.projector, "square.png")], MARKER
+    )
+    ids = [text.encode(f"<|{which}_of_image|>", parse_special=True) for which in ("begin", "end")]
+    assert [len(each) for each in ids] == [1, 1]
+    assert [chunk.ids for chunk in chunks if isinstance(chunk, TextChunk)] == ids

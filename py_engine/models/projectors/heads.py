@@ -249,7 +249,7 @@ def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
     return s.w.matrix(name + ".weight", size, size), s.w.vector((name + ".bias", size))
 
 
-def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
+def normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
     """Layer norm of each patch, then two layers of tokens."""
     y = Norms(s, rms=False, eps=eps).apply("mm.input_norm", x, "merger_norm")
     y, width = hidden(s, merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
@@ -257,16 +257,16 @@ def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, act
 
 
 def _paddleocr(s: Stages, x: Buffer) -> EncoderPlan:
-    return _normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
+    return normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
 
 
 def _kimivl(s: Stages, x: Buffer) -> EncoderPlan:
-    return _normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
+    return normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
 
 
 def _dots_ocr(s: Stages, x: Buffer) -> EncoderPlan:
     y = Norms(s, rms=True, eps=s.tower.eps).apply("mm.post_norm", x, "encoded")
-    return _normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
+    return normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
 
 
 def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
@@ -361,6 +361,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "pixtral": _pixtral,
     "resampler": _resampler,
     "glm4v": _glm4v,
+    "glm5v": _glm4v,
     "paddleocr": _paddleocr,
     "dots_ocr": _dots_ocr,
     "kimivl": _kimivl,
@@ -370,5 +371,6 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "hunyuanvl": _hunyuanvl,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
+    "exaone4_5": _qwen,
     "qwen3vl_merger": _qwen,
 }

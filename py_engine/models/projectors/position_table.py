@@ -9,8 +9,8 @@ from py_engine.models.projectors.tower import Tower
 
 Kernel = Literal["aligned", "antialiased", "cubic", "offset"]
 KERNELS: dict[str, Kernel] = {
-    "qwen3vl_merger": "aligned",
-    "glm4v": "cubic",
+    **dict.fromkeys(("qwen3vl_merger", "ling3vl"), "aligned"),
+    **dict.fromkeys(("glm4v", "glm5v", "kimik25"), "cubic"),
     "hunyuanvl": "offset",
     **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
 }

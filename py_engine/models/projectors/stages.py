@@ -78,7 +78,7 @@ class Stages:
     def cache(self, width: int = 0) -> Cache:
         """Keys and values of a block, valid within it only. `width`: of a row, if not the encoder's."""
         kind = self.ops.input_dtype
-        shape, end = (self.ops.batch, width or self.tower.embedding_length), f".{width}" if width else ""
+        shape, end = (self.ops.batch, width or self.tower.widths[1]), f".{width}" if width else ""
         k, v = (self.ops.buffer(f"{self.tower.modality}.{name}{end}", shape, kind) for name in ("k", "v"))
         return Cache(k, v, kind, UNPAGED)
 

@@ -14,7 +14,14 @@ from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
-LIMITS = {"patch": 256, "merge": 32, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
+LIMITS = {
+    "patch": 256,
+    "merge": 32,
+    "mels": 1024,
+    "stack": 64,
+    "queries": 4096,
+    "class_rows": 256,
+}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
 LFM2_TILE = 512  # pixels of a side
@@ -31,12 +38,13 @@ class Tower:
     head_count: int
     eps: float
     activation: str
+    key_heads: int = 0  # of keys and values; 0: as many as of queries
     patch: int = 0  # pixels
     merge: int = 1
     min_patches: int = 0  # of a picture; 0: its size is not free
     max_patches: int = 0
     positions: int = 0  # rows of the position table
-    has_class: bool = False  # a class token follows the patches
+    class_rows: int = 0  # class tokens and registers, which follow the patches
     mean: tuple[float, ...] = ()  # of the colours
     deviation: tuple[float, ...] = ()
     mels: int = 0  # bins of a frame of sound
@@ -65,7 +73,13 @@ class Tower:
     @property
     def heads(self) -> tuple[int, int, int]:
         """(n_head, n_head_kv, head_dim)."""
-        return self.head_count, self.head_count, self.head_dim
+        return self.head_count, self.key_heads or self.head_count, self.head_dim
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Values of a row of queries, and of a row of keys."""
+        queries, keys, dim = self.heads
+        return queries * dim, keys * dim
 
 
 def towers(header: Header) -> dict[str, Tower]:
@@ -98,6 +112,25 @@ def _activation(header: Header) -> str:
     return "gelu" if gelu else "silu" if silu else "gelu_quick"
 
 
+def _activation_of(header: Header, vision: Vision) -> str:
+    if vision.type == "hunyuanvl":
+        return "gelu"
+    name = _activation(header)
+    if vision.type != "glm5v" or name != "silu":
+        return name
+    limit = header.arch("vision.swiglu_clamp", None)
+    if not isinstance(limit, float) or not 0 <= limit < 1e6:
+        raise WispError(f"vision.swiglu_clamp is {limit!r:.100}; it must be a number.", "corrupt_header")
+    return f"clamped_silu<{limit}" if limit else name
+
+
+def _class_rows(header: Header, vision: Vision) -> int:
+    info = header.tensors.get("v.class_embd")
+    if info is None:
+        return 0
+    return prod(info.shape[1:]) if vision.type == "nemotron_v2_vl" else 1
+
+
 def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
     if vision.windowed is not None:
         return tuple(sorted(set(vision.windowed.features)))
@@ -122,13 +155,14 @@ def _image(header: Header, vision: Vision) -> Tower:
         embedding_length=vision.n_embd,
         head_count=vision.n_head,
         eps=vision.eps,
-        activation="gelu" if vision.type == "hunyuanvl" else _activation(header),
+        activation=_activation_of(header, vision),
         patch=vision.patch_size,
         merge=vision.merge,
         min_patches=vision.min_pixels // vision.patch_size**2,
         max_patches=area // vision.patch_size**2,
         positions=prod(table.shape[1:]) if table else 0,
-        has_class="v.class_embd" in header.tensors,
+        class_rows=_class_rows(header, vision),
+        key_heads=vision.n_head_kv,
         mean=vision.mean,
         deviation=vision.std,
         window=_window(header, vision),
@@ -144,7 +178,7 @@ def _image(header: Header, vision: Vision) -> Tower:
 
 
 def _window(header: Header, vision: Vision) -> int:
-    if vision.type == "qwen2.5vl_merger":
+    if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         return WINDOW if natural(header, "vision.n_wa_pattern") else 0
     if vision.type != "youtuvl" or not _whole(header, vision):
         return 0
@@ -156,7 +190,7 @@ def _window(header: Header, vision: Vision) -> int:
 
 def _whole(header: Header, vision: Vision) -> frozenset[int]:
     """The blocks that attend to the whole picture, of types with windows."""
-    if vision.type == "qwen2.5vl_merger":
+    if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         period = natural(header, "vision.n_wa_pattern")
         return frozenset(range(period - 1, vision.n_layer, period)) if period else frozenset()
     if vision.type != "youtuvl":
