@@ -58,6 +58,8 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch.write_segments("pictures", sizes)
     if tower.window:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
+    if tower.bands:
+        _bands(batch, tower.bands.reach, tower.merge, grids)
     if tower.merged_after >= 0:
         _quarters(batch, sizes)
     if tower.queries:
@@ -159,7 +161,10 @@ def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
         batch.write_taps("positions", ids, weights)
     if batch.takes("turns"):
         unmoved = ((0, tower.class_rows), (0, 0))
-        batch.write("turns", np.concatenate([np.pad(turns(tower, grid.place), unmoved) for grid in grids]))
+        straight = np.concatenate([np.pad(turns(tower, grid.place), unmoved) for grid in grids])
+        batch.write("turns", straight)
+        if batch.takes("column_turns"):
+            batch.write("column_turns", straight[batch.writes["columns"][:, 0, 0]])
     if batch.takes("kinds"):  # the table's first rows are the class tokens', the last is the patches' bias
         bias, own = tower.class_rows, np.arange(tower.class_rows)
         kinds = np.concatenate([np.append(np.full(len(grid.place), bias), own) for grid in grids])[:, None]
@@ -189,6 +194,26 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
     if tower.class_rows > 1:  # registers have no positions
         ids = np.pad(ids, ((0, tower.class_rows), (0, 0)), constant_values=tower.positions)
     return ids, np.ones(ids.shape)
+
+
+def _bands(batch: EncoderBatch, reach: int, merge: int, grids: list[Grid]) -> None:
+    """Each row sees its picture's near ones, in two orders: squares line by line, and column by column."""
+    seen: list[Array] = []
+    columns: list[Array] = []
+    begin, unit = 0, merge**2
+    for number, grid in enumerate(grids):
+        count = len(grid.place)
+        own = np.arange(begin, begin + count)
+        first, end = np.maximum(own - reach, begin), np.minimum(own + reach + 1, begin + count)
+        seen.append(np.stack([first, end, np.full(count, number)], axis=1))
+        squares = own.reshape(grid.height // merge, grid.width // merge, unit)
+        columns.append(squares.swapaxes(0, 1).reshape(-1))
+        begin += count
+    batch.tables[batch.plan.segments["windows"]] = np.concatenate(seen).astype(np.uint32)
+    if batch.takes("columns"):
+        order = np.concatenate(columns)
+        batch.write_taps("columns", order[:, None])
+        batch.write_taps("lines", np.argsort(order)[:, None])
 
 
 def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:

@@ -60,7 +60,7 @@ _MINICPM = _Around(
     after_overview=("</image>",),
 )
 _AROUND = {
-    **dict.fromkeys((*QWEN_VL, "youtuvl", "ling3vl"), _Around("<|vision_start|>", "<|vision_end|>")),
+    **dict.fromkeys((*QWEN_VL, "youtuvl", "ling3vl", "mimovl"), _Around("<|vision_start|>", "<|vision_end|>")),
     **dict.fromkeys(("glm4v", "glm5v"), _Around("<|begin_of_image|>", "<|end_of_image|>")),
     "kimik25": _Around("<|media_begin|>", "<|media_end|>"),
     "exaone4_5": _Around("<vision>", "</vision>"),

@@ -9,7 +9,7 @@ VISION_TYPES = (
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
     "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm", "ling3vl", "nemotron_v2_vl",
-    "llama4", "kimik25", "exaone4_5", "glm5v",
+    "llama4", "kimik25", "exaone4_5", "glm5v", "mimovl",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -30,7 +30,7 @@ IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tile
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
-IN_FOURS = ("exaone4_5", "ling3vl", "glm5v")  # types whose tokens are squares of 2 x 2 patches, whatever the file says
+IN_FOURS = ("exaone4_5", "ling3vl", "glm5v", "mimovl")  # types whose tokens are squares of 2 x 2 patches, whatever the file says
 MROPE = (
     *QWEN_VL,
     *IN_FOURS,
@@ -48,7 +48,7 @@ TOKEN_LIMITS = {
     "youtuvl": (1, 62500),
 }  # fmt: skip
 # Types whose files state these limits, in pixels, or may.
-SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4", "kimik25", "exaone4_5", "glm5v")
+SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4", "kimik25", "exaone4_5", "glm5v", "mimovl")
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
     **dict.fromkeys((*MROPE, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
@@ -63,7 +63,7 @@ MERGE_KEYS = {
         ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *IN_FOURS, *QWEN_VL), "spatial_merge_size"
     ),
 }
-GROUPED = ("exaone4_5",)  # types that have fewer heads of keys than of queries
+GROUPED = ("exaone4_5", "mimovl")  # types that have fewer heads of keys than of queries
 RATE = 16000  # samples of sound a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
 MAX_SECONDS = {
@@ -87,7 +87,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", "youtuvl", *QWEN_VL),
         ("mm.2.weight", 1),
     ),
-    **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5"), ("mm.2.weight", 1)),
+    **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5", "mimovl"), ("mm.2.weight", 1)),
     "yasa2": ("mm.2.weight", 1),
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),

@@ -68,6 +68,7 @@ class Block:
     cache: Cache
     scale: float
     norm_values: bool = False
+    sinks: bool = False
 
     @property
     def ops(self) -> Ops:
@@ -100,7 +101,8 @@ class Block:
         if queries is None:
             y = qkv(self.stages, normed, b)
             queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
-        return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False))
+        sinks = w.vector((b + "attn_sinks", tower.head_count)) if self.sinks else None
+        return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False, sinks=sinks))
 
     def _names(self) -> tuple[str, str, int]:
         """The tensors of the first and the second matrix, and the rows of the first."""

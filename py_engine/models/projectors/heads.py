@@ -36,22 +36,24 @@ def output(s: Stages, width: int) -> Buffer:
     return s.ops.buffer(f"{s.tower.modality}.output", (s.ops.batch, pad(width)))
 
 
-def finish(s: Stages, x: Buffer, name: str, cols: int) -> EncoderPlan:
+def finish(s: Stages, x: Buffer, name: str, cols: int, *, bias: bool = True) -> EncoderPlan:
     """The last matrix, from x to the results."""
     w = s.w
     width = w.rows(name + ".weight")
     y = output(s, width)
-    bias = w.optional_vector((name + ".bias", width))
-    products.append(s.ops, Product(x, w.matrix(name + ".weight", width, cols), y, bias))
+    added = w.optional_vector((name + ".bias", width)) if bias else None
+    products.append(s.ops, Product(x, w.matrix(name + ".weight", width, cols), y, added))
     return s.finish(y, width)
 
 
-def hidden(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu") -> tuple[Buffer, int]:
+def hidden(
+    s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu", *, bias: bool = True
+) -> tuple[Buffer, int]:
     """A layer with an activation, and its width."""
     w = s.w
     width = w.rows(name + ".weight")
-    bias = w.optional_vector((name + ".bias", width))
-    return s.ops.activated(x, Projection([w.matrix(name + ".weight", width, cols)], bias), activation), width
+    added = w.optional_vector((name + ".bias", width)) if bias else None
+    return s.ops.activated(x, Projection([w.matrix(name + ".weight", width, cols)], added), activation), width
 
 
 def _layer_norm(s: Stages, x: Buffer, name: str, cols: int, eps: float) -> Buffer:

@@ -59,12 +59,12 @@ class Stages:
         self._inputs[made.name] = made.shape
         return made
 
-    def rope(self, *, neox: bool, halves: bool = False) -> Rope:
-        """A rotation whose turns the host writes for each token."""
+    def rope(self, *, neox: bool, halves: bool = False, name: str = "turns") -> Rope:
+        """A rotation whose turns the host writes for each token, as the input of that name."""
         dim = self.tower.head_dim
         if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
             raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
-        made = self.ops.buffer(f"{self.tower.modality}.turns", (self.ops.batch, dim // 2), "u32", "state")
+        made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, dim // 2), "u32", "state")
         self._inputs[made.name] = made.shape
         return Rope(dim, neox, made, per_token=True, halves=halves)
 

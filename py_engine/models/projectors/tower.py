@@ -27,6 +27,17 @@ MAX_WINDOW = 4096  # pixels
 LFM2_TILE = 512  # pixels of a side
 
 
+WHOLE, IN_LINES, IN_COLUMNS = -1, 0, 1  # what a block of mimovl attends to
+
+
+@dataclass(frozen=True)
+class Bands:
+    """How mimovl's blocks attend: to the whole picture, or to near rows in the order of its lines or of its columns."""
+
+    modes: tuple[int, ...]  # of each block
+    reach: int  # rows to either side
+
+
 @dataclass(frozen=True)
 class Tower:
     """One encoder. `merge`: patches along a side of the square that becomes one token."""
@@ -38,6 +49,7 @@ class Tower:
     head_count: int
     eps: float
     activation: str
+    head_width: int = 0  # of a head; 0: as wide as heads side by side fill a row
     key_heads: int = 0  # of keys and values; 0: as many as of queries
     patch: int = 0  # pixels
     merge: int = 1
@@ -57,6 +69,7 @@ class Tower:
     sam: Sam | None = None  # of deepseekocr2
     windowed: Windowed | None = None  # of granite4_vision
     most_tokens: int = 0  # of a picture
+    bands: Bands | None = None  # of mimovl
     speech: Speech | None = None  # of granite_speech
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
@@ -68,7 +81,7 @@ class Tower:
     @property
     def head_dim(self) -> int:
         """Values of a head."""
-        return self.embedding_length // self.head_count
+        return self.head_width or self.embedding_length // self.head_count
 
     @property
     def heads(self) -> tuple[int, int, int]:
@@ -124,6 +137,26 @@ def _activation_of(header: Header, vision: Vision) -> str:
     return f"clamped_silu<{limit}" if limit else name
 
 
+def _head_width(header: Header, vision: Vision) -> int:
+    """The width of a head, where the stacked matrix of queries, keys and values says it; else 0."""
+    info = header.tensors.get("v.blk.0.attn_qkv.weight") if vision.type == "mimovl" else None
+    if info is None:
+        return 0
+    width, left = divmod(info.shape[1] if len(info.shape) > 1 else 0, vision.n_head + 2 * vision.n_head_kv)
+    if left or not width:
+        raise WispError(f"Tensor {info.name} has the shape {info.shape}.", "bad_tensor_shape")
+    return width
+
+
+def _bands(header: Header, vision: Vision) -> Bands:
+    modes, reach = header.arch("vision.wa_pattern_mode", None), natural(header, "vision.window_size")
+    if not isinstance(modes, list) or len(modes) != vision.n_layer or not {*modes} <= {WHOLE, IN_LINES, IN_COLUMNS}:
+        raise WispError(f"vision.wa_pattern_mode is {modes!r:.100}; it must list -1, 0 or 1.", "corrupt_header")
+    if not 0 < reach <= MAX_WINDOW:
+        raise WispError(f"The projector's windows reach {reach} patches.", "corrupt_header")
+    return Bands(tuple(modes), reach)
+
+
 def _class_rows(header: Header, vision: Vision) -> int:
     info = header.tensors.get("v.class_embd")
     if info is None:
@@ -163,6 +196,8 @@ def _image(header: Header, vision: Vision) -> Tower:
         positions=prod(table.shape[1:]) if table else 0,
         class_rows=_class_rows(header, vision),
         key_heads=vision.n_head_kv,
+        head_width=_head_width(header, vision),
+        bands=_bands(header, vision) if vision.type == "mimovl" else None,
         mean=vision.mean,
         deviation=vision.std,
         window=_window(header, vision),

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import IN_FOURS, LLAVA, QWEN_VL
-from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, sam_clip, squares
+from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mimovl, mobilenet, sam_clip, squares
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -25,7 +25,7 @@ from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
 
-RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5"}
+RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
     **{kind: {"neox": True} for kind in (*QWEN_VL, *IN_FOURS, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
@@ -34,7 +34,7 @@ ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row an
 }
 
 
-ENDS = HEADS | PERCEPTRONS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
+ENDS = HEADS | PERCEPTRONS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build, "mimovl": mimovl.build}
 OTHERS = {
     "gemma3nv": mobilenet.build,
     "yasa2": convnext.build,
@@ -58,8 +58,8 @@ def build(s: Stages) -> EncoderPlan:
     x = _patches(s, norms)
     if "v.pre_ln.weight" in w:
         x = norms.apply("v.pre_ln", x, "stream")
-    x = _blocks(s, norms, x)
-    if "v.post_ln.weight" in w and not tower.windowed:
+    x = mimovl.blocks(s, norms, x, tower.bands) if tower.bands else _blocks(s, norms, x)
+    if "v.post_ln.weight" in w and not (tower.windowed or tower.bands):
         x = norms.apply("v.post_ln", x, "encoded")
     return ENDS[tower.kind](s, x)
 

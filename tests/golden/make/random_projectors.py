@@ -176,6 +176,22 @@ def glm5v(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.down", width, c["hidden"], bias=False, gain=1.4)
 
 
+def mimovl(file: GgufFile, c: Settings) -> None:
+    """Blocks with sinks that attend to near patches, in two orders; heads that do not fill a row."""
+    more = {"attention.head_count_kv": c["n_kv"], "window_size": c["reach"], "wa_pattern_mode": c["modes"]}
+    vision_keys(file, c, CLIP, **more, **limits(c))
+    n = c["n_embd"]
+    file.add("clip.use_silu", True)
+    patches(file, c, film=True)
+    for i, mode in enumerate(c["modes"]):
+        block(file, c, i, fused=True, gate=True)
+        if mode >= 0:
+            file.vector(f"v.blk.{i}.attn_sinks", c["n_head"], mean=1.0, std=1.0)
+    file.norm("v.post_ln", n, bias=True)
+    linear(file, "mm.0", 4 * n, 4 * n, bias=False)
+    linear(file, "mm.2", c["out"], 4 * n, bias=False, gain=1.4)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -183,10 +199,11 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "kimik25": kimik25,
     "exaone4_5": exaone4_5,
     "glm5v": glm5v,
+    "mimovl": mimovl,
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {
-    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5"), "mm.2.weight"),
+    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
     "llama4": "mm.model.fc.weight",
     "glm5v": "mm.down.weight",
