@@ -19,6 +19,7 @@ from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
+UNPLACED = ("nemotron_v2_vl",)  # types whose class tokens and registers have no positions
 BY_COLUMNS = ("llama4",)  # types whose tokens go down each column of squares first
 
 
@@ -184,14 +185,14 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
         return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, KERNELS[tower.kind])
     else:
         ids = (row * grid.width + column)[:, None]
-        if tower.class_rows == 1:
+        if tower.class_rows and tower.kind not in UNPLACED:
             ids = np.append(ids, [[len(ids)]], axis=0)
     if ids.max() >= tower.positions:
         raise WispError(
             f"A picture of {grid.width} x {grid.height} patches has more positions than this projector.",
             "invalid_value",
         )
-    if tower.class_rows > 1:  # registers have no positions
+    if tower.kind in UNPLACED:
         ids = np.pad(ids, ((0, tower.class_rows), (0, 0)), constant_values=tower.positions)
     return ids, np.ones(ids.shape)
 

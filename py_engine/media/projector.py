@@ -30,6 +30,7 @@ from py_engine.media.kinds import (
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
+    UNHEARD,
     VISION_TYPES,
 )
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
@@ -60,7 +61,7 @@ class Projector:
         reader = Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
         # Gemma 3n's encoder of sound is ignored; llama.cpp ignores it, too
-        images_only = vision is not None and vision.type == "gemma3nv"
+        images_only = vision is not None and (vision.type == "gemma3nv" or reader.of("audio").name() in UNHEARD)
         audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(

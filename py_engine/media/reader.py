@@ -68,10 +68,14 @@ class Reader:
             raise self._bad("attention.head_count_kv", found, f"a divisor of {n_head} heads")
         return found
 
+    def name(self) -> object:
+        """What the file calls the type of the encoder's projector."""
+        name = self.header.get("clip.projector_type") or self.get("projector_type")
+        return OMNI.get(str(name), {}).get(self.modality, name)
+
     def type(self, known: tuple[str, ...]) -> str:
         """The type of the encoder's projector."""
-        name = self.header.get("clip.projector_type") or self.get("projector_type")
-        name = OMNI.get(str(name), {}).get(self.modality, name)
+        name = self.name()
         if name not in known:
             what = "images" if self.modality == "vision" else "sound"
             raise WispError(

@@ -79,6 +79,21 @@ def _up(length: int, align: int) -> int:
     return -(-length // align) * align
 
 
+def near_grid(size: Size, align: int, most: int) -> Size:
+    """Muse Glimmer: columns and rows of tokens whose shape is nearest to the picture's, of the sizes around its own."""
+    width, height = size
+    rows, columns = height / align, width / align
+    ratio = columns / rows
+    if rows * columns > most:
+        rows = sqrt(most / ratio)
+        columns = rows * ratio
+    grids = [(a, b) for a in (floor(columns), ceil(columns)) for b in (floor(rows), ceil(rows))]
+    fitting = [(a, b) for a, b in grids if a and b and a * b <= most]
+    if not fitting:
+        return max(1, half_up(columns)), max(1, half_up(rows))
+    return min(fitting, key=lambda grid: (abs(grid[1] / grid[0] - height / width), -grid[0] * grid[1]))
+
+
 def longest_edge_size(size: Size, align: int, longest: int) -> Size:
     """The size whose longer side is `longest`, rounded up to multiples of `align`."""
     scale = min(f32(longest / side) for side in size)

@@ -99,10 +99,14 @@ class Block:
             norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
         if queries is None:
-            y = qkv(self.stages, normed, b)
+            y = self.arranged(qkv(self.stages, normed, b))
             queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
         sinks = w.vector((b + "attn_sinks", tower.head_count)) if self.sinks else None
         return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False, sinks=sinks))
+
+    def arranged(self, y: Buffer) -> Buffer:
+        """Queries, keys and values as the rotation takes them."""
+        return y
 
     def _names(self) -> tuple[str, str, int]:
         """The tensors of the first and the second matrix, and the rows of the first."""

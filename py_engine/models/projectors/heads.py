@@ -21,14 +21,15 @@ QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 1024  # patches along a side of a picture of MiniCPM-V
 
 
-def merge(s: Stages, x: Buffer) -> Buffer:
-    """Begin the stage of tokens; join the patches of each: (n, merge^2 * n_embd)."""
-    tower, count = s.tower, s.tower.merge**2
+def merge(s: Stages, x: Buffer, cols: int = 0) -> Buffer:
+    """Begin the stage of tokens; join the patches of each: (n, merge^2 * cols). `cols`: if not the encoder's."""
+    count = s.tower.merge**2
+    cols = cols or s.tower.embedding_length
     ops = s.begin("tokens", s.most // count)
     if count == 1 and "v.class_embd" not in s.w:
         return x
-    scattered = "v.class_embd" in s.w or pad(tower.embedding_length) != tower.embedding_length
-    return rows.merged(ops, x, tower.embedding_length, count, s.taps("merge", count) if scattered else None)
+    scattered = "v.class_embd" in s.w or pad(cols) != cols
+    return rows.merged(ops, x, cols, count, s.taps("merge", count) if scattered else None)
 
 
 def output(s: Stages, width: int) -> Buffer:
@@ -131,10 +132,10 @@ def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, merge(s, x), "mm.0", cols)
     if s.tower.deepstack:
         return DeepStack(s).finish(y, width)
-    return _ordered(s, finish(s, y, "mm.2", width))
+    return ordered(s, finish(s, y, "mm.2", width))
 
 
-def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
+def ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
     """The results in the order of the picture, if windows have another."""
     if not s.tower.window:
         return found
@@ -146,7 +147,7 @@ def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
 def _youtuvl(s: Stages, x: Buffer) -> EncoderPlan:
     y = Norms(s, rms=True, eps=YOUTU_EPS).apply("mm.input_norm", x, "merger_norm")
     y, width = hidden(s, merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
-    return _ordered(s, finish(s, y, "mm.2", width))
+    return ordered(s, finish(s, y, "mm.2", width))
 
 
 class DeepStack:

@@ -1,6 +1,6 @@
 """Ends of encoders of pictures that are a few layers over joined patches.
 
-Source: kimik25.cpp, ling3vl.cpp, llama4.cpp and nemotron-v2-vl.cpp in llama.cpp's tools/mtmd/models.
+Source: kimik25.cpp, ling3vl.cpp, llama4.cpp, muse-glimmer.cpp and nemotron-v2-vl.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.models.projectors.block import Norms
-from py_engine.models.projectors.heads import finish, hidden, merge, normed_patches
+from py_engine.models.projectors.heads import finish, hidden, merge, normed_patches, ordered
 from py_engine.models.projectors.stages import Stages
+from py_engine.plan import rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer
 
@@ -39,9 +40,20 @@ def _llama4(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.model.fc", width)
 
 
+def _muse_glimmer(s: Stages, x: Buffer) -> EncoderPlan:
+    """Three layers without biases. A square's values of a column stand beside each other."""
+    n, count = s.tower.embedding_length, s.tower.merge**2
+    ops = s.begin("tokens", s.most // count)
+    y = rows.unfold(ops, x, n, s.taps("merge", count))
+    y, width = hidden(s, y, "mm.0", count * n, "gelu_erf", bias=False)
+    y, width = hidden(s, y, "mm.1", width, "gelu_erf", bias=False)
+    return ordered(s, finish(s, y, "mm.2", width, bias=False))
+
+
 PERCEPTRONS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "kimik25": _kimik25,
     "ling3vl": _ling3vl,
     "llama4": _llama4,
+    "muse-glimmer": _muse_glimmer,
     "nemotron_v2_vl": _nemotron_v2_vl,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -13,7 +13,12 @@ from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
-ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
+ERF = (
+    *WHISPER,
+    "qwen3a",
+    "minimax_m3",
+    "muse-glimmer",
+)  # encoders that have GELU by the error function, whatever the metadata says
 LIMITS = {
     "patch": 256,
     "merge": 32,
@@ -24,6 +29,9 @@ LIMITS = {
 }  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
+SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer")  # types whose tables of positions are resized
+WITH_CLASS = ("llama4", "nemotron_v2_vl")  # types that cannot do without class tokens
+MUSE_PERIOD = 4  # of muse-glimmer's blocks, the last of so many attends to the whole picture
 LFM2_TILE = 512  # pixels of a side
 
 
@@ -128,6 +136,8 @@ def _activation(header: Header) -> str:
 def _activation_of(header: Header, vision: Vision) -> str:
     if vision.type == "hunyuanvl":
         return "gelu"
+    if vision.type in ERF:
+        return "gelu_erf"
     name = _activation(header)
     if vision.type != "glm5v" or name != "silu":
         return name
@@ -159,6 +169,8 @@ def _bands(header: Header, vision: Vision) -> Bands:
 
 def _class_rows(header: Header, vision: Vision) -> int:
     info = header.tensors.get("v.class_embd")
+    if info is None and vision.type in WITH_CLASS:
+        raise WispError("The projector lacks the tensor v.class_embd.", "missing_tensor")
     if info is None:
         return 0
     return prod(info.shape[1:]) if vision.type == "nemotron_v2_vl" else 1
@@ -179,6 +191,8 @@ def _image(header: Header, vision: Vision) -> Tower:
     elif vision.type == "lightonocr":
         side = max(side, vision.longest_edge)
     area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    if table and vision.type in SQUARE_TABLES and isqrt(rows := prod(table.shape[1:])) ** 2 != rows:
+        raise WispError(f"The projector's table of positions has the shape {table.shape}.", "bad_tensor_shape")
     if vision.windowed is not None:
         area *= 1 + vision.most_tiles
     return Tower(
@@ -215,6 +229,8 @@ def _image(header: Header, vision: Vision) -> Tower:
 def _window(header: Header, vision: Vision) -> int:
     if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         return WINDOW if natural(header, "vision.n_wa_pattern") else 0
+    if vision.type == "muse-glimmer":  # as large as the table of positions
+        return vision.patch_size * _table_side(header, vision)
     if vision.type != "youtuvl" or not _whole(header, vision):
         return 0
     window = natural(header, "vision.window_size")
@@ -223,11 +239,21 @@ def _window(header: Header, vision: Vision) -> int:
     return window
 
 
+def _table_side(header: Header, vision: Vision) -> int:
+    table = header.tensors.get("v.position_embd.weight")
+    side = isqrt(prod(table.shape[1:])) if table else 0
+    if not side or side % vision.merge:
+        raise WispError("The projector's table of positions has no side of whole tokens.", "bad_tensor_shape")
+    return side
+
+
 def _whole(header: Header, vision: Vision) -> frozenset[int]:
     """The blocks that attend to the whole picture, of types with windows."""
     if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         period = natural(header, "vision.n_wa_pattern")
         return frozenset(range(period - 1, vision.n_layer, period)) if period else frozenset()
+    if vision.type == "muse-glimmer":
+        return frozenset((*range(MUSE_PERIOD - 1, vision.n_layer, MUSE_PERIOD), vision.n_layer - 1))
     if vision.type != "youtuvl":
         return frozenset()
     blocks = header.arch("vision.wa_layer_indexes", None)

@@ -12,8 +12,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import IN_FOURS, LLAVA, QWEN_VL
-from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mimovl, mobilenet, sam_clip, squares
+from py_engine.media.kinds import LLAVA, QWEN_VL
+from py_engine.models.projectors import (
+    cogvlm,
+    convnext,
+    deepseek_ocr,
+    granite_vision,
+    mimovl,
+    minimax_m3,
+    mobilenet,
+    sam_clip,
+    squares,
+)
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
@@ -28,13 +38,17 @@ from py_engine.plan.products import ADD, Product
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, *IN_FOURS, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
-    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
+    **{kind: {"neox": True} for kind in ("exaone4_5", "ling3vl", "glm5v", "minimax_m3")},
+    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer")},
     "gemma4v": {"neox": True, "halves": True},
 }
 
 
-ENDS = HEADS | PERCEPTRONS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build, "mimovl": mimovl.build}
+OTHER_ENDS = {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
+OTHER_ENDS |= {"mimovl": mimovl.build, "minimax_m3": minimax_m3.build}
+ENDS = HEADS | PERCEPTRONS | OTHER_ENDS
+BLOCKS = {"cogvlm": cogvlm.Block, "minimax_m3": minimax_m3.Block}  # with parts of their own
 OTHERS = {
     "gemma3nv": mobilenet.build,
     "yasa2": convnext.build,
@@ -124,7 +138,7 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
-    deep, block = _slices(s), cogvlm.Block if tower.kind == "cogvlm" else Block
+    deep, block = _slices(s), BLOCKS.get(tower.kind, Block)
     stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:

@@ -192,6 +192,35 @@ def mimovl(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.2", c["out"], 4 * n, bias=False, gain=1.4)
 
 
+def minimax_m3(file: GgufFile, c: Settings) -> None:
+    """Two layers of patches, then two of squares."""
+    vision_keys(file, c, CLIP)
+    n = c["n_embd"]
+    patches(file, c, film=True)
+    file.norm("v.pre_ln", n, bias=True)
+    for i in range(c["n_layer"]):
+        block(file, c, i, norm_bias=True)
+    linear(file, "mm.1", c["hidden"], n, gain=1.4)
+    linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+    linear(file, "mm.merger.fc1", c["hidden"], 4 * c["out"], gain=1.4)
+    linear(file, "mm.merger.fc2", c["out"], c["hidden"], gain=1.4)
+
+
+def muse_glimmer(file: GgufFile, c: Settings) -> None:
+    """Windows as large as the table of positions, squares, three layers."""
+    vision_keys(file, c, HALF)
+    n = c["n_embd"]
+    patches(file, c, bias=True)
+    table(file, (c["image"] // c["patch"]) ** 2, n)
+    file.norm("v.pre_ln", n, bias=True)
+    for i in range(c["n_layer"]):
+        block(file, c, i, fused=True, norm_bias=True)
+    file.norm("v.post_ln", n, bias=True)
+    linear(file, "mm.0", c["hidden"], 4 * n, bias=False, gain=1.4)
+    linear(file, "mm.1", c["hidden"], c["hidden"], bias=False, gain=1.4)
+    linear(file, "mm.2", c["out"], c["hidden"], bias=False, gain=1.4)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -200,11 +229,14 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "exaone4_5": exaone4_5,
     "glm5v": glm5v,
     "mimovl": mimovl,
+    "minimax_m3": minimax_m3,
+    "muse-glimmer": muse_glimmer,
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {
-    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl"), "mm.2.weight"),
+    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
     "llama4": "mm.model.fc.weight",
     "glm5v": "mm.down.weight",
+    "minimax_m3": "mm.merger.fc2.weight",
 }
