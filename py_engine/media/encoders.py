@@ -116,3 +116,4 @@ class Audio(Encoder):
     stack: int  # frames of the encoder that one token takes
     max_seconds: int = 0  # of a clip; 0: the type has no such limit
     speech: Speech | None = None
+    kernel: int = 0  # rows of a convolution, of lfm2a and parakeet

@@ -14,10 +14,10 @@ VISION_TYPES = (
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
-    "granite_speech", "meralion",
+    "granite_speech", "meralion", "parakeet",
 )  # fmt: skip
 # Encoders of sound that Wisp does not have, beside encoders of pictures that it has: such a model sees only.
-UNHEARD = ("mimo_audio", "parakeet")
+UNHEARD = ("mimo_audio",)
 # A patch or a frame is projected as it is; gemma3nv and yasa2 are made of convolutions.
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
@@ -70,6 +70,7 @@ POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames
 MAX_SECONDS = {
     "lfm2a": 60,
     "granite_speech": 120,
+    "parakeet": 120,
     "gemma4ua": 300,
 }  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
@@ -105,7 +106,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "ldpv2": ("mm.model.mlp.2.weight", 1),
     **dict.fromkeys(("internvl", "nemotron_v2_vl"), ("mm.model.mlp.3.weight", 1)),
     "resampler": ("resampler.proj.weight", 0),
-    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a", "parakeet"), ("mm.a.mlp.2.weight", 1)),
     **dict.fromkeys(("lfm2a", "meralion"), ("mm.a.mlp.3.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),

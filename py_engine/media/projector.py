@@ -38,6 +38,7 @@ from py_engine.media.reader import Reader
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
+LFM2_KERNEL = 9  # rows of a convolution of lfm2a
 LLAMA4_TILES = 3  # along a side of a picture, at most
 
 
@@ -283,7 +284,20 @@ def _audio(reader: Reader) -> Audio:
         if n_mel % 2:
             raise reader.bad_value("num_mel_bins", "those of two frames")
         speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
-    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech)
+    kernel = _kernel(reader, type)
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel)
+
+
+def _kernel(reader: Reader, kind: str) -> int:
+    """Rows of a FastConformer's convolutions; 0: it has none."""
+    if kind != "parakeet":
+        return LFM2_KERNEL if kind == "lfm2a" else 0
+    if reader.count("subsampling_factor") != 8:
+        raise reader.bad_value("subsampling_factor", "8")
+    kernel = reader.count("conv_kernel_size", most=31)
+    if kernel % 2 == 0:
+        raise reader.bad_value("conv_kernel_size", "odd")
+    return kernel
 
 
 def _speech(reader: Reader, n_embd: int, n_layer: int) -> Speech:

@@ -289,6 +289,21 @@ def test_bad_headers_of_newer_types_are_refused(name: str, metadata: dict[str, A
     assert refusal(name, metadata, without) == code
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.audio.subsampling_factor": 4}, "none", "corrupt_header"),
+        ({"clip.audio.conv_kernel_size": 4}, "none", "corrupt_header"),
+        ({"clip.audio.conv_kernel_size": 7}, "none", "bad_tensor_shape"),
+        ({}, "a.blk.1.conv_norm_var", "missing_tensor"),
+        ({}, "mm.a.norm_pre.weight", "missing_tensor"),
+        ({}, "mm.a.mlp.2.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_parakeet_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("nemotron_omni", metadata, without) == code
+
+
 def test_a_table_of_positions_that_is_no_square_is_refused() -> None:
     header = header_of(VISION / "kimik25.mmproj.gguf")
     table = header.tensors["v.position_embd.weight"]
@@ -298,11 +313,11 @@ def test_a_table_of_positions_that_is_no_square_is_refused() -> None:
 
 
 def test_an_encoder_of_sound_that_is_not_there_leaves_the_pictures() -> None:
-    """Nemotron's and MiMo's files have both."""
+    """MiMo's file has both."""
     header = header_of(VISION / "nemotron_v2_vl.mmproj.gguf")
     metadata = {key: value for key, value in header.metadata.items() if key != "clip.projector_type"}
     metadata |= {"clip.vision.projector_type": "nemotron_v2_vl", "clip.has_audio_encoder": True}
-    found = Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "parakeet"}))
+    found = Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "mimo_audio"}))
     assert found.vision is not None
     with pytest.raises(WispError, match="does not hear"):
         found.need_audio()

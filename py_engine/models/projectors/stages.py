@@ -59,7 +59,7 @@ class Stages:
         self._inputs[made.name] = made.shape
         return made
 
-    def rope(self, *, neox: bool, halves: bool = False, name: str = "turns") -> Rope:
+    def rope(self, name: str = "turns", *, neox: bool, halves: bool = False) -> Rope:
         """A rotation whose turns the host writes for each token, as the input of that name."""
         dim = self.tower.head_dim
         if halves and dim % 8:  # rope.wgsl rotates four values of a half at once

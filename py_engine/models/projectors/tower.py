@@ -79,6 +79,7 @@ class Tower:
     most_tokens: int = 0  # of a picture
     bands: Bands | None = None  # of mimovl
     speech: Speech | None = None  # of granite_speech
+    kernel: int = 0  # rows of a FastConformer's convolutions
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -274,4 +275,5 @@ def _audio(header: Header, audio: Audio) -> Tower:
         mels=audio.n_mel,
         stack=audio.stack,
         speech=audio.speech,
+        kernel=audio.kernel,
     )

@@ -26,10 +26,11 @@ PICTURES = (
     Prompt("large", "the hat\n\n<__media__> is what?", ("large.png",)),
     Prompt("alpha", "<__media__> and <__media__> in the hat?", ("alpha.png", "grey.png")),
 )
+BOTH = Prompt("both", "<__media__> and <__media__> in the hat?", ("wide.png", "half.wav"))
 SOUND = (
     Prompt("half", "Listen: <__media__>\nwhat is it?", ("half.wav",)),
     Prompt("three", "Listen: <__media__>\nwhat is it?", ("three.wav",)),
-    Prompt("pair", "<__media__> and <__media__> in the hat?", ("stereo.wav", "half.wav")),
+    Prompt("clips", "<__media__> and <__media__> in the hat?", ("stereo.wav", "half.wav")),
 )
 
 
@@ -66,7 +67,7 @@ class MediaCase:
     kind: str
     text: str
     seed: int
-    sound: bool = False
+    sound: bool = False  # the file has an encoder of sound, too
     set: dict[str, Any] = field(default_factory=dict)  # settings other than the usual ones
 
     def files(self) -> list[Path]:
@@ -83,8 +84,9 @@ class MediaCase:
         target.mkdir(parents=True, exist_ok=True)
         text, projector = text_model(self.text), self.projector()
         projector.write(target / f"{self.name}.mmproj.gguf", "F16", Layout(), library)
-        arrays, recorded = record_media(library, text, projector, SOUND if self.sound else PICTURES, self.seed)
-        about = {"name": self.name, "projector": self.kind, "text_model": f"{self.text}.gguf"}
+        prompts = (PICTURES[0], *SOUND, BOTH) if self.sound else PICTURES
+        arrays, recorded = record_media(library, text, projector, prompts, self.seed)
+        about: dict[str, Any] = {"name": self.name, "projector": self.kind, "text_model": f"{self.text}.gguf"}
         about |= {"mmproj": f"{self.name}.mmproj.gguf", "arch": text.architecture, "type": "F16", "seed": self.seed}
         save(target / self.name, arrays, about | {"set": asdict(self)["set"]} | recorded)
 

@@ -119,7 +119,7 @@ class MediaModel(Model):
         about["non_causal"] = bool(api.mtmd_decode_use_non_causal(self.projector, pointer))
         return Chunk(pointer, about, places)
 
-    def encode(self, chunk: Chunk) -> None:
+    def compute(self, chunk: Chunk) -> None:
         """Compute the embeddings of a medium."""
         self._given = None
         code = self.api.mtmd_encode_chunk(self.projector, chunk.pointer)

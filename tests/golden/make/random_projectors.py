@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.golden.make import random_parakeet
 from tests.golden.make.gguf_file import GgufFile
 
 Settings = dict[str, Any]
@@ -18,11 +19,15 @@ HALF = [0.5] * 3, [0.5] * 3
 BASE: Settings = {"n_embd": 64, "n_ff": 96, "n_layer": 2, "n_head": 4, "patch": 14, "image": 56, "out": 64}
 
 
+BOTH = ("nemotron_omni",)  # files with an encoder of pictures and one of sound
+
+
 def build(kind: str, seed: int, **overrides: Any) -> GgufFile:
     """A projector's metadata and float32 tensors."""
     c = BASE | {"eps": 1e-6} | overrides
     file = GgufFile("clip", seed)
-    file.add("clip.projector_type", kind)
+    if kind not in BOTH:
+        file.add("clip.projector_type", kind)
     TYPES[kind](file, c)
     return file
 
@@ -221,6 +226,15 @@ def muse_glimmer(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.2", c["out"], c["hidden"], bias=False, gain=1.4)
 
 
+def nemotron_omni(file: GgufFile, c: Settings) -> None:
+    """Nemotron's encoder of pictures, and Parakeet as that of sound."""
+    file.add("clip.vision.projector_type", "nemotron_v2_vl")
+    nemotron_v2_vl(file, c)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "parakeet")
+    random_parakeet.add(file, c)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -231,6 +245,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "mimovl": mimovl,
     "minimax_m3": minimax_m3,
     "muse-glimmer": muse_glimmer,
+    "nemotron_omni": nemotron_omni,
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {

@@ -77,7 +77,7 @@ class Recorder:
         chunks = model.chunks(prompt.prompt, [handle for handle, _ in opened])
         for i, chunk in enumerate(chunks):
             if not chunk.is_text:
-                model.encode(chunk)
+                model.compute(chunk)
                 self._medium(f"{prompt.id}/{i}", chunk)
         ids = chunks[-1].about["ids"]
         forced = np.random.default_rng(seed).integers(3, 250, FORCED).astype(np.int32)
@@ -128,10 +128,11 @@ class Recorder:
                 "height": pixels.shape[0], "width": pixels.shape[1], "step": step, "sha256": sha256,
             }  # fmt: skip
             return
-        mel = given.reshape(given.shape[-2:])
-        frames = np.unique(np.linspace(0, mel.shape[1] - 1, FRAMES).astype(np.int32))
+        bins, count = given.shape[-2:]
+        mel = given.reshape(bins, count)
+        frames = np.unique(np.linspace(0, count - 1, FRAMES).astype(np.int32))
         arrays[f"{key}/mel"], arrays[f"{key}/frames"] = mel[:, frames], frames
-        chunk.about["mel"] = {"n_mel": mel.shape[0], "n_frames": mel.shape[1]} | {
+        chunk.about["mel"] = {"n_mel": bins, "n_frames": count} | {
             "mean": float(f"{mel.mean():.6g}"), "std": float(f"{mel.std():.6g}"),
         }  # fmt: skip
 

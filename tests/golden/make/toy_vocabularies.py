@@ -158,7 +158,14 @@ def word_pieces(file: GgufFile, size: int) -> None:
 
 
 # Around pictures and sound, of the projectors in media_cases.json.
-MEDIA_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|image_start|>", "<|image_end|>", "<vision>", "</vision>")
+MEDIA_TOKENS: tuple[str, ...] = (
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_start|>",
+    "<|image_end|>",
+    "<vision>",
+    "</vision>",
+)
 MEDIA_TOKENS += ("<|media_begin|>", "<|media_end|>", "<|audio_comp_start|>", "<|audio_comp_end|>")
 MEDIA_TOKENS += ("]<]start of image[>[", "]<]end of image[>[", "<|img|>", "<|endofimg|>")
 MEDIA_TOKENS += ("<|mimo_audio_start|>", "<|mimo_audio_end|>")
