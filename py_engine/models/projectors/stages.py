@@ -59,8 +59,12 @@ class Stages:
         self._inputs[made.name] = made.shape
         return made
 
-    def rope(self, name: str = "turns", *, neox: bool, halves: bool = False) -> Rope:
-        """A rotation whose turns the host writes for each token, as the input of that name."""
+    def rope(self, *, neox: bool, halves: bool = False) -> Rope:
+        """A rotation whose turns the host writes for each token."""
+        return self.rope_of("turns", neox=neox, halves=halves)
+
+    def rope_of(self, name: str, *, neox: bool, halves: bool = False) -> Rope:
+        """A rotation by the turns of an input of that name."""
         dim = self.tower.head_dim
         if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
             raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
