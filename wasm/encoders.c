@@ -104,11 +104,16 @@ void depthwise_work(const depthwise_call *r, u32 chunk, u32 chunks, u8 *scratch)
     const u8 *unit = AT(u8, r->w) + panel_bytes(f, r->count) * p;
     for (u32 t = 0; t < r->count; t += f->values, unit += f->bytes) unpack(f, unit, kernel + 4 * t);
     const u32 lanes = MIN(4, r->channels - 4 * p);
-    v128_t term[3] = {splat(0), splat(1), splat(0)};
+    v128_t term[4] = {splat(0), splat(1), splat(0), splat(0)};
     for (u32 i = 0; i < r->terms_count; i++) {
       f32 values[4] = {0, 0, 0, 0};
       memcpy(values, AT(f32, r->terms) + i * r->channels + 4 * p, 4 * lanes);
       term[i] = wasm_v128_load(values);
+    }
+    if (r->terms_count == 4) { // mean, variance, factor and shift
+      term[0] = wasm_f32x4_neg(term[0]);
+      term[1] = wasm_f32x4_div(term[2], wasm_f32x4_sqrt(term[1]));
+      term[2] = term[3];
     }
     for (u32 m = 0; m < batch_size(r->state); m++) {
       v128_t sum = splat(0);

@@ -3,7 +3,8 @@
 #param QUANT // fragment of wgsl/quants that reads the kernel
 #param CHANNELS
 #param TAPS // places of the kernel; columns of a row of it
-#param TERMS // vectors of `terms`: 0; 1: a bias; 3: a bias, then the factor and the shift of a batch norm
+#param TERMS // vectors of `terms`: 0; 1: a bias; 3: a bias, then the factor and the shift of a batch norm; 4: mean, variance,
+// factor and shift of one
 #param THREADS
 
 struct Params {
@@ -38,11 +39,14 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
       }
     }
   }
-#if TERMS
+#if TERMS == 1 or TERMS == 3
   sum += terms[c];
 #endif
 #if TERMS == 3
   sum = fma(sum, terms[CHANNELS + c], terms[2u * CHANNELS + c]);
+#endif
+#if TERMS == 4
+  sum = fma((sum - terms[c]) / sqrt(terms[CHANNELS + c]), terms[2u * CHANNELS + c], terms[3u * CHANNELS + c]);
 #endif
   y[m * p.stride + c] = sum;
 }

@@ -29,8 +29,11 @@ def depthwise(c: Call) -> None:
         x = np.where(weights[:, None] != 0, c["x"][rows, :cols], np.float32(0))
         total += weights[:, None] * kernel[:, t] * x
     if c.params["TERMS"]:
-        bias, *norm = c["terms"][0].reshape(-1, cols)
-        total += bias
+        first, *norm = c["terms"][0].reshape(-1, cols)
+        if len(norm) == 3:  # a batch norm whose mean comes first
+            total = (total - first) / np.sqrt(norm.pop(0))
+        else:
+            total += first
         if norm:
             total = total * norm[0] + norm[1]
     c["y"][: c.n, :cols] = total

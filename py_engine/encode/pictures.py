@@ -19,6 +19,9 @@ from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
 
+UNPLACED = ("nemotron_v2_vl",)  # types whose class tokens and registers have no positions
+BY_COLUMNS = ("llama4",)  # types whose tokens go down each column of squares first
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -49,14 +52,15 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     batch = EncoderBatch(plan, "image")
     grids = [_grid(tower, *shape) for shape in shapes]
     count = tower.merge**2
-    extra = int(tower.has_class)
-    sizes = [len(grid.place) + extra for grid in grids]
+    sizes = [len(grid.place) + tower.class_rows for grid in grids]
     batch.tokens = [tower.queries or len(grid.place) // count for grid in grids]
     batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
     _places_of_pixels(tower, batch, shapes, grids)
     batch.write_segments("pictures", sizes)
     if tower.window:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
+    if tower.bands:
+        _bands(batch, tower.bands.reach, tower.merge, grids)
     if tower.merged_after >= 0:
         _quarters(batch, sizes)
     if tower.queries:
@@ -92,7 +96,7 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
 
 
 def _rows(tower: Tower, picture: Array) -> int:
-    return (picture.shape[0] // tower.patch) * (picture.shape[1] // tower.patch) + int(tower.has_class)
+    return (picture.shape[0] // tower.patch) * (picture.shape[1] // tower.patch) + tower.class_rows
 
 
 def _grid(tower: Tower, height: int, width: int) -> Grid:
@@ -103,7 +107,10 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
             f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
         )
     h, w, s = height // tower.patch, width // tower.patch, tower.merge
-    squares = _squares(np.arange(h * w).reshape(h, w), s).reshape(-1, s * s)
+    squares = _squares(np.arange(h * w).reshape(h, w), s)
+    if tower.kind in BY_COLUMNS:
+        squares = squares.swapaxes(0, 1)
+    squares = squares.reshape(-1, s * s)
     if tower.merged_after >= 0:  # the squares in a square, which become one first
         squares = _squares(squares.reshape(-1, s, s), 2).reshape(-1, s * s)
     order, windows = np.arange(len(squares)), [h * w]
@@ -137,7 +144,7 @@ def _places_of_pixels(
         stride = 3 * width
         first = begin + tower.patch * (grid.place[:, 0] * stride + 3 * grid.place[:, 1])
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
-        places.append(np.zeros((int(tower.has_class), 2), np.int64))
+        places.append(np.zeros((tower.class_rows, 2), np.int64))
         begin += -(-3 * height * width // 4) * 4
     if batch.takes("colours"):
         count = sum(map(len, places))
@@ -154,9 +161,14 @@ def _positions(tower: Tower, batch: EncoderBatch, grids: list[Grid]) -> None:
         )
         batch.write_taps("positions", ids, weights)
     if batch.takes("turns"):
-        batch.write("turns", np.concatenate([turns(tower, grid.place) for grid in grids]))
-    if batch.takes("kinds"):  # row 0 of the table is the class token's, row 1 the patches' bias
-        kinds = np.concatenate([np.append(np.ones(len(grid.place)), 0) for grid in grids])[:, None]
+        unmoved = ((0, tower.class_rows), (0, 0))
+        straight = np.concatenate([np.pad(turns(tower, grid.place), unmoved) for grid in grids])
+        batch.write("turns", straight)
+        if batch.takes("column_turns"):
+            batch.write("column_turns", straight[batch.writes["columns"][:, 0, 0]])
+    if batch.takes("kinds"):  # the table's first rows are the class tokens', the last is the patches' bias
+        bias, own = tower.class_rows, np.arange(tower.class_rows)
+        kinds = np.concatenate([np.append(np.full(len(grid.place), bias), own) for grid in grids])[:, None]
         batch.write_taps("kinds", kinds, np.ones_like(kinds))
 
 
@@ -173,14 +185,36 @@ def _position_taps(tower: Tower, grid: Grid) -> tuple[Array, Array]:
         return resized(isqrt(tower.positions), grid.height, grid.width, grid.place, KERNELS[tower.kind])
     else:
         ids = (row * grid.width + column)[:, None]
-        if tower.has_class:
+        if tower.class_rows and tower.kind not in UNPLACED:
             ids = np.append(ids, [[len(ids)]], axis=0)
     if ids.max() >= tower.positions:
         raise WispError(
             f"A picture of {grid.width} x {grid.height} patches has more positions than this projector.",
             "invalid_value",
         )
+    if tower.kind in UNPLACED:
+        ids = np.pad(ids, ((0, tower.class_rows), (0, 0)), constant_values=tower.positions)
     return ids, np.ones(ids.shape)
+
+
+def _bands(batch: EncoderBatch, reach: int, merge: int, grids: list[Grid]) -> None:
+    """Each row sees its picture's near ones, in two orders: squares line by line, and column by column."""
+    seen: list[Array] = []
+    columns: list[Array] = []
+    begin, unit = 0, merge**2
+    for number, grid in enumerate(grids):
+        count = len(grid.place)
+        own = np.arange(begin, begin + count)
+        first, end = np.maximum(own - reach, begin), np.minimum(own + reach + 1, begin + count)
+        seen.append(np.stack([first, end, np.full(count, number)], axis=1))
+        squares = own.reshape(grid.height // merge, grid.width // merge, unit)
+        columns.append(squares.swapaxes(0, 1).reshape(-1))
+        begin += count
+    batch.tables[batch.plan.segments["windows"]] = np.concatenate(seen).astype(np.uint32)
+    if batch.takes("columns"):
+        order = np.concatenate(columns)
+        batch.write_taps("columns", order[:, None])
+        batch.write_taps("lines", np.argsort(order)[:, None])
 
 
 def _quarters(batch: EncoderBatch, sizes: list[int]) -> None:

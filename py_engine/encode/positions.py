@@ -7,12 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from py_engine.encode.batch import Array
+from py_engine.models.projectors import minimax_m3
 from py_engine.models.projectors.position_table import Kernel
 from py_engine.models.projectors.tower import Tower
 
 OFFSET = 0.1  # of a grid's size
 CUBIC = -0.75  # of the cubic convolution
-COLUMN_FIRST = ("gemma4v", "kimivl")
+COLUMN_FIRST = ("gemma4v", "kimivl", "kimik25", "llama4", "muse-glimmer")
+FROM_ONE = ("llama4", "muse-glimmer")  # types whose rows and columns count from 1
 BASES = {"gemma4v": 100.0}  # of the frequencies; 10000 for the others
 
 
@@ -21,6 +23,9 @@ def turns(tower: Tower, place: Array) -> Array:
 
     Half of the pairs turn by one coordinate, half by the other. Pixtral's two halves have alternate frequencies.
     """
+    place = place + (tower.kind in FROM_ONE)
+    if tower.kind == "minimax_m3":
+        return _thirds(tower, place)
     base, dim = BASES.get(tower.kind, 10000.0), tower.head_dim
     frequencies = base ** (-4 * np.arange(dim // 4) / dim)
     odd = base ** (-2 / dim) if tower.kind in ("pixtral", "lightonocr") else 1.0
@@ -30,6 +35,14 @@ def turns(tower: Tower, place: Array) -> Array:
     if tower.kind in COLUMN_FIRST:
         row, column = column, row
     return np.concatenate([first[row], second[column]], axis=1)
+
+
+def _thirds(tower: Tower, place: Array) -> Array:
+    """MiniMax-M3: pairs that turn by rows, as many by columns, and the others not at all."""
+    third = minimax_m3.third(tower.head_dim)
+    frequencies = 10000.0 ** (-2 * np.arange(third // 2) / third)
+    by_row, by_column = (_turns(axis[:, None] * frequencies) for axis in place.T)
+    return np.pad(np.concatenate([by_row, by_column], axis=1), ((0, 0), (0, tower.head_dim // 2 - third)))
 
 
 def _turns(angles: Array) -> Array:
@@ -50,13 +63,13 @@ def along(side: int, size: int, kernel: Kernel) -> tuple[Array, Array]:
 
     "aligned": linear between aligned corners. Otherwise, the middles of both sides' ends are scaled: "antialiased":
     a triangle, as wide as two places where the grid is smaller than the table; "cubic": Keys' cubic convolution with
-    PyTorch's coefficient; "offset": linear, as HunyuanOCR scales them. Source: ggml's `interpolate`.
+    PyTorch's coefficient; "linear"; "offset": linear, as HunyuanOCR scales them. Source: ggml's `interpolate`.
     """
     if kernel == "aligned":
         at = np.arange(size) * ((side - 1) / max(1, size - 1))
         return _nearest(at, side, 1.0, lambda distance: 1 - distance)
     at = (np.arange(size) + 0.5) * (side / (size + OFFSET * (kernel == "offset"))) - 0.5
-    if kernel == "offset":
+    if kernel in ("linear", "offset"):
         first = np.floor(at).astype(np.int64).clip(0, side - 1)
         second = np.clip(at - first, 0, 1)
         return np.stack([first, (first + 1).clip(0, side - 1)], axis=1), np.stack([1 - second, second], axis=1)

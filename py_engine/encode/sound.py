@@ -144,8 +144,8 @@ def _fastconformer(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     ids, inside, tokens, bins = plane_taps(1, quarters, bins, rows_first=True)
     batch.write_taps("eighths", ids, inside)
     batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
-    _near(batch, tokens, fastconformer.KERNEL)
-    batch.write("distances", _sinusoids(np.arange(tokens - 1, -tokens, -1), fastconformer.POSITIONS))
+    _near(batch, tokens, tower.kernel)
+    batch.write("distances", _sinusoids(np.arange(tokens - 1, -tokens, -1), fastconformer.positions(tower)))
     batch.rows |= {"eighths": len(ids), "distances": 2 * tokens - 1, "tokens": tokens}
     batch.tokens = [tokens]
 
@@ -160,6 +160,6 @@ BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
     "gemma4a": _conformer,
     "gemma4ua": _frames,
     "granite_speech": _granite_speech,
-    "lfm2a": _fastconformer,
+    **dict.fromkeys(("lfm2a", "parakeet"), _fastconformer),
     "qwen3a": _hundreds,
 }  # others are Whisper's

@@ -60,8 +60,12 @@ _MINICPM = _Around(
     after_overview=("</image>",),
 )
 _AROUND = {
-    **dict.fromkeys((*QWEN_VL, "youtuvl"), _Around("<|vision_start|>", "<|vision_end|>")),
-    "glm4v": _Around("<|begin_of_image|>", "<|end_of_image|>"),
+    **dict.fromkeys((*QWEN_VL, "youtuvl", "ling3vl", "mimovl"), _Around("<|vision_start|>", "<|vision_end|>")),
+    **dict.fromkeys(("glm4v", "glm5v"), _Around("<|begin_of_image|>", "<|end_of_image|>")),
+    "kimik25": _Around("<|media_begin|>", "<|media_end|>"),
+    "exaone4_5": _Around("<vision>", "</vision>"),
+    **dict.fromkeys(("llama4", "muse-glimmer"), _Around("<|image_start|>", "<|image_end|>")),
+    "minimax_m3": _Around("]<]start of image[>[", "]<]end of image[>["),
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
     "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
@@ -156,12 +160,19 @@ class Chunker:
     def _look_up(self, texts: tuple[str, ...]) -> list[int]:
         return [self._token(text) for text in texts]
 
+    def _has(self, text: str) -> bool:
+        """Whether the vocabulary has a token with that text."""
+        return self._find(text) is not None
+
+    def _find(self, text: str) -> int | None:
+        ids, data = self._tokenizer.encode(text, parse_special=True), text.encode()
+        everything = range(len(self._tokenizer)) if len(ids) != 1 else ids
+        return next((id for id in everything if self._tokenizer.piece(id) == data), None)
+
     def _token(self, text: str) -> int:
         """The first token with that text."""
         if text not in self._single:
-            ids, data = self._tokenizer.encode(text, parse_special=True), text.encode()
-            everything = range(len(self._tokenizer)) if len(ids) != 1 else ids
-            found = next((id for id in everything if self._tokenizer.piece(id) == data), None)
+            found = self._find(text)
             if found is None:
                 raise WispError(
                     f"The model's vocabulary lacks the token {text!r}, which its projector needs: they belong to "
@@ -176,6 +187,8 @@ class Chunker:
         around = _AROUND.get(vision.type, _Around())
         if vision.type == "resampler" and vision.version == 2:
             around = _MINICPM_2_5
+        if vision.type == "kimik25" and self._has(_AROUND["glm5v"].begin):  # GLM-5.2-V has Kimi-K2.5's encoder
+            around = _AROUND["glm5v"]
         made.text(self._encode(around.begin))
         pieces = list(picture.pieces)
         if picture.tiles is None:

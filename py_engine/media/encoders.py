@@ -19,6 +19,7 @@ class Encoder:
     n_head: int
     eps: float
     n_embd_inp: int  # width of its embeddings; with deepstack, of all slices side by side
+    n_head_kv: int
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,4 @@ class Audio(Encoder):
     stack: int  # frames of the encoder that one token takes
     max_seconds: int = 0  # of a clip; 0: the type has no such limit
     speech: Speech | None = None
+    kernel: int = 0  # rows of a convolution, of lfm2a and parakeet

@@ -8,12 +8,16 @@ VISION_TYPES = (
     "idefics3", "gemma3", "gemma4v", "mlp", "ldp", "ldpv2", "internvl", "lfm2", "pixtral", "lightonocr",
     "qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "resampler", "glm4v", "paddleocr", "dots_ocr", "kimivl",
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
-    "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm",
+    "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm", "ling3vl", "nemotron_v2_vl",
+    "llama4", "kimik25", "exaone4_5", "glm5v", "mimovl", "minimax_m3",
+    "muse-glimmer",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
-    "granite_speech", "meralion",
+    "granite_speech", "meralion", "parakeet",
 )  # fmt: skip
+# Encoders of sound that Wisp does not have, beside encoders of pictures that it has: such a model sees only.
+UNHEARD = ("mimo_audio",)
 # A patch or a frame is projected as it is; gemma3nv and yasa2 are made of convolutions.
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
@@ -29,34 +33,44 @@ IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tile
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
-MROPE = (*QWEN_VL, "glm4v", "paddleocr", "hunyuanvl")  # types whose text models have positions of several dimensions
+ON_GRIDS = ("exaone4_5", "ling3vl", "glm5v", "mimovl", "muse-glimmer")
+# Types whose tokens are squares of 2 x 2 patches, whatever the file says.
+IN_FOURS = (*ON_GRIDS, "minimax_m3")
+# Types whose text models have positions of several dimensions.
+MROPE = (*QWEN_VL, *ON_GRIDS, "glm4v", "paddleocr", "hunyuanvl")
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
 # Tokens of a picture, at least and at most, where its size is free and the file does not state them. From llama.cpp.
 TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),
-    **dict.fromkeys((*QWEN_VL, "glm4v"), (8, 4096)), "hunyuanvl": (256, 16384),
+    **dict.fromkeys((*QWEN_VL, "glm4v", "ling3vl"), (8, 4096)), "kimik25": (2, 4096), "minimax_m3": (8, 576),
+    "muse-glimmer": (1, 4096), "hunyuanvl": (256, 16384),
     "youtuvl": (1, 62500),
 }  # fmt: skip
 # Types whose files state these limits, in pixels, or may.
-SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4")
+SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4", "kimik25", "exaone4_5", "glm5v", "mimovl")
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
-    **dict.fromkeys((*MROPE, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
+    **dict.fromkeys((*MROPE, *IN_FOURS, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
 }
 MERGE_KEYS = {
     **dict.fromkeys(
         ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
-    **dict.fromkeys(("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *QWEN_VL), "spatial_merge_size"),
+    **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl"), "projector.scale_factor"),
+    **dict.fromkeys(
+        ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *IN_FOURS, *QWEN_VL), "spatial_merge_size"
+    ),
 }
+GROUPED = ("exaone4_5", "mimovl")  # types that have fewer heads of keys than of queries
 RATE = 16000  # samples of sound a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
 MAX_SECONDS = {
     "lfm2a": 60,
     "granite_speech": 120,
+    "parakeet": 120,
     "gemma4ua": 300,
 }  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {
@@ -67,6 +81,7 @@ FILTERS = {
     "youtuvl": BILINEAR,
     "idefics3": LANCZOS,
     "hunyuanvl": LANCZOS,
+    "muse-glimmer": LANCZOS,
 }  # others: bicubic
 
 # The tensor whose dimension is the width of the embeddings, and which dimension. The last that the file has counts.
@@ -75,21 +90,23 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", "youtuvl", *QWEN_VL),
         ("mm.2.weight", 1),
     ),
+    **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5", "mimovl", "muse-glimmer"), ("mm.2.weight", 1)),
     "yasa2": ("mm.2.weight", 1),
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
     "hunyuanvl": ("mm.model.fc.weight", 1),
     **dict.fromkeys(SAM_TILES, ("mm.model.fc.weight", 1)),
     "granite4_vision": ("v.proj_blk.0.linear.weight", 1),
-    **dict.fromkeys(("glm4v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
-    "idefics3": ("mm.model.fc.weight", 1),
+    **dict.fromkeys(("glm4v", "glm5v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
+    **dict.fromkeys(("idefics3", "llama4"), ("mm.model.fc.weight", 1)),
+    "minimax_m3": ("mm.merger.fc2.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),
     "ldp": ("mm.model.mb_block.2.block.2.1.bias", 0),
     "ldpv2": ("mm.model.mlp.2.weight", 1),
-    "internvl": ("mm.model.mlp.3.weight", 1),
+    **dict.fromkeys(("internvl", "nemotron_v2_vl"), ("mm.model.mlp.3.weight", 1)),
     "resampler": ("resampler.proj.weight", 0),
-    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a"), ("mm.a.mlp.2.weight", 1)),
+    **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a", "parakeet"), ("mm.a.mlp.2.weight", 1)),
     **dict.fromkeys(("lfm2a", "meralion"), ("mm.a.mlp.3.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),

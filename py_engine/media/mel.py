@@ -34,7 +34,7 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
         return n_frames
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
-    if audio.type == "lfm2a":
+    if audio.type in ("lfm2a", "parakeet"):
         return (n_frames + 7) // 8
     if audio.speech is not None:
         return -(-n_frames // audio.speech.window) * audio.speech.queries
@@ -162,7 +162,14 @@ def _granite_speech(samples: Array, n_mel: int) -> list[Array]:
 
 
 def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
-    """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip; zeros after its end.
+    """NeMo's features, with zeros after the clip's end."""
+    (log,) = _nemo(samples, n_mel)
+    log[:, max(len(samples), 2 * HOP) // HOP :] = 0
+    return [log]
+
+
+def _nemo(samples: Array, n_mel: int) -> list[Array]:
+    """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip's whole frames.
 
     The features of NVIDIA's NeMo. llama.cpp aborts for clips shorter than two frames; here silence follows them.
     """
@@ -171,9 +178,7 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     window = _hann(400, 512, at=56, symmetric=True)
     log = np.log(_energies(np.pad(raised, 256), n_mel, window) + FLOOR)
     clip = log[:, : len(samples) // HOP]
-    log[:, : clip.shape[1]] = (clip - clip.mean(1, keepdims=True)) / (clip.std(1, ddof=1, keepdims=True) + 1e-5)
-    log[:, clip.shape[1] :] = 0
-    return [log]
+    return [(log - clip.mean(1, keepdims=True)) / (clip.std(1, ddof=1, keepdims=True) + 1e-5)]
 
 
 _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
@@ -182,5 +187,6 @@ _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     "gemma4a": _gemma4a,
     "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
+    "parakeet": _nemo,
     "granite_speech": _granite_speech,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -17,14 +16,13 @@ from py_engine.media.kinds import (
     CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
+    IN_FOURS,
     IN_TILES,
     LANCZOS,
     MAX_SECONDS,
     MERGE_KEYS,
     MOBILE_SIDE,
     MOBILE_SIZES,
-    OMNI,
-    OUTPUTS,
     SAM_MERGE,
     SAM_PATCH,
     SAM_SIDE,
@@ -32,14 +30,16 @@ from py_engine.media.kinds import (
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
+    UNHEARD,
     VISION_TYPES,
-    WITHOUT_BLOCKS,
-    YI_OUTPUT,
 )
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
+from py_engine.media.reader import Reader
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
+LFM2_KERNEL = 9  # rows of a convolution of lfm2a
+LLAMA4_TILES = 3  # along a side of a picture, at most
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Projector:
                 "with mmproj.",
                 "not_a_projector",
             )
-        reader = _Reader(header)
+        reader = Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
         # Gemma 3n's encoder of sound is ignored; llama.cpp ignores it, too
-        images_only = vision is not None and vision.type == "gemma3nv"
+        images_only = vision is not None and (vision.type == "gemma3nv" or reader.of("audio").name() in UNHEARD)
         audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(
@@ -115,98 +115,7 @@ class Projector:
         return found.digest()
 
 
-class _Reader:
-    """Reads the metadata of one encoder."""
-
-    def __init__(self, header: Header, modality: str = "") -> None:
-        self.header = header
-        self.modality = modality
-
-    def of(self, modality: str) -> _Reader:
-        return _Reader(self.header, modality)
-
-    def has(self, modality: str) -> bool:
-        return self.header.get(f"clip.has_{modality}_encoder") is True
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self.header.get(f"clip.{self.modality}.{key}", default)
-
-    def count(self, key: str, default: int | None = None, most: int = (1 << 31) - 1) -> int:
-        """Read a positive whole number, at most `most`. Required if there is no default."""
-        value = self.get(key, default)
-        if value is None:
-            raise WispError(f"The projector lacks the metadata key clip.{self.modality}.{key}.", "missing_metadata")
-        if type(value) is not int or not 0 < value <= most:
-            limit = f", at most {most}" if most < (1 << 31) - 1 else ""
-            raise self._bad(key, value, "a positive whole number" + limit)
-        return value
-
-    def numbers(self, key: str, length: int, least: float) -> tuple[float, ...]:
-        """Read `length` numbers that are not below `least`."""
-        value = self.get(key)
-        if not isinstance(value, list) or len(value) < length:
-            raise self._bad(key, value, f"a list of {length} numbers")
-        if not all(type(n) in (int, float) and least <= n < 1e6 for n in value[:length]):
-            raise self._bad(key, value, f"a list of {length} numbers, at least {least}")
-        return tuple(float(n) for n in value[:length])
-
-    def encoder(self, type: str) -> dict[str, Any]:
-        """The fields of Encoder."""
-        eps = self.get("attention.layer_norm_epsilon")
-        if not isinstance(eps, float) or not 0 <= eps < 1:
-            raise self._bad("attention.layer_norm_epsilon", eps, "a small number")
-        n_embd, n_head, n_layer, n_ff = self.count("embedding_length"), 1, 0, 0
-        if type not in WITHOUT_BLOCKS:
-            n_head, n_layer = self.count("attention.head_count"), self.count("block_count")
-            n_ff = self.count("feed_forward_length")
-        if n_embd % n_head:
-            raise self._bad("attention.head_count", n_head, f"a divisor of the width {n_embd}")
-        return {
-            "type": type, "n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer, "n_head": n_head, "eps": eps,
-            "n_embd_inp": self.width(type),
-        }  # fmt: skip
-
-    def type(self, known: tuple[str, ...]) -> str:
-        """The type of the encoder's projector."""
-        name = self.header.get("clip.projector_type") or self.get("projector_type")
-        name = OMNI.get(str(name), {}).get(self.modality, name)
-        if name not in known:
-            what = "images" if self.modality == "vision" else "sound"
-            raise WispError(
-                f"Projectors of the type {str(name)[:60]!r} are not supported. Supported for {what}: "
-                f"{', '.join(known)}.",
-                "unsupported_projector",
-            )
-        return str(name)
-
-    def width(self, type: str) -> int:
-        """The width of the embeddings, deepstack included."""
-        tensor, dimension = OUTPUTS[type]
-        if type == "mlp" and YI_OUTPUT in self.header.tensors:
-            tensor = YI_OUTPUT
-        info = self.header.tensors.get(tensor)
-        if info is None:
-            raise WispError(f"The projector lacks the tensor {tensor}, which its type {type} needs.", "missing_tensor")
-        if dimension >= len(info.shape):
-            raise WispError(f"The projector's tensor {tensor} has the shape {info.shape}.", "bad_tensor_shape")
-        return info.shape[dimension] * (1 + len(self.deepstack()))
-
-    def deepstack(self) -> list[int]:
-        """The blocks whose outputs are added to early layers of the text model."""
-        marked = self.get("is_deepstack_layers", [])
-        return [i for i, layer in enumerate(marked) if layer is True] if isinstance(marked, list) else []
-
-    def _bad(self, key: str, value: object, what: str) -> WispError:
-        return WispError(
-            f"clip.{self.modality}.{key} is {value!r:.100} in the projector's metadata; it must be {what}.",
-            "corrupt_header",
-        )
-
-    def bad_value(self, key: str, what: str) -> WispError:
-        return self._bad(key, self.get(key), what)
-
-
-def _vision(reader: _Reader) -> Vision:
+def _vision(reader: Reader) -> Vision:
     type = reader.type(VISION_TYPES)
     patch, size = reader.count("patch_size"), reader.count("image_size")
     if patch > size:
@@ -216,6 +125,8 @@ def _vision(reader: _Reader) -> Vision:
         merge = reader.count(MERGE_KEYS[type], merge)
     if type == "minicpmv4_6" and merge not in (2, 4):
         raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
+    if type in IN_FOURS and merge != 2:
+        raise reader.bad_value(MERGE_KEYS[type], "2")
     if type == "youtuvl" and (merge != 2 or patch % 8):
         raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
@@ -262,7 +173,7 @@ def _vision(reader: _Reader) -> Vision:
     )
 
 
-def _filter(reader: _Reader, kind: str) -> str:
+def _filter(reader: Reader, kind: str) -> str:
     """The filter of the resampler. LFM2's files may name another."""
     usual = FILTERS.get(kind, BICUBIC)
     name = reader.get("image_resize_algo", usual) if kind == "lfm2" else usual
@@ -271,12 +182,15 @@ def _filter(reader: _Reader, kind: str) -> str:
     return str(name)
 
 
-def _canvases(reader: _Reader, kind: str, size: int) -> tuple[tuple[int, int], ...]:
+def _canvases(reader: Reader, kind: str, size: int) -> tuple[tuple[int, int], ...]:
     """The canvases that pictures are resized to before they are cut into tiles."""
     if kind == "internvl":
         low, high = _tiles(reader, 1, 12)
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
+    if kind == "llama4":
+        sides = range(1, LLAMA4_TILES + 1)
+        return tuple((a * size, b * size) for a in sides for b in sides if a * b > 1)
     pinpoints = reader.get("image_grid_pinpoints") or []
     stacked = kind == "granite4_vision"
     if not stacked and (kind not in IN_TILES or not pinpoints):
@@ -298,7 +212,7 @@ def _is_tiled(canvas: tuple[int, int], side: int) -> bool:
     return not (canvas[0] % side or canvas[1] % side) and canvas[0] * canvas[1] <= MAX_TILES * side**2
 
 
-def _tiles(reader: _Reader, low: int, high: int) -> tuple[int, int]:
+def _tiles(reader: Reader, low: int, high: int) -> tuple[int, int]:
     """How many tiles a picture has, at least and at most, and if the file does not say it."""
     low, high = reader.count("preproc_min_tiles", low), reader.count("preproc_max_tiles", high)
     if not low <= high <= MAX_TILES:
@@ -306,7 +220,7 @@ def _tiles(reader: _Reader, low: int, high: int) -> tuple[int, int]:
     return low, high
 
 
-def _windowed(reader: _Reader, patches: int, n_layer: int) -> Windowed:
+def _windowed(reader: Reader, patches: int, n_layer: int) -> Windowed:
     """`patches`: along the side of a tile."""
     side, queries = reader.count("projector.window_side", most=64), reader.count("projector.query_side", most=64)
     if patches % side:
@@ -326,7 +240,7 @@ def _whole_numbers(values: object, low: int, high: int) -> bool:
     return isinstance(values, list) and all(type(n) is int and low <= n <= high for n in values)
 
 
-def _sam(reader: _Reader, kind: str) -> Sam:
+def _sam(reader: Reader, kind: str) -> Sam:
     n_embd, n_head = reader.count("sam.embedding_length"), reader.count("sam.head_count")
     if n_embd % (4 * n_head):
         raise reader.bad_value("sam.head_count", f"a divisor of a quarter of the width {n_embd}")
@@ -338,14 +252,14 @@ def _sam(reader: _Reader, kind: str) -> Sam:
     return Sam(n_embd, reader.count("sam.block_count", most=128), n_head, window, kv)
 
 
-def _merged_after(reader: _Reader, n_layer: int) -> int:
+def _merged_after(reader: Reader, n_layer: int) -> int:
     blocks = reader.get("wa_layer_indexes")
     if not isinstance(blocks, list) or not blocks or type(blocks[0]) is not int or not 0 <= blocks[0] < n_layer:
         raise reader.bad_value("wa_layer_indexes", "a list that begins with a block's number")
     return blocks[0]
 
 
-def _version(reader: _Reader) -> int:
+def _version(reader: Reader) -> int:
     """The version of MiniCPM-V: 2 is 2.5, 3 and later are 2.6 and later."""
     version = reader.header.get("clip.minicpmv_version", 2)
     if version not in (2, 3, 4, 5, 6, 100045):
@@ -353,7 +267,7 @@ def _version(reader: _Reader) -> int:
     return int(version)
 
 
-def _queries(reader: _Reader) -> int:
+def _queries(reader: Reader) -> int:
     """Tokens of every tile of MiniCPM-V. Older files leave them to the version."""
     found = reader.header.get("clip.minicpmv_query_num", 0)
     if type(found) is not int or found < 0:
@@ -361,7 +275,7 @@ def _queries(reader: _Reader) -> int:
     return found or (96 if _version(reader) == 2 else 64)
 
 
-def _audio(reader: _Reader) -> Audio:
+def _audio(reader: Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in STACKED else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
@@ -370,10 +284,23 @@ def _audio(reader: _Reader) -> Audio:
         if n_mel % 2:
             raise reader.bad_value("num_mel_bins", "those of two frames")
         speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
-    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech)
+    kernel = _kernel(reader, type)
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel)
 
 
-def _speech(reader: _Reader, n_embd: int, n_layer: int) -> Speech:
+def _kernel(reader: Reader, kind: str) -> int:
+    """Rows of a FastConformer's convolutions; 0: it has none."""
+    if kind != "parakeet":
+        return LFM2_KERNEL if kind == "lfm2a" else 0
+    if reader.count("subsampling_factor") != 8:
+        raise reader.bad_value("subsampling_factor", "8")
+    kernel = reader.count("conv_kernel_size", most=31)
+    if kernel % 2 == 0:
+        raise reader.bad_value("conv_kernel_size", "odd")
+    return kernel
+
+
+def _speech(reader: Reader, n_embd: int, n_layer: int) -> Speech:
     found = {
         name: reader.count(key, most=most)
         for name, key, most in (

@@ -15,9 +15,11 @@ from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
     best_canvas,
+    corner_sizes,
     f32,
     fitted_size,
     longest_edge_size,
+    near_grid,
     smart_size,
     stepped_size,
     uhd_canvas,
@@ -143,7 +145,7 @@ def _square(vision: Vision, size: Size) -> Recipe:
 def _sized(vision: Vision, size: Size) -> Recipe:
     """qwen, glm4v, paddleocr, dots_ocr, kimivl, phi4, pixtral, gemma4: nearly the picture's shape, in whole tokens."""
     canvas = smart_size(size, vision.align, vision.min_pixels, vision.max_pixels)
-    if vision.type == "hunyuanvl":
+    if vision.type in ("hunyuanvl", "minimax_m3"):
         return _whole(_stretch(0, canvas, vision.filter))
     return _whole(_letterbox(size, canvas, vision.filter))
 
@@ -156,6 +158,18 @@ def _stretched(vision: Vision, size: Size) -> Recipe:
 def _stepped(vision: Vision, size: Size) -> Recipe:
     """Youtu-VL: stretched to whole tokens."""
     return _whole(_stretch(0, stepped_size(size, vision.align, vision.max_pixels), vision.filter))
+
+
+def _in_corner(vision: Vision, size: Size) -> Recipe:
+    """GLM-5V: no larger than it is unless it is too small, in the corner of a canvas of whole tokens."""
+    canvas, content = corner_sizes(size, vision.align, vision.min_pixels, vision.max_pixels)
+    return _whole(Canvas(0, content, vision.filter, canvas))
+
+
+def _near_shape(vision: Vision, size: Size) -> Recipe:
+    """Muse Glimmer: stretched to the whole tokens that are nearest to the picture's shape."""
+    columns, rows = near_grid(size, vision.align, vision.max_pixels // vision.align**2)
+    return _whole(_stretch(0, (columns * vision.align, rows * vision.align), vision.filter))
 
 
 def _longest(vision: Vision, size: Size) -> Recipe:
@@ -257,9 +271,13 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
-    **dict.fromkeys(("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "phi4", *MROPE), _sized),
-    **dict.fromkeys((*IN_TILES, "internvl"), _grid),
-    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter"), _square),
+    **dict.fromkeys(
+        ("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "kimik25", "minimax_m3", "phi4", *MROPE), _sized
+    ),
+    **dict.fromkeys((*IN_TILES, "internvl", "llama4"), _grid),
+    **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter", "nemotron_v2_vl"), _square),
+    "glm5v": _in_corner,
+    "muse-glimmer": _near_shape,
     "idefics3": _idefics3,
     "lfm2": _lfm2,
     "lightonocr": _longest,

@@ -44,6 +44,56 @@ def stepped_size(size: Size, align: int, max_pixels: int) -> Size:
         scale = f32(scale - f32(0.02))
 
 
+def corner_sizes(size: Size, align: int, min_pixels: int, max_pixels: int) -> tuple[Size, Size]:
+    """GLM-5V: a canvas of multiples of `align` with an area within the limits, and the size of the picture on it."""
+    width, height = size
+    canvas = _up(width, align), _up(height, align)
+    if canvas[0] * canvas[1] < min_pixels:
+        scale = sqrt(min_pixels / (height * width))
+        canvas = _up(max(1, ceil(width * scale)), align), _up(max(1, ceil(height * scale)), align)
+    if canvas[0] * canvas[1] > max_pixels:
+        canvas = _largest_canvas(size, align, max_pixels)
+    scale = min(canvas[1] / height, canvas[0] / width)
+    if height * width >= min_pixels:
+        scale = min(1.0, scale)
+    across, down = (max(1, min(most, floor(side * scale))) for most, side in zip(canvas, size, strict=True))
+    return canvas, (across, down)
+
+
+def _largest_canvas(size: Size, align: int, max_pixels: int) -> Size:
+    """The canvas of the tallest picture of that shape whose canvas is within the limit, by bisection."""
+    width, height = size
+    best, low, high = (align, align), 1, height
+    while low <= high:
+        middle = (low + high) // 2
+        canvas = _up(max(1, width * middle // height), align), _up(middle, align)
+        if canvas[0] * canvas[1] <= max_pixels:
+            best, low = canvas, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _up(length: int, align: int) -> int:
+    """The next multiple."""
+    return -(-length // align) * align
+
+
+def near_grid(size: Size, align: int, most: int) -> Size:
+    """Muse Glimmer: columns and rows of tokens whose shape is nearest to the picture's, of the sizes around its own."""
+    width, height = size
+    rows, columns = height / align, width / align
+    ratio = columns / rows
+    if rows * columns > most:
+        rows = sqrt(most / ratio)
+        columns = rows * ratio
+    grids = [(a, b) for a in (floor(columns), ceil(columns)) for b in (floor(rows), ceil(rows))]
+    fitting = [(a, b) for a, b in grids if a and b and a * b <= most]
+    if not fitting:
+        return max(1, half_up(columns)), max(1, half_up(rows))
+    return min(fitting, key=lambda grid: (abs(grid[1] / grid[0] - height / width), -grid[0] * grid[1]))
+
+
 def longest_edge_size(size: Size, align: int, longest: int) -> Size:
     """The size whose longer side is `longest`, rounded up to multiples of `align`."""
     scale = min(f32(longest / side) for side in size)

@@ -144,7 +144,8 @@ def project_transposed(ops: OpList, x: Buffer, weight: Weight, y: Buffer) -> Non
 def depthwise(ops: OpList, x: Buffer, kernel: Weight, cols: int, chosen: Buffer, terms: Weight | None = None) -> Buffer:
     """A convolution of each of `cols` channels on its own: (n, cols). `kernel`: (cols, taps).
 
-    `terms`: a bias (cols), or a bias, the factor and the shift of a batch norm (3 * cols).
+    `terms`: a bias (cols), or a bias, the factor and the shift of a batch norm (3 * cols), or the mean, the variance,
+    the factor and the shift of one (4 * cols).
     """
     y = ops.rows("depthwise", cols)
     ops.add(

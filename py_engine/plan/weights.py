@@ -226,11 +226,12 @@ class Weights:
         return self._add(Weight("+".join(names), Q.F32, 1, cols, sources))
 
     def table(self, tensors: list[str], cols: int) -> Weight:
-        """Vectors of `cols` values as the rows of a table."""
-        for tensor in tensors:
-            self._f32(tensor, cols)
-        sources = tuple((tensor, 0, 1) for tensor in tensors)
-        return self._add(Weight("+".join(tensors), Q.F32, len(tensors), cols, sources))
+        """Vectors of `cols` values, or matrices of them, as the rows of a table."""
+        counts = [max(1, self.rows(tensor)) for tensor in tensors]
+        for tensor, count in zip(tensors, counts, strict=True):
+            self._f32(tensor, count, cols)
+        sources = tuple((tensor, 0, count) for tensor, count in zip(tensors, counts, strict=True))
+        return self._add(Weight("+".join(tensors), Q.F32, sum(counts), cols, sources))
 
     def _f32(self, tensor: str, *shape: int) -> None:
         """Check a vector's shape and type."""

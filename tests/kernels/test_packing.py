@@ -12,6 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
+from py_engine.plan.pages import SEGMENT_WORDS
 from py_engine.plan.pooling import normalize, pool, spread_means
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv, shortconv_all
@@ -127,11 +128,19 @@ def test_attention_with_matrices(
     causal(bench, ops, n, pos, heads, kv_type, window)
 
 
-def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bool, segments: tuple[int, ...]) -> None:
-    """Compare an encoder's attention, in a packed batch or not. Positions after the end are poisoned."""
+def both_ways(
+    bench: Bench, heads: tuple[int, int, int], window: int, slopes: bool, segments: tuple[int, ...], reach: int = 0
+) -> None:
+    """Compare an encoder's attention, in a packed batch or not. Positions after the end are poisoned.
+
+    `reach`: rows to either side that each row of a segment sees, beside a sink; 0: it sees all, and there are no sinks.
+    """
     n_head, n_kv, dim = heads
     n = sum(segments) or 50
     ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=128, segments=segments))
+    if reach:
+        own, words = np.arange(n), bench.data["state"][-SEGMENT_WORDS * (n + 1) : -SEGMENT_WORDS].reshape(n, -1)
+        words[:, 0], words[:, 1] = np.maximum(words[:, 0], own - reach), np.minimum(words[:, 1], own + reach + 1)
     q = ops.rows("q", n_head * dim)
     bench.fill(q)
     cache = Cache(ops.buffer("k", (128, n_kv * dim)), ops.buffer("v", (128, n_kv * dim)), "f32", UNPAGED)
@@ -140,7 +149,9 @@ def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bo
     falling = alibi.table(ops, n_head, 2.0) if slopes else None
     if falling:
         bench.data[falling.name] = np.frombuffer(ops.plan.constants[falling.name] + bytes(4), np.uint32).copy()
-    y = ops.attention(q, cache, heads, AttentionOptions(0.5, window=window, causal=False, slopes=falling))
+    sinks = bench.vector("sinks", n_head) if reach else None
+    options = AttentionOptions(0.5, window=window, causal=False, slopes=falling, sinks=sinks)
+    y = ops.attention(q, cache, heads, options)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
@@ -149,6 +160,19 @@ def both_ways(bench: Bench, heads: tuple[int, int, int], window: int, slopes: bo
 def test_attention_both_ways(bench: Bench, window: int, slopes: bool) -> None:
     bench = Bench(bench.page, replace(bench.device, software=True))
     both_ways(bench, (3, 1, 16), window, slopes, SEGMENTS)
+
+
+@in_turn("reach", [5, 40], BOTH_ADAPTERS)
+def test_attention_to_near_rows_with_sinks(bench: Bench, reach: int) -> None:
+    """As MiMo-VL has it: each row of a picture sees others than the row before it."""
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    both_ways(bench, (4, 2, 24), 0, False, (50, 40), reach)
+
+
+@pytest.mark.parametrize("reach", [5, 40])
+def test_attention_to_near_rows_with_matrices(plain_bench: Bench, reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = (4, 2, 32)
+    both_ways(with_matrices(plain_bench, heads, monkeypatch), heads, 0, False, (50, 40), reach)
 
 
 @pytest.mark.parametrize(("window", "segments"), [(10, SEGMENTS), (0, ())])

@@ -256,6 +256,75 @@ def test_bad_headers_of_granite_vision_are_refused(metadata: dict[str, Any], wit
     assert refusal("granite4_vision", metadata, without) == code
 
 
+@pytest.mark.parametrize(
+    ("name", "metadata", "without", "code"),
+    [
+        ("ling3vl", {"clip.vision.spatial_merge_size": 4}, "none", "corrupt_header"),
+        ("ling3vl", {}, "mm.input_norm.weight", "missing_tensor"),
+        ("nemotron_v2_vl", {}, "mm.model.mlp.0.weight", "missing_tensor"),
+        ("nemotron_v2_vl", {}, "v.class_embd", "missing_tensor"),
+        ("llama4", {}, "mm.model.mlp.2.weight", "missing_tensor"),
+        ("llama4", {}, "v.class_embd", "missing_tensor"),
+        ("kimik25", {}, "mm.input_norm.weight", "missing_tensor"),
+        ("kimik25.limits", {"clip.vision.image_max_pixels": 1}, "none", "corrupt_header"),
+        ("exaone4_5", {"clip.vision.attention.head_count_kv": 3}, "none", "corrupt_header"),  # of four heads
+        ("exaone4_5", {"clip.vision.attention.head_count_kv": None}, "none", "missing_metadata"),
+        ("exaone4_5", {"clip.vision.attention.head_count_kv": 4}, "none", "bad_tensor_shape"),
+        ("exaone4_5", {"clip.vision.image_min_pixels": None}, "none", "missing_metadata"),
+        ("glm5v", {"clip.vision.swiglu_clamp": None}, "none", "corrupt_header"),
+        ("glm5v", {}, "mm.patch_merger.weight", "bad_tensor_shape"),
+        ("mimovl", {"clip.vision.wa_pattern_mode": [0, 1]}, "none", "corrupt_header"),  # of five blocks
+        ("mimovl", {"clip.vision.wa_pattern_mode": [0, 1, 2, 1, 0]}, "none", "corrupt_header"),
+        ("mimovl", {"clip.vision.window_size": 0}, "none", "corrupt_header"),
+        ("mimovl", {"clip.vision.attention.head_count_kv": 4}, "none", "bad_tensor_shape"),
+        ("mimovl", {}, "v.blk.1.attn_sinks", "missing_tensor"),
+        ("mimovl", {}, "v.post_ln.weight", "missing_tensor"),
+        ("minimax_m3", {}, "mm.2.weight", "missing_tensor"),
+        ("minimax_m3", {}, "mm.merger.fc1.weight", "bad_tensor_shape"),
+        ("muse-glimmer", {}, "v.position_embd.weight", "bad_tensor_shape"),
+        ("muse-glimmer", {}, "mm.1.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_newer_types_are_refused(name: str, metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal(name, metadata, without) == code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.audio.subsampling_factor": 4}, "none", "corrupt_header"),
+        ({"clip.audio.conv_kernel_size": 4}, "none", "corrupt_header"),
+        ({"clip.audio.conv_kernel_size": 7}, "none", "bad_tensor_shape"),
+        ({}, "a.blk.1.conv_norm_var", "missing_tensor"),
+        ({}, "mm.a.norm_pre.weight", "missing_tensor"),
+        ({}, "mm.a.mlp.2.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_parakeet_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("nemotron_omni", metadata, without) == code
+
+
+def test_a_table_of_positions_that_is_no_square_is_refused() -> None:
+    header = header_of(VISION / "kimik25.mmproj.gguf")
+    table = header.tensors["v.position_embd.weight"]
+    tensors = header.tensors | {table.name: replace(table, shape=(table.shape[0], 3, 5))}
+    with pytest.raises(WispError, match="table of positions"):
+        make_plan(replace(header, tensors=tensors), Device(), PlanOptions(1, 1, "f16"))
+
+
+def test_an_encoder_of_sound_that_is_not_there_leaves_the_pictures() -> None:
+    """MiMo's file has both."""
+    header = header_of(VISION / "nemotron_v2_vl.mmproj.gguf")
+    metadata = {key: value for key, value in header.metadata.items() if key != "clip.projector_type"}
+    metadata |= {"clip.vision.projector_type": "nemotron_v2_vl", "clip.has_audio_encoder": True}
+    found = Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "mimo_audio"}))
+    assert found.vision is not None
+    with pytest.raises(WispError, match="does not hear"):
+        found.need_audio()
+    with pytest.raises(WispError, match="not supported"):
+        Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "other"}))
+
+
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:
     """The GPU's kernels would rotate wrong pairs."""
     header = header_of(VISION / "gemma4.mmproj.gguf")

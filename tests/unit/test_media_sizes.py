@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from py_engine.files.gguf_header import Header, TensorInfo
@@ -11,17 +10,10 @@ from py_engine.files.tensor_types import TensorType
 from py_engine.media.pieces import pieces
 from py_engine.media.projector import Projector
 from py_engine.media.recipe import recipe
+from tests.support.drawn_pictures import drawn
 from tests.support.media import MEDIA, follow, sha256
 
-CASES = json.loads((MEDIA / "sizes.json").read_text())
-
-
-def picture(width: int, height: int) -> np.ndarray[Any, Any]:
-    """The picture of that size whose pixels the cases have: coloured squares and noise."""
-    random = np.random.default_rng(4099 * width + height)
-    squares = random.integers(0, 256, (-(-height // 7), -(-width // 7), 3))
-    noisy = np.kron(squares, np.ones((7, 7, 1)))[:height, :width] + random.normal(0, 20, (height, width, 3))
-    return np.clip(noisy, 0, 255).astype(np.uint8)
+CASES = [case for name in ("sizes", "more_sizes") for case in json.loads((MEDIA / f"{name}.json").read_text())]
 
 
 def projector(case: dict[str, Any]) -> Projector:
@@ -42,7 +34,7 @@ def test_pieces_are_llama_cpps(case: dict[str, Any]) -> None:
         length = len(wanted["pieces"][0])
         parts = [b""] * len(plan.cuts)
         if length > 3:
-            parts = [part.tobytes() for part in follow(plan, picture(*size))]
+            parts = [part.tobytes() for part in follow(plan, drawn(*size))]
         found = pieces(vision, plan, parts, [None] * len(parts))
         about = [[piece.n_tokens, *piece.size, sha256(piece.pixels)[:16]] for piece in found]
         assert [piece[:length] for piece in about] == wanted["pieces"], size

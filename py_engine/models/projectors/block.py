@@ -27,6 +27,7 @@ OLD = {
     "adapter",
     "qwen2vl_merger",
     "qwen2.5vl_merger",
+    "exaone4_5",
     "gemma3",
     "idefics3",
     "resampler",
@@ -67,6 +68,7 @@ class Block:
     cache: Cache
     scale: float
     norm_values: bool = False
+    sinks: bool = False
 
     @property
     def ops(self) -> Ops:
@@ -84,7 +86,7 @@ class Block:
 
     def attend(self, x: Buffer) -> None:
         """x += attention."""
-        self._add("attn_out", self._attention(x), self.stages.tower.embedding_length, ("ls1", "attn_post_norm"), x)
+        self._add("attn_out", self._attention(x), self.stages.tower.widths[0], ("ls1", "attn_post_norm"), x)
 
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
@@ -97,9 +99,14 @@ class Block:
             norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
         if queries is None:
-            y = qkv(self.stages, normed, b)
+            y = self.arranged(qkv(self.stages, normed, b))
             queries = ops.split_qkv(y, self.cache, tower.heads, self.rope, norm, self.norms.eps)
-        return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False))
+        sinks = w.vector((b + "attn_sinks", tower.head_count)) if self.sinks else None
+        return ops.attention(queries, self.cache, tower.heads, AttentionOptions(self.scale, causal=False, sinks=sinks))
+
+    def arranged(self, y: Buffer) -> Buffer:
+        """Queries, keys and values as the rotation takes them."""
+        return y
 
     def _names(self) -> tuple[str, str, int]:
         """The tensors of the first and the second matrix, and the rows of the first."""
@@ -158,37 +165,42 @@ class Part:
 
 
 def qkv(s: Stages, normed: Buffer, b: str) -> Buffer:
-    """Queries, keys and values beside each other, (n, 3 * n_embd), by the tensors of the block `b`."""
-    y = s.ops.rows("qkv", 3 * s.tower.embedding_length)
+    """Queries, keys and values beside each other by the tensors of the block `b`."""
+    queries, keys = s.tower.widths
+    y = s.ops.rows("qkv", queries + 2 * keys)
     for part in _parts(s, b):
         project(s, normed, part.name, part.weight, y, part.at, part.bias)
     return y
 
 
 def split_qkv(s: Stages, normed: Buffer, b: str, cache: Cache) -> Buffer | None:
-    """Put keys and values into the cache as they are; return the queries, (n, n_embd). None: no kernel can do that."""
-    parts, n = _parts(s, b), s.tower.embedding_length
+    """Put keys and values into the cache as they are; return the queries. None: no kernel can do that."""
+    parts, (queries, keys) = _parts(s, b), s.tower.widths
     if any(is_clipped(s, part.name) or not products.stores_halves(s.ops, part.weight) for part in parts):
         return None
-    q, epilogue = s.ops.rows("q", n, s.ops.input_dtype), products.split_heads(cache, n, n)
+    q, epilogue = s.ops.rows("q", queries, s.ops.input_dtype), products.split_heads(cache, queries, keys)
     for part in parts:
         products.append(s.ops, Product(normed, part.weight, q, part.bias, epilogue, row0=part.at))
     return q
 
 
 def _parts(s: Stages, b: str) -> list[Part]:
-    w, n = s.w, s.tower.embedding_length
-    names = ["attn_qkv"] if b + "attn_qkv.weight" in w else ["attn_q", "attn_k", "attn_v"]
-    size = 3 * n // len(names)
+    w, n, (queries, keys) = s.w, s.tower.embedding_length, s.tower.widths
+    sizes = {"attn_q": queries, "attn_k": keys, "attn_v": keys}
+    if b + "attn_qkv.weight" in w:
+        sizes = {"attn_qkv": queries + 2 * keys}
+    names = list(sizes)
     biased = [name for name in names if b + name + ".bias" in w]
+    if biased and len(biased) < len(names) and queries != keys:
+        raise WispError("This kind of projector is not supported yet.", "unsupported_architecture")
     # a part without a bias takes the place of one that is not read
     bias = w.optional_vector(
-        *((b + (name if name in biased else biased[0]) + ".bias", size) for name in names if biased)
+        *((b + (name if name in biased else biased[0]) + ".bias", sizes[name]) for name in names if biased)
     )
     found, at = list[Part](), 0
     for _, group in groupby(names, lambda name: (name in biased, name if is_clipped(s, b + name) else "")):
         together = list(group)
-        for weight in w.stack([(b + name + ".weight", size) for name in together], n):
+        for weight in w.stack([(b + name + ".weight", sizes[name]) for name in together], n):
             found.append(Part(b + together[0], weight, bias if together[0] in biased else None, at))
             at += weight.rows
     return found

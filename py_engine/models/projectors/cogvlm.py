@@ -35,7 +35,7 @@ class Block(block.Block):
 def build(s: Stages, x: Buffer) -> EncoderPlan:
     """The end of the encoder: a layer with a norm, then a gated network."""
     w, width = s.w, s.w.rows("mm.model.fc.weight")
-    if not s.tower.has_class:
+    if not s.tower.class_rows:
         raise WispError("The projector lacks the tensor v.class_embd.", "missing_tensor")
     x = merge(s, x)
     ops, norms = s.ops, block.Norms(s, rms=False, eps=EPS)

@@ -76,6 +76,6 @@ def _rows(tower: Tower) -> int:
         return sam.window_rows(tower.sam)
     if tower.kind in FIXED:
         return tower.max_patches
-    each = tower.max_patches + int(tower.has_class)
+    each = tower.max_patches + tower.class_rows
     unit = tower.merge**2
     return min(-(-max(1, MANY_ROWS // each) * each // unit), MAX_WORKGROUPS // unit) * unit

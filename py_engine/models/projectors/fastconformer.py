@@ -1,8 +1,8 @@
-"""LFM2-Audio's encoder of sound: a FastConformer (Rekesh et al. 2023) and an MLP.
+"""LFM2-Audio's and Parakeet's encoders of sound: a FastConformer (Rekesh et al. 2023) and an MLP.
 
 Convolutions to an eighth of the frames, then blocks of a conformer: half a feed-forward network, attention to all rows
-with a key for each distance, a convolution over 9 rows, and half of another feed-forward network.
-Source: conformer.cpp in llama.cpp's tools/mtmd/models.
+with a key for each distance, a convolution over some rows, and half of another feed-forward network.
+Source: conformer.cpp and parakeet.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.tiles import MAX_WORKGROUPS
 
-EPS = 1e-5  # of all norms, whatever the metadata says
-POSITIONS = 512  # values of a distance's sinusoids
-KERNEL = 9  # rows of a convolution, and places of one in two dimensions
+EPS = 1e-5  # of LFM2-Audio's norms, whatever the metadata says
+PARAKEET_EPS = 1e-6  # of the norm after Parakeet's blocks
+POSITIONS = 512  # values of a distance's sinusoids in LFM2-Audio
+PLACES = 9  # of a convolution in two dimensions
 BLOCKS_PER_SUBMIT = 4
 
 
 def most_frames(tower: Tower) -> int:
     """Frames of the longest clip. A dispatch has a limited number of rows."""
-    return min(100 * MAX_SECONDS["lfm2a"] + 1, 4 * (MAX_WORKGROUPS // -(-tower.mels // 4)))
+    return min(100 * MAX_SECONDS[tower.kind] + 1, 4 * (MAX_WORKGROUPS // -(-tower.mels // 4)))
 
 
 def build(s: Stages) -> EncoderPlan:
@@ -43,13 +44,22 @@ def build(s: Stages) -> EncoderPlan:
     x = ops.project(
         "x", joined, w.matrix("a.pre_encode.out.weight", n, channels * bins), _bias(s, "a.pre_encode.out", n)
     )
-    norms, near = Norms(s, rms=False, eps=EPS), s.taps("near", KERNEL)
+    norms, near = Norms(s, rms=False, eps=EPS if tower.kind == "lfm2a" else tower.eps), s.taps("near", tower.kernel)
     for i in range(tower.block_count):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("tokens", most)
         x = ConformerBlock(s, norms, f"a.blk.{i}.", relative[i], near).run(x, ("x", "other")[(i + 1) % 2])
+    if tower.kind == "parakeet":
+        last = Norms(s, rms=True, eps=PARAKEET_EPS).apply("mm.a.norm_pre", x, "normed", for_product=True)
+        y, width = hidden(s, last, "mm.a.mlp.1", n, "relu2", bias=False)
+        return finish(s, y, "mm.a.mlp.2", width, bias=False)
     y, width = hidden(s, norms.apply("mm.a.mlp.0", x, "normed", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
     return finish(s, y, "mm.a.mlp.3", width)
+
+
+def positions(tower: Tower) -> int:
+    """Values of a distance's sinusoids."""
+    return POSITIONS if tower.kind == "lfm2a" else tower.embedding_length
 
 
 def _bias(s: Stages, name: str, size: int) -> Weight | None:
@@ -63,7 +73,7 @@ def _subsampled(s: Stages) -> tuple[int, int, Buffer]:
     quarters, bins = -(-s.most // 4), -(-tower.mels // 4)
     ops = s.begin("quarter_frames", quarters)
     names = ("a.conv1d.0", "a.conv1d.2")
-    kernels, *others = w.stack([(name + ".weight", channels) for name in names], KERNEL)
+    kernels, *others = w.stack([(name + ".weight", channels) for name in names], PLACES)
     if others:
         raise WispError(f"Tensors {' and '.join(names)} differ in type.", "unsupported_quantization")
     biases = w.vector(*((name + ".bias", channels) for name in names))
@@ -73,8 +83,8 @@ def _subsampled(s: Stages) -> tuple[int, int, Buffer]:
     x = _pointwise(s, x, "a.conv1d.3", channels)
     eighths, bins = -(-quarters // 2), -(-bins // 2)
     ops = s.begin("eighths", eighths * bins)
-    kernel, bias = w.matrix("a.conv1d.5.weight", channels, KERNEL), _bias(s, "a.conv1d.5", channels)
-    x = rows.depthwise(ops, x, kernel, channels, s.taps("eighths", KERNEL), bias)
+    kernel, bias = w.matrix("a.conv1d.5.weight", channels, PLACES), _bias(s, "a.conv1d.5", channels)
+    x = rows.depthwise(ops, x, kernel, channels, s.taps("eighths", PLACES), bias)
     return channels, bins, _pointwise(s, x, "a.conv1d.6", channels)
 
 
@@ -87,10 +97,10 @@ def _pointwise(s: Stages, x: Buffer, name: str, channels: int) -> Buffer:
 
 def _relative_keys(s: Stages, most: int) -> list[Buffer]:
     """The keys of all distances in each block: (2 * tokens - 1, n_embd)."""
-    n = s.tower.embedding_length
+    n, width = s.tower.embedding_length, positions(s.tower)
     ops = s.begin("distances", most)
-    sinusoids = s.input("distances", POSITIONS)
-    weights = [s.w.matrix(f"a.blk.{i}.linear_pos.weight", n, POSITIONS) for i in range(s.tower.block_count)]
+    sinusoids = s.input("distances", width)
+    weights = [s.w.matrix(f"a.blk.{i}.linear_pos.weight", n, width) for i in range(s.tower.block_count)]
     return [ops.project(f"relative.{i}", sinusoids, weight, None) for i, weight in enumerate(weights)]
 
 
@@ -144,7 +154,10 @@ class ConformerBlock:
         s, ops, n = self.s, self.s.ops, self.s.tower.embedding_length
         both = ops.project("both", self._normed("norm_conv", x), *self._matrix("conv_pw1", 2 * n, n))
         gated = per_layer.gate(ops, per_layer.Gates(both, "sigmoid", first=n), both, 0, n)
-        names = [self.b + name for name in ("conv_dw.bias", "conv_norm.weight", "conv_norm.bias")]
+        names = ["conv_dw.bias", "conv_norm.weight", "conv_norm.bias"]
+        if s.tower.kind == "parakeet":
+            names = ["conv_norm_mean", "conv_norm_var", *names[1:]]
+        names = [self.b + name for name in names]
         if missing := [name for name in names[1:] if name not in s.w]:
             raise WispError(f"The projector lacks the tensor {missing[0]}.", "missing_tensor")
         terms, size = s.w.optional_vector(*((name, n) for name in names)), self.near.shape[1]

@@ -30,7 +30,7 @@ class Projectors:
         self.slice, self.count = s.w.rows("v.proj_blk.0.linear.weight"), len(windowed.features)
         if s.tower.positions != windowed.patches**2:
             raise WispError("The projector's table of positions is not one of its tiles.", "bad_tensor_shape")
-        if s.tower.embedding_length % HEAD or s.tower.has_class:
+        if s.tower.embedding_length % HEAD or s.tower.class_rows:
             raise WispError(
                 f"Wisp needs an encoder whose width is a multiple of {HEAD}, without a class token. This one differs.",
                 "unsupported_architecture",

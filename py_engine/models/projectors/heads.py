@@ -21,14 +21,15 @@ QUERY_HEAD = 128  # width of a head of MiniCPM-V's queries
 MAX_SIDE = 1024  # patches along a side of a picture of MiniCPM-V
 
 
-def merge(s: Stages, x: Buffer) -> Buffer:
-    """Begin the stage of tokens; join the patches of each: (n, merge^2 * n_embd)."""
-    tower, count = s.tower, s.tower.merge**2
+def merge(s: Stages, x: Buffer, cols: int = 0) -> Buffer:
+    """Begin the stage of tokens; join the patches of each: (n, merge^2 * cols). `cols`: if not the encoder's."""
+    count = s.tower.merge**2
+    cols = cols or s.tower.embedding_length
     ops = s.begin("tokens", s.most // count)
     if count == 1 and "v.class_embd" not in s.w:
         return x
-    scattered = "v.class_embd" in s.w or pad(tower.embedding_length) != tower.embedding_length
-    return rows.merged(ops, x, tower.embedding_length, count, s.taps("merge", count) if scattered else None)
+    scattered = "v.class_embd" in s.w or pad(cols) != cols
+    return rows.merged(ops, x, cols, count, s.taps("merge", count) if scattered else None)
 
 
 def output(s: Stages, width: int) -> Buffer:
@@ -36,22 +37,24 @@ def output(s: Stages, width: int) -> Buffer:
     return s.ops.buffer(f"{s.tower.modality}.output", (s.ops.batch, pad(width)))
 
 
-def finish(s: Stages, x: Buffer, name: str, cols: int) -> EncoderPlan:
+def finish(s: Stages, x: Buffer, name: str, cols: int, *, bias: bool = True) -> EncoderPlan:
     """The last matrix, from x to the results."""
     w = s.w
     width = w.rows(name + ".weight")
     y = output(s, width)
-    bias = w.optional_vector((name + ".bias", width))
-    products.append(s.ops, Product(x, w.matrix(name + ".weight", width, cols), y, bias))
+    added = w.optional_vector((name + ".bias", width)) if bias else None
+    products.append(s.ops, Product(x, w.matrix(name + ".weight", width, cols), y, added))
     return s.finish(y, width)
 
 
-def hidden(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu") -> tuple[Buffer, int]:
+def hidden(
+    s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu", *, bias: bool = True
+) -> tuple[Buffer, int]:
     """A layer with an activation, and its width."""
     w = s.w
     width = w.rows(name + ".weight")
-    bias = w.optional_vector((name + ".bias", width))
-    return s.ops.activated(x, Projection([w.matrix(name + ".weight", width, cols)], bias), activation), width
+    added = w.optional_vector((name + ".bias", width)) if bias else None
+    return s.ops.activated(x, Projection([w.matrix(name + ".weight", width, cols)], added), activation), width
 
 
 def _layer_norm(s: Stages, x: Buffer, name: str, cols: int, eps: float) -> Buffer:
@@ -129,10 +132,10 @@ def _qwen(s: Stages, x: Buffer) -> EncoderPlan:
     y, width = hidden(s, merge(s, x), "mm.0", cols)
     if s.tower.deepstack:
         return DeepStack(s).finish(y, width)
-    return _ordered(s, finish(s, y, "mm.2", width))
+    return ordered(s, finish(s, y, "mm.2", width))
 
 
-def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
+def ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
     """The results in the order of the picture, if windows have another."""
     if not s.tower.window:
         return found
@@ -144,7 +147,7 @@ def _ordered(s: Stages, found: EncoderPlan) -> EncoderPlan:
 def _youtuvl(s: Stages, x: Buffer) -> EncoderPlan:
     y = Norms(s, rms=True, eps=YOUTU_EPS).apply("mm.input_norm", x, "merger_norm")
     y, width = hidden(s, merge(s, y), "mm.0", s.tower.merge**2 * s.tower.embedding_length)
-    return _ordered(s, finish(s, y, "mm.2", width))
+    return ordered(s, finish(s, y, "mm.2", width))
 
 
 class DeepStack:
@@ -249,7 +252,7 @@ def _weight_and_bias(s: Stages, name: str, size: int) -> tuple[Weight, Weight]:
     return s.w.matrix(name + ".weight", size, size), s.w.vector((name + ".bias", size))
 
 
-def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
+def normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, activation: str) -> EncoderPlan:
     """Layer norm of each patch, then two layers of tokens."""
     y = Norms(s, rms=False, eps=eps).apply("mm.input_norm", x, "merger_norm")
     y, width = hidden(s, merge(s, y), first, s.tower.merge**2 * s.tower.embedding_length, activation)
@@ -257,16 +260,16 @@ def _normed_patches(s: Stages, x: Buffer, eps: float, first: str, last: str, act
 
 
 def _paddleocr(s: Stages, x: Buffer) -> EncoderPlan:
-    return _normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
+    return normed_patches(s, x, EPS, "mm.1", "mm.2", s.tower.activation)
 
 
 def _kimivl(s: Stages, x: Buffer) -> EncoderPlan:
-    return _normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
+    return normed_patches(s, x, EPS, "mm.1", "mm.2", "gelu")
 
 
 def _dots_ocr(s: Stages, x: Buffer) -> EncoderPlan:
     y = Norms(s, rms=True, eps=s.tower.eps).apply("mm.post_norm", x, "encoded")
-    return _normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
+    return normed_patches(s, y, DOTS_EPS, "mm.0", "mm.2", "gelu_erf")
 
 
 def _glm4v(s: Stages, x: Buffer) -> EncoderPlan:
@@ -361,6 +364,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "pixtral": _pixtral,
     "resampler": _resampler,
     "glm4v": _glm4v,
+    "glm5v": _glm4v,
     "paddleocr": _paddleocr,
     "dots_ocr": _dots_ocr,
     "kimivl": _kimivl,
@@ -370,5 +374,6 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "hunyuanvl": _hunyuanvl,
     "qwen2vl_merger": _qwen,
     "qwen2.5vl_merger": _qwen,
+    "exaone4_5": _qwen,
     "qwen3vl_merger": _qwen,
 }

@@ -7,14 +7,15 @@ from typing import Literal
 
 from py_engine.models.projectors.tower import Tower
 
-Kernel = Literal["aligned", "antialiased", "cubic", "offset"]
+Kernel = Literal["aligned", "antialiased", "cubic", "linear", "offset"]
 KERNELS: dict[str, Kernel] = {
-    "qwen3vl_merger": "aligned",
-    "glm4v": "cubic",
+    **dict.fromkeys(("qwen3vl_merger", "ling3vl"), "aligned"),
+    **dict.fromkeys(("glm4v", "glm5v", "kimik25"), "cubic"),
     "hunyuanvl": "offset",
+    "muse-glimmer": "linear",
     **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
 }
-TAPS: dict[Kernel, int] = {"aligned": 4, "cubic": 16, "offset": 4}
+TAPS: dict[Kernel, int] = {"aligned": 4, "cubic": 16, "linear": 4, "offset": 4}
 TWO_TABLES = ("gemma4v", "gemma4uv")  # of columns, and of rows
 
 

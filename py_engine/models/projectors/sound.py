@@ -44,7 +44,7 @@ def most_rows(tower: Tower) -> int:
         return halved(conformer.FRAMES) * halved(tower.mels)
     if tower.speech is not None:
         return granite_speech.most_rows(tower.speech)
-    if tower.kind == "lfm2a":
+    if tower.kernel:
         return fastconformer.most_frames(tower)
     return WHISPER_FRAMES
 
@@ -192,7 +192,7 @@ BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
     "granite_speech": granite_speech.build,
-    "lfm2a": fastconformer.build,
+    **dict.fromkeys(("lfm2a", "parakeet"), fastconformer.build),
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),
 }

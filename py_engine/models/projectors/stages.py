@@ -61,10 +61,14 @@ class Stages:
 
     def rope(self, *, neox: bool, halves: bool = False) -> Rope:
         """A rotation whose turns the host writes for each token."""
+        return self.rope_of("turns", neox=neox, halves=halves)
+
+    def rope_of(self, name: str, *, neox: bool, halves: bool = False) -> Rope:
+        """A rotation by the turns of an input of that name."""
         dim = self.tower.head_dim
         if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
             raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
-        made = self.ops.buffer(f"{self.tower.modality}.turns", (self.ops.batch, dim // 2), "u32", "state")
+        made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, dim // 2), "u32", "state")
         self._inputs[made.name] = made.shape
         return Rope(dim, neox, made, per_token=True, halves=halves)
 
@@ -78,7 +82,7 @@ class Stages:
     def cache(self, width: int = 0) -> Cache:
         """Keys and values of a block, valid within it only. `width`: of a row, if not the encoder's."""
         kind = self.ops.input_dtype
-        shape, end = (self.ops.batch, width or self.tower.embedding_length), f".{width}" if width else ""
+        shape, end = (self.ops.batch, width or self.tower.widths[1]), f".{width}" if width else ""
         k, v = (self.ops.buffer(f"{self.tower.modality}.{name}{end}", shape, kind) for name in ("k", "v"))
         return Cache(k, v, kind, UNPAGED)
 

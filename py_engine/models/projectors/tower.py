@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -13,11 +13,37 @@ from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
-ERF = (*WHISPER, "qwen3a")  # encoders of sound that have GELU by the error function, whatever the metadata says
-LIMITS = {"patch": 256, "merge": 32, "mels": 1024, "stack": 64, "queries": 4096}  # larger ones are damage
+ERF = (
+    *WHISPER,
+    "qwen3a",
+    "minimax_m3",
+    "muse-glimmer",
+)  # encoders that have GELU by the error function, whatever the metadata says
+LIMITS = {
+    "patch": 256,
+    "merge": 32,
+    "mels": 1024,
+    "stack": 64,
+    "queries": 4096,
+    "class_rows": 256,
+}  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
+SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer")  # types whose tables of positions are resized
+WITH_CLASS = ("llama4", "nemotron_v2_vl")  # types that cannot do without class tokens
+MUSE_PERIOD = 4  # of muse-glimmer's blocks, the last of so many attends to the whole picture
 LFM2_TILE = 512  # pixels of a side
+
+
+WHOLE, IN_LINES, IN_COLUMNS = -1, 0, 1  # what a block of mimovl attends to
+
+
+@dataclass(frozen=True)
+class Bands:
+    """How mimovl's blocks attend: to the whole picture, or to near rows in the order of its lines or of its columns."""
+
+    modes: tuple[int, ...]  # of each block
+    reach: int  # rows to either side
 
 
 @dataclass(frozen=True)
@@ -31,12 +57,14 @@ class Tower:
     head_count: int
     eps: float
     activation: str
+    head_width: int = 0  # of a head; 0: as wide as heads side by side fill a row
+    key_heads: int = 0  # of keys and values; 0: as many as of queries
     patch: int = 0  # pixels
     merge: int = 1
     min_patches: int = 0  # of a picture; 0: its size is not free
     max_patches: int = 0
     positions: int = 0  # rows of the position table
-    has_class: bool = False  # a class token follows the patches
+    class_rows: int = 0  # class tokens and registers, which follow the patches
     mean: tuple[float, ...] = ()  # of the colours
     deviation: tuple[float, ...] = ()
     mels: int = 0  # bins of a frame of sound
@@ -49,7 +77,9 @@ class Tower:
     sam: Sam | None = None  # of deepseekocr2
     windowed: Windowed | None = None  # of granite4_vision
     most_tokens: int = 0  # of a picture
+    bands: Bands | None = None  # of mimovl
     speech: Speech | None = None  # of granite_speech
+    kernel: int = 0  # rows of a FastConformer's convolutions
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
 
     @property
@@ -60,12 +90,18 @@ class Tower:
     @property
     def head_dim(self) -> int:
         """Values of a head."""
-        return self.embedding_length // self.head_count
+        return self.head_width or self.embedding_length // self.head_count
 
     @property
     def heads(self) -> tuple[int, int, int]:
         """(n_head, n_head_kv, head_dim)."""
-        return self.head_count, self.head_count, self.head_dim
+        return self.head_count, self.key_heads or self.head_count, self.head_dim
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Values of a row of queries, and of a row of keys."""
+        queries, keys, dim = self.heads
+        return queries * dim, keys * dim
 
 
 def towers(header: Header) -> dict[str, Tower]:
@@ -98,6 +134,49 @@ def _activation(header: Header) -> str:
     return "gelu" if gelu else "silu" if silu else "gelu_quick"
 
 
+def _activation_of(header: Header, vision: Vision) -> str:
+    if vision.type == "hunyuanvl":
+        return "gelu"
+    if vision.type in ERF:
+        return "gelu_erf"
+    name = _activation(header)
+    if vision.type != "glm5v" or name != "silu":
+        return name
+    limit = header.arch("vision.swiglu_clamp", None)
+    if not isinstance(limit, float) or not 0 <= limit < 1e6:
+        raise WispError(f"vision.swiglu_clamp is {limit!r:.100}; it must be a number.", "corrupt_header")
+    return f"clamped_silu<{limit}" if limit else name
+
+
+def _head_width(header: Header, vision: Vision) -> int:
+    """The width of a head, where the stacked matrix of queries, keys and values says it; else 0."""
+    info = header.tensors.get("v.blk.0.attn_qkv.weight") if vision.type == "mimovl" else None
+    if info is None:
+        return 0
+    width, left = divmod(info.shape[1] if len(info.shape) > 1 else 0, vision.n_head + 2 * vision.n_head_kv)
+    if left or not width:
+        raise WispError(f"Tensor {info.name} has the shape {info.shape}.", "bad_tensor_shape")
+    return width
+
+
+def _bands(header: Header, vision: Vision) -> Bands:
+    modes, reach = header.arch("vision.wa_pattern_mode", None), natural(header, "vision.window_size")
+    if not isinstance(modes, list) or len(modes) != vision.n_layer or not {*modes} <= {WHOLE, IN_LINES, IN_COLUMNS}:
+        raise WispError(f"vision.wa_pattern_mode is {modes!r:.100}; it must list -1, 0 or 1.", "corrupt_header")
+    if not 0 < reach <= MAX_WINDOW:
+        raise WispError(f"The projector's windows reach {reach} patches.", "corrupt_header")
+    return Bands(tuple(modes), reach)
+
+
+def _class_rows(header: Header, vision: Vision) -> int:
+    info = header.tensors.get("v.class_embd")
+    if info is None and vision.type in WITH_CLASS:
+        raise WispError("The projector lacks the tensor v.class_embd.", "missing_tensor")
+    if info is None:
+        return 0
+    return prod(info.shape[1:]) if vision.type == "nemotron_v2_vl" else 1
+
+
 def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
     if vision.windowed is not None:
         return tuple(sorted(set(vision.windowed.features)))
@@ -113,6 +192,8 @@ def _image(header: Header, vision: Vision) -> Tower:
     elif vision.type == "lightonocr":
         side = max(side, vision.longest_edge)
     area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    if table and vision.type in SQUARE_TABLES and isqrt(rows := prod(table.shape[1:])) ** 2 != rows:
+        raise WispError(f"The projector's table of positions has the shape {table.shape}.", "bad_tensor_shape")
     if vision.windowed is not None:
         area *= 1 + vision.most_tiles
     return Tower(
@@ -122,13 +203,16 @@ def _image(header: Header, vision: Vision) -> Tower:
         embedding_length=vision.n_embd,
         head_count=vision.n_head,
         eps=vision.eps,
-        activation="gelu" if vision.type == "hunyuanvl" else _activation(header),
+        activation=_activation_of(header, vision),
         patch=vision.patch_size,
         merge=vision.merge,
         min_patches=vision.min_pixels // vision.patch_size**2,
         max_patches=area // vision.patch_size**2,
         positions=prod(table.shape[1:]) if table else 0,
-        has_class="v.class_embd" in header.tensors,
+        class_rows=_class_rows(header, vision),
+        key_heads=vision.n_head_kv,
+        head_width=_head_width(header, vision),
+        bands=_bands(header, vision) if vision.type == "mimovl" else None,
         mean=vision.mean,
         deviation=vision.std,
         window=_window(header, vision),
@@ -144,8 +228,10 @@ def _image(header: Header, vision: Vision) -> Tower:
 
 
 def _window(header: Header, vision: Vision) -> int:
-    if vision.type == "qwen2.5vl_merger":
+    if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         return WINDOW if natural(header, "vision.n_wa_pattern") else 0
+    if vision.type == "muse-glimmer":  # as large as the table of positions
+        return vision.patch_size * _table_side(header, vision)
     if vision.type != "youtuvl" or not _whole(header, vision):
         return 0
     window = natural(header, "vision.window_size")
@@ -154,11 +240,21 @@ def _window(header: Header, vision: Vision) -> int:
     return window
 
 
+def _table_side(header: Header, vision: Vision) -> int:
+    table = header.tensors.get("v.position_embd.weight")
+    side = isqrt(prod(table.shape[1:])) if table else 0
+    if not side or side % vision.merge:
+        raise WispError("The projector's table of positions has no side of whole tokens.", "bad_tensor_shape")
+    return side
+
+
 def _whole(header: Header, vision: Vision) -> frozenset[int]:
     """The blocks that attend to the whole picture, of types with windows."""
-    if vision.type == "qwen2.5vl_merger":
+    if vision.type in ("qwen2.5vl_merger", "exaone4_5"):
         period = natural(header, "vision.n_wa_pattern")
         return frozenset(range(period - 1, vision.n_layer, period)) if period else frozenset()
+    if vision.type == "muse-glimmer":
+        return frozenset((*range(MUSE_PERIOD - 1, vision.n_layer, MUSE_PERIOD), vision.n_layer - 1))
     if vision.type != "youtuvl":
         return frozenset()
     blocks = header.arch("vision.wa_layer_indexes", None)
@@ -179,4 +275,5 @@ def _audio(header: Header, audio: Audio) -> Tower:
         mels=audio.n_mel,
         stack=audio.stack,
         speech=audio.speech,
+        kernel=audio.kernel,
     )

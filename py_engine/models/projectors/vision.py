@@ -3,7 +3,8 @@
 The host orders patches by squares of `merge` x `merge`, row by row within a square, so that joining a square to a token
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
 Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
-glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp, granite4-vision.cpp and kimivl.cpp in llama.cpp's tools/mtmd/models.
+glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp, granite4-vision.cpp, kimivl.cpp, kimik25.cpp, ling3vl.cpp,
+exaone4_5.cpp, nemotron-v2-vl.cpp and llama4.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -12,10 +13,21 @@ from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LLAVA, QWEN_VL
-from py_engine.models.projectors import cogvlm, convnext, deepseek_ocr, granite_vision, mobilenet, sam_clip, squares
+from py_engine.models.projectors import (
+    cogvlm,
+    convnext,
+    deepseek_ocr,
+    granite_vision,
+    mimovl,
+    minimax_m3,
+    mobilenet,
+    sam_clip,
+    squares,
+)
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
+from py_engine.models.projectors.perceptrons import PERCEPTRONS
 from py_engine.models.projectors.position_table import most_taps
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import products, rows
@@ -23,16 +35,20 @@ from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
 
-RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "dots_ocr"}
+RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
     **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
-    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl")},
+    **{kind: {"neox": True} for kind in ("exaone4_5", "ling3vl", "glm5v", "minimax_m3")},
+    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer")},
     "gemma4v": {"neox": True, "halves": True},
 }
 
 
-ENDS = HEADS | {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
+OTHER_ENDS = {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
+OTHER_ENDS |= {"mimovl": mimovl.build, "minimax_m3": minimax_m3.build}
+ENDS = HEADS | PERCEPTRONS | OTHER_ENDS
+BLOCKS = {"cogvlm": cogvlm.Block, "minimax_m3": minimax_m3.Block}  # with parts of their own
 OTHERS = {
     "gemma3nv": mobilenet.build,
     "yasa2": convnext.build,
@@ -56,8 +72,8 @@ def build(s: Stages) -> EncoderPlan:
     x = _patches(s, norms)
     if "v.pre_ln.weight" in w:
         x = norms.apply("v.pre_ln", x, "stream")
-    x = _blocks(s, norms, x)
-    if "v.post_ln.weight" in w and not tower.windowed:
+    x = mimovl.blocks(s, norms, x, tower.bands) if tower.bands else _blocks(s, norms, x)
+    if "v.post_ln.weight" in w and not (tower.windowed or tower.bands):
         x = norms.apply("v.post_ln", x, "encoded")
     return ENDS[tower.kind](s, x)
 
@@ -93,8 +109,8 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
         x = layer.apply("v.patch_norm.2", x, "patches_norm")
     if "v.norm_embd.weight" in w:
         x = norms.apply("v.norm_embd", x, "patches_norm")
-    if count := w.rows("v.position_embd.weight"):
-        table = w.matrix("v.position_embd.weight", count, n)
+    if tower.positions and "v.position_embd.weight" in w:
+        table = w.matrix("v.position_embd.weight", tower.positions, n)
         rows.gather(ops, table, n, s.taps("positions", most_taps(tower)), x, add=True)
     if normalised:
         x = layer.apply("v.patch_norm.3", x, "places_norm")
@@ -102,7 +118,7 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
 
 
 def _class_and_bias(s: Stages) -> Weight:
-    """Row 0: what is added to the class token; row 1: what is added to a patch."""
+    """What is added to each class token, row by row; in the row after them, what is added to a patch."""
     names = [name for name in ("v.class_embd", "v.patch_embd.bias") if name in s.w]
     return s.w.table(names, s.tower.embedding_length)
 
@@ -122,7 +138,7 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
-    deep, block = _slices(s), cogvlm.Block if tower.kind == "cogvlm" else Block
+    deep, block = _slices(s), BLOCKS.get(tower.kind, Block)
     stage, table, most = "patches", "pictures", s.most
     for i in range(tower.block_count - (tower.kind in LLAVA)):
         if i and i % BLOCKS_PER_SUBMIT == 0:

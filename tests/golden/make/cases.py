@@ -22,6 +22,8 @@ from tests.golden.make.diffusion import record_diffusion
 from tests.golden.make.encoder_decoder import record_answers
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library, library
+from tests.golden.make.media_cases import media_cases
+from tests.golden.make.media_sizes import write_sizes
 from tests.golden.make.presets import PRESETS
 from tests.golden.make.record import record_embeddings, record_logits, save
 from tests.golden.make.tokenizer_texts import PLAMO_TEXTS
@@ -183,9 +185,11 @@ def all_cases() -> list[Golden]:
     return [
         *model_cases(),
         *adapter_cases(),
+        *media_cases(),
         *(FileCase(name, partial(make_chat, name)) for name in CHATS),
         *(FileCase(name, partial(make_vocab, name)) for name in VOCABS),
         *map(ToyVocabCase, TOY_VOCABS),
+        FileCase("vision/media/more_sizes.json", write_sizes),
         FileCase("dequant.npz", dequantize.make),
         FileCase("wisp-mini-chat.json", make_wisp_mini),
         FileCase("minilm.json", make_minilm),

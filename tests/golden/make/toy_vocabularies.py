@@ -1,6 +1,7 @@
 """Tiny vocabularies of the three kinds of tokenizers, for the random models."""
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.golden.make.gguf_file import GgufFile
 
@@ -42,8 +43,8 @@ def add_tokens(
         file.add("tokenizer.ggml.scores", scores + [-1e4] * padding)
 
 
-def byte_pairs(file: GgufFile, size: int) -> None:
-    """Byte-level BPE: 256 bytes, a few merges, <|bos|>, <|eos|>, <|im_start|>, <|im_end|>."""
+def byte_pairs(file: GgufFile, size: int, special_tokens: tuple[str, ...] = ()) -> None:
+    """Byte-level BPE: 256 bytes, a few merges, <|bos|>, <|eos|>, <|im_start|>, <|im_end|>, and more special tokens."""
     tokens = byte_characters()
     merges = []
     for pair in MERGES:
@@ -51,9 +52,9 @@ def byte_pairs(file: GgufFile, size: int) -> None:
         if len(parts) == 2 and all(part in tokens for part in parts):
             merges.append(pair)
             tokens.append("".join(parts))
-    types = [NORMAL] * len(tokens) + [CONTROL] * 4
     special = len(tokens)
-    add_tokens(file, "gpt2", [*tokens, "<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>"], types, size)
+    tokens += ["<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>", *special_tokens]
+    add_tokens(file, "gpt2", tokens, [NORMAL] * special + [CONTROL] * (len(tokens) - special), size)
     file.add("tokenizer.ggml.pre", "gpt-2")
     file.add("tokenizer.ggml.merges", merges)
     file.add("tokenizer.ggml.bos_token_id", special)
@@ -156,4 +157,22 @@ def word_pieces(file: GgufFile, size: int) -> None:
     file.add("tokenizer.ggml.token_type_count", 2)
 
 
-ADD: dict[str, Callable[[GgufFile, int], None]] = {"bpe": byte_pairs, "spm": sentence_pieces, "wpm": word_pieces}
+# Around pictures and sound, of the projectors in media_cases.json.
+MEDIA_TOKENS: tuple[str, ...] = (
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_start|>",
+    "<|image_end|>",
+    "<vision>",
+    "</vision>",
+)
+MEDIA_TOKENS += ("<|media_begin|>", "<|media_end|>", "<|audio_comp_start|>", "<|audio_comp_end|>")
+MEDIA_TOKENS += ("]<]start of image[>[", "]<]end of image[>[", "<|img|>", "<|endofimg|>")
+MEDIA_TOKENS += ("<|mimo_audio_start|>", "<|mimo_audio_end|>")
+
+ADD: dict[str, Callable[[GgufFile, int], None]] = {
+    "bpe": byte_pairs,
+    "media": partial(byte_pairs, special_tokens=MEDIA_TOKENS),
+    "spm": sentence_pieces,
+    "wpm": word_pieces,
+}

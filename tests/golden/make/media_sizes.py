@@ -1,0 +1,64 @@
+"""What llama.cpp makes of pictures of many sizes, for the projectors of media_cases.json.
+
+A row has a projector's metadata, its last tensor, and for each size the pieces that the encoder gets: tokens, width,
+height, and the beginning of the SHA-256 of the pixels.
+"""
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.golden.make.gguf_file import Layout
+from tests.golden.make.llama_cpp_api import Library
+from tests.golden.make.media_cases import MediaCase, media_cases, text_model
+from tests.golden.make.media_model import MediaModel
+from tests.golden.make.random_projectors import OUTPUTS
+from tests.golden.make.record_media import Recorder
+from tests.support.drawn_pictures import drawn
+
+SIZES = (
+    *((157, 93), (12, 4), (21, 11), (109, 6), (17, 32), (1, 1), (3, 500), (57, 55), (56, 56), (224, 113)),
+    *((320, 240), (99, 400), (601, 33), (168, 169)),
+)
+DIGITS = 16  # of a SHA-256
+
+
+def write_sizes(out: Path, library: Library) -> None:
+    """Write a row for every projector of pictures."""
+    cases = [case for case in media_cases() if isinstance(case, MediaCase) and not case.sound]
+    rows = ",\n".join(json.dumps(row(case, library)) for case in cases)
+    out.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+
+
+def row(case: MediaCase, library: Library) -> dict[str, Any]:
+    """The row of one projector."""
+    projector = case.projector()
+    metadata = dict(projector.metadata)
+    name = OUTPUTS[case.kind]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("text.gguf", "projector.gguf")]
+        for file, path in zip((text_model(case.text), projector), paths, strict=True):
+            file.write(path, "F32", Layout(), library)
+        model = MediaModel(library, *paths)
+        recorder = Recorder(model, {}, metadata)
+        pictures = [{"size": size, "pieces": pieces(recorder, size)} for size in SIZES]
+        model.close()
+    shape = [int(n) for n in reversed(projector.tensors[name].shape)]
+    known = metadata | {"general.architecture": "clip"}
+    return {"metadata": known, "output": [name, shape], "img_break": False, "pictures": pictures}
+
+
+def pieces(recorder: Recorder, size: tuple[int, int]) -> list[list[int | str]]:
+    """The pieces of the picture of a size."""
+    handle, found = recorder.model.picture(drawn(*size)), list[list[int | str]]()
+    for chunk in recorder.model.chunks("<__media__>", [handle]):
+        if not chunk.is_text:
+            recorder.model.compute(chunk)
+            assert chunk.given is not None
+            pixels = recorder.pixels(chunk.given)
+            sha256 = hashlib.sha256(pixels.tobytes()).hexdigest()
+            found.append([chunk.about["n_tokens"], pixels.shape[1], pixels.shape[0], sha256[:DIGITS]])
+    recorder.model.forget(handle)
+    return found
