@@ -6,7 +6,8 @@
  *                    "lend" {port}: also serve the client at the other end of that port
  *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
  *                    "downloads" {port}: use the download worker at the other end of that port
- *                    "compute" {port}: use the compute worker at the other end of that port
+ *                    "compute" {port, failure}: use the compute worker at the other end of that port; a message on
+ *                    `failure` says why it does not work
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
@@ -113,7 +114,7 @@ export class Ports {
       const before = this.#computing.get(page);
       let lent = false;
       this.#computing.set(page, {
-        lent: (link) => (resolve({ ...link, ended }), (lent = true)),
+        lent: (link) => (resolve({ ...link, ended: Promise.race([ended, link.ended]) }), (lent = true)),
         lost: (reason) => {
           before?.lost(reason);
           lost(reason);
@@ -139,8 +140,11 @@ export class Ports {
       if (data.kind === "lend") this.add(data.port);
       else if (data.kind === "downloads") this.#addDownloadWorker(data.port);
       else if (data.kind === "compute") {
-        const close = () => data.port.close();
-        this.#computing.get(port)?.lent({ port: data.port, ended: new Promise(() => {}), close });
+        /** @type {Promise<string>} */
+        const ended = new Promise(
+          (resolve) => (data.failure.onmessage = (/** @type {MessageEvent} */ event) => resolve(event.data)),
+        );
+        this.#computing.get(port)?.lent({ port: data.port, ended, close: () => data.port.close() });
       } else if (data.kind === "leave") leave();
       else if (data.kind === "end") {
         leave();

@@ -56,7 +56,7 @@ export { WispError };
  *   (0: no subgroup matrices), software
  * @property {boolean} [tune] choose kernels by measuring them once on this device; default: on a real GPU
  * @property {boolean} [prove] run each kernel once on this device against the CPU's result; default: on a real GPU
- * @property {number} [parallel] requests that run side by side, 1 to 8; default: 4
+ * @property {number} [parallel] requests that run side by side, 1 to 32; default: 4
  * @property {number} [threads] on the CPU; default: as many as the device has
  * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
@@ -318,7 +318,7 @@ function open(shared) {
   };
   connection.onCompute = () => {
     const url = new URL(__WISP_ASSETS__.cpu.worker, import.meta.url).href;
-    startComputeWorker(url, (port) => connection.lend(port, "compute"));
+    startComputeWorker(url, (port, failure) => connection.lend(port, "compute", failure));
   };
   connection.onPdf = (message) => {
     const { reader, worker } = __WISP_ASSETS__.pdf;

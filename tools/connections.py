@@ -176,7 +176,7 @@ class BoundedServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_s = REQUEST_S
     idle_s = IDLE_S
-    max_connections = MAX_CONNECTIONS
+    max_connections = request_queue_size = MAX_CONNECTIONS  # the system resets those that its queue cannot hold
 
     def __init__(self, *args: Any) -> None:
         self._free = threading.BoundedSemaphore(self.max_connections)

@@ -19,6 +19,7 @@ static struct {
   u64 ticket; // atomic
   u32 turn;   // atomic: changes with every op, for those who sleep
   u32 done;   // atomic: completed chunks
+  u32 failed; // atomic: a thread has ended inside a chunk, which nobody completes
   u32 sleepers, threads;
   u8 *scratch; // memory of the threads
   u32 scratch_bytes;
@@ -70,7 +71,8 @@ static void wait_after(u64 op) {
     if (OP_OF(LOAD(control.ticket)) != op) return;
   ADD(control.sleepers, 1);
   const u32 turn = LOAD(control.turn);
-  if (OP_OF(LOAD(control.ticket)) == op) __builtin_wasm_memory_atomic_wait32((int *)&control.turn, turn, -1);
+  if (OP_OF(LOAD(control.ticket)) == op && !LOAD(control.failed))
+    __builtin_wasm_memory_atomic_wait32((int *)&control.turn, turn, -1);
   ADD(control.sleepers, -1);
 }
 
@@ -90,13 +92,22 @@ __attribute__((export_name("run"))) void run(const u32 *list, u32 size) {
     if (!CHUNKS_OF(ticket)) return;
     if (NEXT_OF(ticket) < CHUNKS_OF(ticket)) take_part(ticket, scratch_of(0));
     else wait_after(OP_OF(ticket));
+    if (LOAD(control.failed)) __builtin_trap(); // else this would wait for ever
   }
 }
 
-// Take part in all lists, for ever: the main function of all threads but the first.
+// End the list that runs, and all later ones: a thread has trapped.
+__attribute__((export_name("fail"))) void fail(void) {
+  STORE(control.failed, 1);
+  ADD(control.turn, 1);
+  __builtin_wasm_memory_atomic_notify((int *)&control.turn, -1u);
+}
+
+// Take part in all lists, until one fails: the main function of all threads but the first.
 __attribute__((export_name("work"))) void work(u32 thread) {
   for (;;) {
     const u64 ticket = LOAD(control.ticket);
+    if (LOAD(control.failed)) return;
     if (NEXT_OF(ticket) < CHUNKS_OF(ticket)) take_part(ticket, scratch_of(thread));
     else wait_after(OP_OF(ticket));
   }

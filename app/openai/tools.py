@@ -7,6 +7,7 @@ from app.openai.fields import Body, Json, boolean, wrong_type, wrong_value
 
 NAMES = frozenset(["tools", "tool_choice", "parallel_tool_calls"])
 MAX_TOOLS = 128
+NONE: dict[str, Json] = {"type": "object", "properties": {}}  # the parameters of a function that has none
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
@@ -111,10 +112,10 @@ def _tool(tool: Json, path: str) -> Tool:
     if not isinstance(function.get("description", ""), str | None):
         raise wrong_type(f"{path}.function.description", "a string", function["description"])
     parameters = function.get("parameters")
-    if parameters is None:
-        parameters = {"type": "object", "properties": {}}
+    schema = {**NONE, "additionalProperties": False} if parameters is None else parameters  # without any: no arguments
+    parameters = NONE if parameters is None else parameters
     if not isinstance(parameters, dict):
         raise wrong_type(f"{path}.function.parameters", "a JSON schema, which is an object", parameters)
     boolean(function, "strict", param=f"{path}.function.strict")
     shown = {"type": "function", "function": {**function, "parameters": parameters}}
-    return Tool(name, parameters, shown, f"{path}.function.parameters")
+    return Tool(name, schema, shown, f"{path}.function.parameters")

@@ -2,11 +2,17 @@
 
 /**
  * Starts one. It ends when the engine tells it to, or with the page.
- * @param {string} url of the worker's module @param {(port: MessagePort) => void} lend called with a port to it
+ * @param {string} url of the worker's module
+ * @param {(port: MessagePort, failure: MessagePort) => void} lend called with a port to it, and with one at which a
+ *   message says why it does not work
  */
 export function startComputeWorker(url, lend) {
   const worker = new Worker(url, { type: "module", name: "wisp compute" });
-  const { port1, port2 } = new MessageChannel();
-  worker.postMessage({ port: port1 }, [port1]);
-  lend(port2);
+  const [work, failure] = [new MessageChannel(), new MessageChannel()];
+  worker.onerror = (event) => {
+    event.preventDefault();
+    failure.port1.postMessage(event.message || "its script did not load");
+  };
+  worker.postMessage({ port: work.port1 }, [work.port1]);
+  lend(work.port2, failure.port2);
 }

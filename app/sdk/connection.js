@@ -143,9 +143,11 @@ export class Connection {
   /**
    * Connects the client, or the worker, at the other end of a port to the same engine.
    * @param {MessagePort} port @param {"lend" | "downloads" | "compute"} kind
+   * @param {MessagePort} [failure] at which a message says why a compute worker does not work
    */
-  lend(port, kind = "lend") {
-    this.link.then((link) => link.port.postMessage({ kind, port }, [port])).catch(() => {});
+  lend(port, kind = "lend", failure) {
+    const ports = failure ? [port, failure] : [port];
+    this.link.then((link) => link.port.postMessage({ kind, port, failure }, ports)).catch(() => {});
   }
 
   /** Readies the present worker, and closes the connection if that fails. @param {number} tries */

@@ -16,7 +16,7 @@
  * @property {WebAssembly.Global} __stack_pointer @property {WebAssembly.Global} __heap_base
  * @property {(threads: number, scratch: Address, bytes: number) => void} init
  * @property {(calls: Address, size: number) => void} run
- * @property {(thread: number) => void} work
+ * @property {(thread: number) => void} work @property {() => void} fail
  * @property {(type: number, from: Address, to: Address, row0: number, rows: number, cols: number, grid: Address) => void} pack
  *
  * @typedef {object} Layout  memory of the threads
@@ -180,5 +180,10 @@ self.onmessage = async ({ data }) => {
   const { module, memory, thread, stack } = /** @type {Start} */ (data);
   const exports = await instance(module, memory);
   exports.__stack_pointer.value = stack;
-  exports.work(thread); // does not return
+  try {
+    exports.work(thread); // does not return
+  } catch (error) {
+    exports.fail(); // or the others would wait for its chunk for ever
+    throw error;
+  }
 };

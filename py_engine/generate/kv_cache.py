@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from py_engine.generate.page_pool import PagePool
@@ -58,6 +58,7 @@ class KvCache:
         self.most = [group.most for group in paged]  # pages that one sequence has
         self.states = next((StateSlots(group) for group in groups if group.states), None)
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages, or have not taken them yet
+        self.freed: Callable[[], None] = lambda: None  # called when the store of prefixes has released pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
         self._roots: dict[bytes, None] = {}  # the keys before first positions
 

@@ -81,7 +81,7 @@ class PrefixStore:
         wanted = _following(ids, known, cache.page, stored, exact, root)
         wanted = wanted[: _readable(known, [entry for _, entry in wanted], cache)]
         if wanted and self._pays(range(len(cache.pools)), cache.page * device.prompt_token_ms()):
-            with _held(cache, known):
+            with held(cache, known):
                 used = await self._read(wanted, ids, known, cache, device, root)
             self.read_tokens += cache.page * len(used)
             await self._store.touch(used)
@@ -167,7 +167,7 @@ class PrefixStore:
             if not idle():
                 break
             read.append(block)
-            with _held(cache, [block]):
+            with held(cache, [block]):
                 try:
                     data = await device.read_pages([(group, block.pages[group] or 0) for group in groups])
                 except WispError:  # the device is lost
@@ -184,7 +184,7 @@ class PrefixStore:
                 break
             stored[key] = entry
             self.written_tokens += cache.page
-        with _held(cache, read):  # which makes the first blocks the last ones to be evicted again
+        with held(cache, read):  # which makes the first blocks the last ones to be evicted again
             pass
         if self.written_tokens > before:
             await self._store.tidy()
@@ -197,16 +197,17 @@ class PrefixStore:
 
 
 @contextmanager
-def _held(cache: KvCache, blocks: list[Block]) -> Iterator[None]:
+def held(cache: KvCache, blocks: list[Block]) -> Iterator[None]:
     """Keep the pages of blocks from being evicted."""
-    held = [(group, block) for block in blocks for group, page in enumerate(block.pages) if page is not None]
-    for group, block in held:
+    pages = [(group, block) for block in blocks for group, page in enumerate(block.pages) if page is not None]
+    for group, block in pages:
         cache.hold(group, block)
     try:
         yield
     finally:
-        for group, block in reversed(held):  # the first block last: evicted last, since the others need it
+        for group, block in reversed(pages):  # the first block last: evicted last, since the others need it
             cache.release(group, block)
+        cache.freed()
 
 
 def _following(

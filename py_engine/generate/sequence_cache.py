@@ -48,6 +48,11 @@ class SequenceCache:
         """Positions that have pages."""
         return len(self._blocks) * self._cache.page
 
+    @property
+    def holds(self) -> bool:
+        """Whether it has pages, or a slot of states."""
+        return bool(self._blocks) or self._slot is not None
+
     def reuse(self, ids: list[int], exact: bool = False) -> int:
         """Hold the pages with the longest known prefix of `ids`, and no others; return its length.
 

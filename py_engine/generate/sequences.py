@@ -29,6 +29,7 @@ class Sequences:
         self, cache: KvCache, device: PageDevice, most: int, grow: Callable[[list[int]], Awaitable[bool]]
     ) -> None:
         self.cache, self.most = cache, most
+        cache.freed = self._notify
         self._device, self._reserve_pages = device, grow
         self._numbers = list(range(most))  # a heap: the lowest free number is used first
         self._running: list[SequenceCache] = []  # oldest first
@@ -43,6 +44,7 @@ class Sequences:
     def restart(self, cache: KvCache, device: PageDevice) -> None:
         """Continue on another device, whose caches are empty. Sequences that wait for pages of the old one fail."""
         self.cache, self._device, self._may_grow = cache, device, True
+        cache.freed = self._notify
         self._lost |= set(self._running)
         self._notify()
 
@@ -115,12 +117,9 @@ class Sequences:
             self._notify()
 
     def _preempt(self, sequence: SequenceCache) -> bool:
-        """Have the youngest sequence release its pages. False: wait until it has."""
-        youngest = self._running[-1]
-        for youngest in reversed(self._running):
-            if youngest.capacity:
-                break
-        if youngest.preempted or youngest.age < sequence.age:
+        """Have the youngest sequence release its pages. False: wait until it has, or the store of prefixes has."""
+        youngest = next((running for running in reversed(self._running) if running.holds), None)
+        if youngest is None or youngest.preempted or youngest.age < sequence.age:
             return False
         if youngest is sequence or youngest in self._paused:
             self._release(youngest)

@@ -210,6 +210,18 @@ def test_only_names_of_this_machine_are_answered(site: Server) -> None:
     assert raw(site, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403 ")
 
 
+def test_many_connections_that_come_at_once_wait_for_their_turn(tmp_path: Path) -> None:
+    """The system's queue had five places: of thirty requests at once, half were reset."""
+    site = Server(tmp_path, 0)  # nobody takes connections out of the queue
+    opened: list[socket.socket] = []
+    try:
+        opened += (socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=5) for _ in range(64))
+    finally:
+        for connection in opened:
+            connection.close()
+        site.server_close()
+
+
 def test_slow_and_idle_and_too_many_connections(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("x")
 

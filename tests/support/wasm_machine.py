@@ -80,7 +80,7 @@ class Machine:
         for thread in range(1, threads):
             store, exports = self._instance()
             exports["__stack_pointer"].set_value(store, stacks + (thread + 1) * stack_bytes)
-            threading.Thread(target=exports["work"], args=(store, thread), daemon=True).start()
+            threading.Thread(target=_work, args=(store, exports, thread), daemon=True).start()
 
     async def grow(self, end: int) -> None:
         """Make memory up to this address usable."""
@@ -138,6 +138,14 @@ class Machine:
 
     def close(self) -> None:
         """Free the memory when nothing refers to it."""
+
+
+def _work(store: wasmtime.Store, exports: Any, thread: int) -> None:
+    """Take part in all lists, as compute_worker.js does."""
+    try:
+        exports["work"](store, thread)
+    except wasmtime.Trap:
+        exports["fail"](store)
 
 
 async def _done(value: Any) -> Any:

@@ -122,7 +122,8 @@ def test_tool_choices() -> None:
         tools = chat_request({"messages": HI, "tools": [TOOL, OTHER], "tool_choice": choice}).tools
         assert ([t.name for t in tools.tools], tools.required, tools.parallel) == (names, required, parallel), choice
         assert [t.name for t in tools.shown] == ["look", "other"]
-    assert tools.shown[1].parameters == {"type": "object", "properties": {}}
+    assert tools.shown[1].definition["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert tools.shown[1].parameters == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_nulls_are_absent() -> None:

@@ -1,0 +1,76 @@
+"""A compute worker that a page lends to the shared engine, and that does not work: nobody waits for it in vain."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from tools.paths import DIST
+from tools.serve import Handler, Server
+
+# Defines `workers`, those that the page starts, and loads Wisp Mini; returns the code of the error if that fails.
+LOAD = """async () => {
+    globalThis.workers = [];
+    globalThis.Worker = class extends Worker {
+        constructor(...of) {
+            super(...of);
+            workers.push(this);
+        }
+    };
+    const { Wisp } = await import("/wisp.js");
+    globalThis.engine = await Wisp.create();
+    const request = { model: "wisp-mini-q4_0", backend: "cpu", contextLength: 512 };
+    return engine.load(request).then(() => "", ({ code }) => code);
+}"""
+# The compute worker fails in mid-answer.
+ANSWERS = """async () => {
+    const request = { messages: [{ role: "user", content: "Write a short story about a dragon." }], temperature: 0 };
+    const expected = (await engine.chat.completions.create(request)).choices[0].message.content;
+    const texts = [];
+    for await (const { choices } of await engine.chat.completions.create({ ...request, stream: true })) {
+        texts.push(choices[0]?.delta.content ?? "");
+        if (texts.length === 4) workers[0].dispatchEvent(new ErrorEvent("error", { message: "out of memory" }));
+    }
+    return [texts.join(""), expected, workers.length];
+}"""
+
+
+class WithoutComputing(Handler):
+    """A host whose files for the compute worker are missing, as after a new version."""
+
+    def _file(self) -> Path | None:
+        return None if "/compute-" in self.path else super()._file()
+
+
+class Incomplete(Server):
+    handler = WithoutComputing
+
+
+@pytest.fixture
+def incomplete_host(dist: Path) -> Iterator[Server]:
+    running = Incomplete(DIST, 0).start()
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+def opened(context: BrowserContext, server: Server) -> Page:
+    page = context.new_page()
+    page.goto(f"{server.url}notices.html")
+    return page
+
+
+def test_a_load_fails_where_the_script_of_the_compute_worker_does_not_load(
+    context: BrowserContext, incomplete_host: Server
+) -> None:
+    """It waited for ever."""
+    assert opened(context, incomplete_host).evaluate(LOAD) == "device_lost"
+
+
+def test_an_answer_goes_on_with_another_compute_worker(context: BrowserContext, server: Server) -> None:
+    page = opened(context, server)
+    assert page.evaluate(LOAD) == ""
+    text, expected, started = page.evaluate(ANSWERS)
+    assert text == expected
+    assert started == 2
