@@ -261,7 +261,10 @@ async def inspect(options: Options, source: Source, capacity: tuple[int, bool]) 
 
 
 async def download(options: Options, open_source: OpenSource, on_progress: OnProgress) -> int:
-    """Store a model's files in the browser, without loading them; returns their bytes. WispError quota_exceeded."""
+    """Store a model's files in the browser, without loading them; returns their bytes.
+
+    WispError quota_exceeded, storage_failed.
+    """
     sizes: dict[int, int] = {}  # part -> its bytes
 
     def reporter(part: int) -> OnProgress:

@@ -1,6 +1,7 @@
 /** Reads the text of PDF files with pdf.js. A bundle of its own, which the page fetches with the first PDF. */
 import { getDocument, GlobalWorkerOptions, PDFWorker } from "pdfjs-dist/legacy/build/pdf.mjs";
 import { t } from "../language/phrase.js";
+import { withSignal } from "../sdk/with_signal.js";
 import { blocksOf, linesOf } from "./lines.js";
 
 /** @typedef {import("./split.js").Block} Block */
@@ -35,10 +36,11 @@ function inTime(promise) {
 }
 
 /**
- * @param {ArrayBuffer} data
- * @param {string} workerUrl of pdf.js's worker @returns {Promise<{ blocks: Block[], pages: number }>}
+ * @param {ArrayBuffer} data @param {string} workerUrl of pdf.js's worker
+ * @param {AbortSignal} [signal] ends the worker @returns {Promise<{ blocks: Block[], pages: number }>}
  */
-export async function readPdf(data, workerUrl) {
+export async function readPdf(data, workerUrl, signal) {
+  signal?.throwIfAborted();
   GlobalWorkerOptions.workerSrc = workerUrl;
   const worker = new PDFWorker({ verbosity: 0 });
   const task = getDocument({
@@ -49,12 +51,13 @@ export async function readPdf(data, workerUrl) {
     verbosity: 0,
   });
   try {
-    await inTime(worker.promise); // it has its port then
+    await withSignal(inTime(worker.promise), signal); // it has its port then
     const unpacked = new Promise((_, reject) =>
       worker.port.addEventListener("message", ({ data }) => data.tooLarge && reject(tooLarge())),
     );
-    return await Promise.race([blocksOfPages(task), unpacked]);
+    return await withSignal(Promise.race([blocksOfPages(task), unpacked]), signal);
   } catch (/** @type {any} */ error) {
+    signal?.throwIfAborted();
     if (error?.name === "PasswordException")
       throw new Error(`${t("It is protected with a password. Save it without one first.")}`);
     if (error instanceof Refused) throw error;

@@ -53,7 +53,7 @@ class Platform(Protocol):
         """A stored text, or None. WispError storage_unreadable."""
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text for later visits. WispError quota_exceeded."""
+        """Store a text for later visits. WispError quota_exceeded, storage_failed."""
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
         """fetch() without credentials and redirects. ConnectionError where there is no answer."""
