@@ -10,6 +10,7 @@ const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a f
 const MINUTES = 10; // for a file: others wait for it
 const MOST_PAGES = 20_000; // the same page may be listed a million times
 const MOST_ITEMS = 500_000; // pieces of text of a page
+const CLEANUP = 50; // pages
 const MOST_TEXT = 64 << 20; // characters of a file, as of a text file
 
 /** An error for the user. */
@@ -74,6 +75,7 @@ async function blocksOfPages(task) {
   const end = Date.now() + MINUTES * 60_000;
   const pdf = await inTime(task.promise);
   if (pdf.numPages > MOST_PAGES) throw tooLong();
+  if (!(pdf.numPages > 0)) throw new Error(`${pdf.numPages} pages`);
   /** @type {import("./lines.js").Line[]} */
   const lines = [];
   let length = 0;
@@ -86,6 +88,7 @@ async function blocksOfPages(task) {
     }
     if (length > MOST_TEXT) throw tooLong();
     page.cleanup();
+    if (number % CLEANUP === 0) await inTime(pdf.cleanup()); // else the fonts of all pages stay in memory
   }
   return { blocks: blocksOf(lines), pages: pdf.numPages };
 }
