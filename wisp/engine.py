@@ -15,10 +15,10 @@ from app.answers.journal import Journal
 from app.models import loading
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
-from app.models.request_queue import Job
 from app.openai.requests import chat_request, completion_request
 from py_engine import json_input
 from py_engine.errors import WispError
+from py_engine.generate.request_queue import Job
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
 from wisp.answer import Answer, Chunk

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.models.adapters import Adapters
-from app.models.request_queue import RequestQueue
 from app.models.slots import Slots
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.generate.request_queue import RequestQueue
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
 

@@ -42,14 +42,20 @@ export async function readAll() {
  * @param {(documents: any, passages: any) => unknown} write gets the object stores
  */
 async function change(write) {
+  /** @type {import("idb").IDBPTransaction<any, any, "readwrite"> | undefined} */
+  let transaction;
   try {
-    const transaction = (await opened()).transaction(["documents", "passages"], "readwrite");
-    await Promise.all([
-      write(transaction.objectStore("documents"), transaction.objectStore("passages")),
-      transaction.done,
-    ]);
+    transaction = (await opened()).transaction(["documents", "passages"], "readwrite");
+    transaction.done.catch(() => {});
+    await write(transaction.objectStore("documents"), transaction.objectStore("passages"));
+    await transaction.done;
   } catch (error) {
-    throw notStored(error);
+    try {
+      transaction?.abort(); // else what came before is committed
+    } catch {
+      // A write that failed has aborted it.
+    }
+    throw notStored(transaction?.error ?? error); // the writes after it only tell that they were aborted
   }
 }
 
@@ -58,13 +64,13 @@ async function change(write) {
  * @param {string[]} removed ids @param {Document[]} added @param {StoredPassage[]} passages of the added ones
  */
 export const replaceDocuments = (removed, added, passages) =>
-  change((documents, store) =>
-    Promise.all([
+  change(async (documents, store) => {
+    await Promise.all([
       ...removed.flatMap((id) => [documents.delete(id), store.delete(passagesOf(id))]),
       ...added.map((document) => documents.put(document)),
       ...passages.map((passage) => store.put(passage)),
-    ]),
-  );
+    ]);
+  });
 
 /**
  * Stores the vectors of a document's passages; does nothing if the document was deleted.
