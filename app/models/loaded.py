@@ -48,10 +48,11 @@ class Loaded:
         self.queue = RequestQueue(lambda: self.engine.parallel if self.engine is not None else 1)
 
     def engine_or_error(self) -> "Engine":
-        """The engine. WispError model_not_loaded if only the vocabulary is loaded."""
+        """The engine. WispError model_not_loaded if only the vocabulary is loaded, or the model was unloaded."""
         if self.engine is None:
             raise WispError(
-                f"Only the vocabulary of {self.id} is loaded. Load it with its weights.", "model_not_loaded"
+                f"{self.id} is not loaded with its weights: only its vocabulary is, or it was unloaded. Load it again.",
+                "model_not_loaded",
             )
         return self.engine
 

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.models.loading import vocabulary
 from py_engine.engine import Engine
 from py_engine.errors import WispError
+from py_engine.files.gguf_header import parse
 from py_engine.generate.access import Access
 from tests.support.cpu_engines import GREEDY, PROMPTS, batches, make
 from tests.support.cpu_models import GOLDEN
+from wisp.engine import Engine as User
+from wisp.local import LocalModels
 
 LLAMA, BERT = GOLDEN / "llama" / "llama.F32.gguf", GOLDEN / "embedding" / "bert.F16.gguf"
 SEQUENCES = [[1, 5, 9, 13, 17, 21], [7, 3, 200, 45], list(range(40, 120)), [250, 1, 250, 1, 6], [88, 12], [5] * 30]
@@ -113,3 +117,45 @@ async def test_a_task_gets_a_second_answer_though_others_wait() -> None:
 async def engine_alone(access: Access) -> None:
     async with access.exclusive():
         pass
+
+
+@pytest.fixture
+def user() -> User:
+    """The engine of the `wisp` package, on a model with this module's vocabulary."""
+    data = LLAMA.read_bytes()
+    model = vocabulary("llama", parse(data, len(data)), {})
+    model.engine = make()
+    return User(model, LocalModels())
+
+
+async def test_the_package_s_requests_side_by_side(user: User) -> None:
+    def requests() -> list[Awaitable[Any]]:
+        options = {"temperature": 0, "max_tokens": 12}
+        return [
+            user.embed(["one", "a longer text"]), user.complete("x y", **options).text(), user.evaluate(SEQUENCES[2]),
+            user.embed("three"), user.complete([5, 9], **options).text(), user.evaluate(SEQUENCES[0]),
+        ]  # fmt: skip
+
+    wanted = [await request for request in requests()]
+    found = await asyncio.wait_for(asyncio.gather(*requests()), 60)
+    for want, got in zip(wanted, found, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+async def test_unload_waits_for_requests_and_later_ones_get_an_error(user: User) -> None:
+    want = await user.evaluate(SEQUENCES[2])
+    running = asyncio.ensure_future(user.evaluate(SEQUENCES[2]))
+    answering = asyncio.ensure_future(user.complete([5, 9], temperature=0, max_tokens=12).text())
+    await asyncio.sleep(0)
+    unloading = asyncio.ensure_future(user.unload())
+    await asyncio.sleep(0)
+    later = [asyncio.ensure_future(work) for work in (user.embed("x"), user.complete([5, 9]).text())]
+    await asyncio.wait_for(unloading, 60)
+    np.testing.assert_array_equal(await running, want)
+    assert await answering
+    for task in later:
+        with pytest.raises(WispError, match="loaded"):
+            await task
+    with pytest.raises(WispError, match="loaded"):
+        await user.evaluate(SEQUENCES[0])
+    await user.unload()  # once more does nothing
