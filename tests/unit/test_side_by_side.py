@@ -130,7 +130,7 @@ def user() -> User:
 
 async def test_the_package_s_requests_side_by_side(user: User) -> None:
     def requests() -> list[Awaitable[Any]]:
-        options = {"temperature": 0, "max_tokens": 12}
+        options: dict[str, Any] = {"temperature": 0, "max_tokens": 12}
         return [
             user.embed(["one", "a longer text"]), user.complete("x y", **options).text(), user.evaluate(SEQUENCES[2]),
             user.embed("three"), user.complete([5, 9], **options).text(), user.evaluate(SEQUENCES[0]),
