@@ -76,7 +76,7 @@ class ModelPlatform:
         """The text of a PDF file, which a page reads. Cached: the next turns of a chat have the same files."""
         key = hashlib.sha256(data).hexdigest()
         try:
-            text = _pdf_texts.pop(key, None) or str(await js.wispReadPdf(to_js(data)))
+            text = _pdf_texts.pop(key, None) or await _pdf_text(data)
         except JsException as error:
             raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
         _pdf_texts[key] = text
@@ -87,3 +87,12 @@ class ModelPlatform:
     async def load_grammar(self, instance: int) -> Any:
         """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""
         return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")
+
+
+async def _pdf_text(data: bytes) -> str:
+    """The text of a PDF file. A page stops reading it where this is cancelled."""
+    controller = js.AbortController.new()
+    try:
+        return str(await js.wispReadPdf(to_js(data), controller.signal))
+    finally:
+        controller.abort()

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from app.models.progress import Progress
-from app.models.request_queue import Job
 from py_engine.errors import WispError
+from py_engine.generate.request_queue import Job
 
 Fields = dict[str, Any]  # a message in Python types, except for File objects
 

@@ -9,7 +9,7 @@
  *   wispAssets       URLs: {grammar, media, cpu}, and in the page's worker those it was booted with (boot.js)
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
  *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz
- *   wispReadPdf      (bytes) => Promise<string>, the text; only where pages are
+ *   wispReadPdf      (bytes, signal) => Promise<string>, the text; only where pages are
  *   wispStartTrial   (url) => Trial | null, of app/answers/grammar_trial.js; only where pages are
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
@@ -30,7 +30,7 @@ import * as wispTextStore from "./text_store.js";
  *
  * @param {EngineAssets} assets
  * @param {(name: string) => Promise<unknown>} loadPackage
- * @param {Record<string, (given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispStartTrial
+ * @param {Record<string, (...given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispStartTrial
  */
 export function provide(assets, loadPackage, others) {
   const wispHashes = { createSHA256, createXXHash64 };

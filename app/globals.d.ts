@@ -19,6 +19,7 @@ declare const __WISP_ASSETS__: {
 declare const __WISP_PRECACHE__: { version: string; files: string[]; onUse: string[] };
 
 /** The page's language, shared by its bundles (app/language/phrase.js). */
+declare var wispPdf: import("./retrieval/pdf_memory.js").Counts;
 declare var wispLanguage: { current: import("./language/phrase.js").Language } | undefined;
 /** Where phrases are shown, shared by the page's bundles (app/ui/texts.js). */
 declare var wispPhrases: WeakMap<Node, Map<string, () => void>> | undefined;

@@ -14,12 +14,12 @@ from app.models import loading
 from app.models.downloads import Downloads
 from app.models.loaded import Loaded
 from app.models.registry import Models
-from app.models.request_queue import aborted
 from app.models.source import Source
 from app.models.storage import Storage
 from app.upstreams import registry as upstreams
 from app.upstreams.registry import Upstreams
 from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
+from py_engine.generate.request_queue import aborted
 
 
 class Platform(Source, upstreams.Platform, Protocol):

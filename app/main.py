@@ -243,13 +243,12 @@ class Browser(ModelPlatform):
             raise WispError(str(error).removeprefix("Error: "), "storage_unreadable", SERVER_ERROR) from None
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text in IndexedDB. WispError quota_exceeded."""
+        """Store a text in IndexedDB. WispError quota_exceeded, storage_failed."""
         try:
             await js.wispTextStore.write(name, text)
         except JsException as error:
-            raise WispError(
-                f"This browser could not store {name}: {error}. Free some storage and try again.", "quota_exceeded"
-            ) from None
+            code = "quota_exceeded" if error.code == "quota_exceeded" else "storage_failed"
+            raise WispError(str(error).removeprefix("Error: "), code, SERVER_ERROR) from None
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
         """fetch() another server without cookies or referrer."""

@@ -96,7 +96,7 @@ class ModelMessages:
 
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
-        body = await with_pdf_texts(body, self._platform.read_pdf)
+        body = await call.job.run(with_pdf_texts(body, self._platform.read_pdf))
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:

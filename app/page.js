@@ -145,6 +145,7 @@ const composer = startComposer({
   send: (text) => askShown(text, attachments.take()),
   stop: () => chat.stop(),
   hasMedia: () => attachments.size > 0,
+  isPrivate: () => chat.conversation.info.private ?? false,
 });
 startSnippets();
 startTransfer({

@@ -1,5 +1,6 @@
 /** Stores small texts in IndexedDB (name -> text) for the worker, which has no localStorage. */
 import { openDB } from "idb";
+import { notStored } from "./storage/failures.js";
 
 /** @template T @param {(db: import("idb").IDBPDatabase) => Promise<T>} use @returns {Promise<T>} */
 async function withDatabase(use) {
@@ -22,5 +23,11 @@ export const read = (name) =>
     throw Object.assign(new Error(message), { code: "storage_unreadable" });
   });
 
-/** @param {string} name @param {string} text */
-export const write = (name, text) => withDatabase((db) => db.put("texts", text, name));
+/**
+ * Stores a text. Rejects with the code quota_exceeded where there is no space for it, else with storage_failed.
+ * @param {string} name @param {string} text
+ */
+export const write = (name, text) =>
+  withDatabase((db) => db.put("texts", text, name)).catch((error) => {
+    throw notStored(error);
+  });

@@ -29,7 +29,7 @@ async function boot(assets, report) {
   };
   provide(assets, loadPackage, {
     wispDecodeSound: (bytes) => ports.askToRead("decodeSound", bytes),
-    wispReadPdf: (bytes) => ports.askToRead("readPdf", bytes),
+    wispReadPdf: (bytes, signal) => ports.askToRead("readPdf", bytes, signal),
     wispStartTrial: (url) => ports.startTrial(url),
   });
   const gc = pyodide.pyimport("gc");

@@ -61,10 +61,10 @@ class Embeddings:
         width = self._width(kind)
         if kind != "none":
             name = "ranked" if kind == "rank" else "pooled"
-            async with aclosing(pooled_rows(self._generation, [[ids]], Pooled(kind, name, width))) as results:
+            async with aclosing(self._pooled([[ids]], Pooled(kind, name, width))) as results:
                 rows = await anext(results)
             return (rows[0] if self._runner.numpy else rows), (width,)
-        return await self._generation.again_after_loss(lambda: self._rows(ids)), (len(ids), width)
+        return await self._generation.alone(lambda: self._rows(ids)), (len(ids), width)
 
     async def _rows(self, ids: list[int]) -> Any:
         """The embedding of each token, (len(ids), n_embd)."""
@@ -81,7 +81,7 @@ class Embeddings:
         On a GPU, the next group is taken before the result of the one before is awaited.
         """
         what = Pooled(pooling, "pooled", self._width(pooling), [NORMALIZE])
-        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
+        async with aclosing(self._pooled(self._checked(groups), what)) as results:
             async for rows in results:
                 yield rows
 
@@ -93,11 +93,18 @@ class Embeddings:
         labels = self._width("rank")
         softmax = self._embedding is not None and self._embedding.softmax
         what = Pooled("rank", "ranked", labels)
-        async with aclosing(pooled_rows(self._generation, self._checked(groups), what)) as results:
+        async with aclosing(self._pooled(self._checked(groups), what)) as results:
             async for found in results:
                 flat = (found.reshape(-1) if self._runner.numpy else found.to_py()).tolist()
                 rows: list[list[float]] = [flat[at : at + labels] for at in range(0, len(flat), labels)]
                 yield [_softmax(row) for row in rows] if softmax else rows
+
+    async def _pooled(self, groups: Iterable[Group], what: Pooled) -> AsyncGenerator[Any]:
+        """pooled_rows(), while nothing else uses the engine: all sequences pool into the same rows."""
+        rows_of = pooled_rows(self._generation, groups, what)
+        async with self._generation.access.exclusive(), aclosing(rows_of) as results:
+            async for rows in results:
+                yield rows
 
     def _width(self, pooling: str) -> int:
         """The width of a pooled row. WispError for poolings that do not exist."""

@@ -158,7 +158,7 @@ class Engine:
             keep = None  # no part of an encoder's prompt can be dropped
         if begun is not None:
             answer.resume(begun.ids, keep, self.context_length)
-        async with aclosing(self._generation.answer(answer, keep)) as batches:
+        async with self._generation.access.shared(), aclosing(self._generation.answer(answer, keep)) as batches:
             async for batch in batches:
                 yield batch
 
@@ -233,7 +233,7 @@ class Engine:
         if media and self.plan.diffusion is not None:
             raise diffusion.unsupported("messages", "Pictures and sound are")
         first = max((span.end for span in media.spans(ids)), default=0)
-        return await self._generation.again_after_loss(lambda: self._evaluate(ids, first, media))
+        return await self._generation.alone(lambda: self._evaluate(ids, first, media))
 
     async def _evaluate(self, ids: list[int], first: int, media: PromptMedia) -> tuple[Any, tuple[int, int]]:
         if self.plan.diffusion is not None:
@@ -250,7 +250,7 @@ class Engine:
         """evaluate() of an encoder-decoder model."""
         self.check_ids(prompt)
         self.check_ids([*prompt, *answer])
-        parts = await self._generation.again_after_loss(lambda: self._generation.answer_logits(prompt, answer))
+        parts = await self._generation.alone(lambda: self._generation.answer_logits(prompt, answer))
         return joined(self.runner, parts), (1 + len(answer), self.plan.n_vocab)
 
     async def token_rows(self, ids: list[int]) -> tuple[Any, tuple[int, int]]:
@@ -270,7 +270,7 @@ class Engine:
                     parts.append(await self.runner.rows(x, n, width))
             return joined(self.runner, parts)
 
-        return await self._generation.again_after_loss(rows), (len(ids), width)
+        return await self._generation.alone(rows), (len(ids), width)
 
     def check_accepts_embeddings(self) -> None:
         """Raise WispError unsupported_parameter if prompts may not have embeddings in place of tokens."""
@@ -344,7 +344,7 @@ class Engine:
         from py_engine.tuning.limits import measure
 
         self.limits = self.limits or await measure(device, runner.threads)
-        async with self._generation.sequences.acquire() as sequence:
+        async with self._generation.access.exclusive(), self._generation.sequences.acquire() as sequence:
             self._generation.set_scales(sequence, self.scales)
             sequences = self._generation.sequences
             await sequences.wait_for_pages(sequence, end)

@@ -22,6 +22,7 @@ CODES: dict[str, str] = {
     "network_error": "no usable answer: offline, refused by CORS, or the connection was lost",
     "hash_mismatch": "a model file's SHA-256 is not the one that the load request or the file's host states",
     "quota_exceeded": "the browser gives this site too little storage for its settings",
+    "storage_failed": "the browser cannot store something, and not for lack of space: a private window, a disk error",
     "storage_unreadable": "the browser cannot read what it has stored; nothing was changed",
     "out_of_memory": "the device refused an allocation, or the model is larger than the memory budget",
     "model_too_large": "the model needs more memory than the device has, or than WebAssembly has in this browser",

@@ -5,6 +5,7 @@
 // instead of carrying a second copy.
 import { readFileSync } from "node:fs";
 import { build } from "esbuild";
+import { pdfLimits } from "./pdf_limits.mjs";
 
 /** @type {{root: string, entries: {name: string, file: string, format: "esm" | "iife"}[]}} */
 const { root, entries } = JSON.parse(readFileSync(0, "utf8"));
@@ -33,7 +34,7 @@ const built = await Promise.all(
       charset: "utf8",
       legalComments: "eof",
       logLevel: "silent",
-      plugins: [stableSdk],
+      plugins: [stableSdk, pdfLimits],
       // XGrammar imports these of Node, but never in a browser; tools/fonts.py publishes fonts
       external: ["module", "url", "*.woff2", "*.woff", "*.ttf"],
     }).catch((error) => {

@@ -13,7 +13,7 @@ from typing import Any
 from tools.paths import ROOT
 
 LANGUAGES = ROOT / "app" / "language"
-FOLDERS = ("app/ui", "app/hub", "app/retrieval", "app/tools")
+FOLDERS = ("app/ui", "app/hub", "app/retrieval", "app/storage", "app/tools")
 INDEX = ROOT / "static" / "index.html"
 CATALOG = ROOT / "static" / "models" / "catalog.json"
 # Notices of the engine. Its errors are not translated: the API has them in English.

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from app.models.request_queue import Job
 from app.openai.answers import Message
+from py_engine.generate.request_queue import Job
 from wisp.parameters import OnText
 
 Chunk = dict[str, Any]  # OpenAI's chat.completion.chunk or text_completion

@@ -15,10 +15,10 @@ from app.answers.journal import Journal
 from app.models import loading
 from app.models.catalog import Catalog
 from app.models.loaded import Loaded
-from app.models.request_queue import Job
 from app.openai.requests import chat_request, completion_request
 from py_engine import json_input
 from py_engine.errors import WispError
+from py_engine.generate.request_queue import Job
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
 from wisp.answer import Answer, Chunk
@@ -41,7 +41,7 @@ class Engine:
     """One loaded model. Engine.load() creates it."""
 
     def __init__(self, model: Loaded, platform: BrowserModels | LocalModels) -> None:
-        self._model, self._platform = model, platform
+        self._model, self._platform, self._unloaded = model, platform, False
 
     # -- loading
 
@@ -72,8 +72,12 @@ class Engine:
         return await loading.estimate(options, platform)
 
     async def unload(self) -> None:
-        """Free the model's memory. No request may run."""
-        await self._model.close()
+        """Free the model's memory, once the requests before have ended. Later ones get WispError model_not_loaded."""
+        async with self._model.queue.exclusive(Job()):
+            if not self._unloaded:
+                self._unloaded = True
+                await self._model.close()
+                self._model.engine = None
 
     async def __aenter__(self) -> Engine:
         return self
@@ -147,10 +151,10 @@ class Engine:
 
     async def token_embeddings(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """What the first layer reads of tokens: float32 (n, n_embd). Needs prompt_embeddings=True in the load."""
-        engine = self._model.engine_or_error()
+        self._model.engine_or_error()
         self._model.check_ids(list(ids), "ids")
         async with self._model.queue.exclusive(Job()):
-            rows, shape = await engine.token_rows(list(ids))
+            rows, shape = await self._model.engine_or_error().token_rows(list(ids))
         return array_of(rows).reshape(shape)
 
     async def compile(self, processor: WgslProcessor) -> None:
@@ -158,10 +162,11 @@ class Engine:
 
         WispError invalid_value with what the compiler says of its WGSL, by line.
         """
-        engine, packed = self._model.engine_or_error(), self._hooks(processor, None).processor
+        self._model.engine_or_error()
+        packed = self._hooks(processor, None).processor
         if packed is not None:
             async with self._model.queue.shared(Job()):
-                await engine.add_processor(packed)
+                await self._model.engine_or_error().add_processor(packed)
 
     def _hooks(self, processor: AnyProcessor | None, stop_when: StopWhen | None) -> Hooks:
         return hooks_of(processor, stop_when, self.backend, len(self._model.tokenizer))
@@ -190,10 +195,10 @@ class Engine:
 
         Of an encoder-decoder model, those after the token that answers begin with, and after each of the answer's.
         """
-        engine = self._model.engine_or_error()
+        self._model.engine_or_error()
         self._model.check_ids([*ids, *answer], "ids")
         async with self._model.queue.exclusive(Job()):
-            logits, shape = await engine.evaluate(list(ids), answer=answer)
+            logits, shape = await self._model.engine_or_error().evaluate(list(ids), answer=answer)
         return array_of(logits).reshape(shape)
 
     # -- tokens and templates

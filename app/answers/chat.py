@@ -24,11 +24,11 @@ from app.answers.prompts import Prompt
 from app.answers.stream import AnswerStream
 from app.answers.truncation import Messages
 from app.models.loaded import Loaded
-from app.models.request_queue import Job
 from app.openai.answers import Answer, Delta, Logprobs, Message, Usage
 from app.openai.messages import CompletionPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.generate.answer import AnswerLimits, Begun, GenerationRequest, GenerationStats
+from py_engine.generate.request_queue import Job
 from py_engine.plan.sampling import Batch, Constraint, Sampling
 from py_engine.tasks import begin
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.models.loaded import Loaded
-from app.models.request_queue import Job
 from py_engine.errors import WispError
+from py_engine.generate.request_queue import Job
 
 MAX_INPUTS = 2048
 FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once

@@ -5,7 +5,6 @@ from typing import Any
 from app.answers import embeddings, transcription
 from app.client import Call, Fields
 from app.endpoints.handlers import DONE, Handlers, answers
-from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request, completion_request
 from app.openai.responses import responses_request
 from app.openai.tokenize import tokenize_request, tokenized
@@ -19,7 +18,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/chat/completions")
     async def chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
+        body = await self.with_pdf_texts(fields, call)
         return await self.answered(chat_request(body), fields, call)
 
     @answers("v1/completions")
@@ -30,7 +29,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
         """Make a response."""
-        body = await with_pdf_texts(fields.get("request"), self.platform.read_pdf)
+        body = await self.with_pdf_texts(fields, call)
         return await self.converted(responses_request(body), fields, call)
 
     @answers("v1/audio/transcriptions")

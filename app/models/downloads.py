@@ -35,7 +35,7 @@ class Platform(Protocol):
         """A text that an earlier visit stored. WispError storage_unreadable."""
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text for later visits. WispError quota_exceeded."""
+        """Store a text for later visits. WispError quota_exceeded, storage_failed."""
 
 
 @dataclass

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.models.adapters import Adapters
-from app.models.request_queue import RequestQueue
 from app.models.slots import Slots
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.generate.request_queue import RequestQueue
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import Tokenizer
 
@@ -48,10 +48,11 @@ class Loaded:
         self.queue = RequestQueue(lambda: self.engine.parallel if self.engine is not None else 1)
 
     def engine_or_error(self) -> "Engine":
-        """The engine. WispError model_not_loaded if only the vocabulary is loaded."""
+        """The engine. WispError model_not_loaded if only the vocabulary is loaded, or the model was unloaded."""
         if self.engine is None:
             raise WispError(
-                f"Only the vocabulary of {self.id} is loaded. Load it with its weights.", "model_not_loaded"
+                f"{self.id} is not loaded with its weights: only its vocabulary is, or it was unloaded. Load it again.",
+                "model_not_loaded",
             )
         return self.engine
 

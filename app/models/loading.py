@@ -14,12 +14,12 @@ from app.models.catalog import Choice
 from app.models.loaded import Loaded
 from app.models.progress import OnProgress
 from app.models.projector import load_beside, media_options, prompt_rows
-from app.models.request_queue import Job, aborted
 from app.models.source import EngineSource, Source
 from app.openai.fields import whole
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header, read_header
 from py_engine.files.records import plan_records
+from py_engine.generate.request_queue import Job, aborted
 from py_engine.options import PARALLEL, DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from py_engine.plan.cache import KINDS
@@ -261,7 +261,10 @@ async def inspect(options: Options, source: Source, capacity: tuple[int, bool]) 
 
 
 async def download(options: Options, open_source: OpenSource, on_progress: OnProgress) -> int:
-    """Store a model's files in the browser, without loading them; returns their bytes. WispError quota_exceeded."""
+    """Store a model's files in the browser, without loading them; returns their bytes.
+
+    WispError quota_exceeded, storage_failed.
+    """
     sizes: dict[int, int] = {}  # part -> its bytes
 
     def reporter(part: int) -> OnProgress:

@@ -16,9 +16,9 @@ from app.models.loaded_models import LoadedModels, OverBudgetError, last_used
 from app.models.loading import Loading, Options
 from app.models.memory import MemoryBudget
 from app.models.progress import OnProgress
-from app.models.request_queue import Job, RequestQueue
 from app.models.source import Source
 from py_engine.errors import NOT_FOUND, WispError
+from py_engine.generate.request_queue import Job, RequestQueue
 from py_engine.options import step_down
 
 

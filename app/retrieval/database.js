@@ -1,5 +1,6 @@
 /** Documents and their passages in IndexedDB: text, place in the document, and the vector with its model's name. */
-import { openDB } from "idb";
+import { notStored } from "../storage/failures.js";
+import { reopened } from "../storage/reopened.js";
 
 /**
  * @typedef {import("./split.js").Passage} Passage
@@ -16,7 +17,7 @@ import { openDB } from "idb";
  * @typedef {Passage & { document: string, order: number, vector?: Float32Array }} StoredPassage `document`: its id
  */
 
-const opened = openDB("wisp-documents", 1, {
+const opened = reopened("wisp-documents", 1, {
   upgrade(db) {
     db.createObjectStore("documents", { keyPath: "id" });
     db.createObjectStore("passages", { keyPath: ["document", "order"] });
@@ -31,46 +32,59 @@ const passagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
  * @returns {Promise<{ documents: Document[], passages: StoredPassage[] }>} documents in the order of their addition
  */
 export async function readAll() {
-  const db = await opened;
+  const db = await opened();
   const [documents, passages] = await Promise.all([db.getAll("documents"), db.getAll("passages")]);
   return { documents: documents.sort((a, b) => a.added - b.added), passages };
 }
 
 /**
- * Stores a document.
- * @param {Omit<Document, "passages" | "model">} about @param {Passage[]} passages @returns {Promise<Document>}
+ * Runs writes in one transaction. Rejects with an error for the user where storage is full or fails.
+ * @param {(documents: any, passages: any) => unknown} write gets the object stores
  */
-export async function addDocument(about, passages) {
-  const document = { ...about, passages: passages.length, model: null };
-  const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
-  transaction.objectStore("documents").put(document);
-  const store = transaction.objectStore("passages");
-  passages.forEach((passage, order) => store.put({ ...passage, document: about.id, order }));
-  await transaction.done;
-  return document;
+async function change(write) {
+  /** @type {import("idb").IDBPTransaction<any, any, "readwrite"> | undefined} */
+  let transaction;
+  try {
+    transaction = (await opened()).transaction(["documents", "passages"], "readwrite");
+    transaction.done.catch(() => {});
+    await write(transaction.objectStore("documents"), transaction.objectStore("passages"));
+    await transaction.done;
+  } catch (error) {
+    try {
+      transaction?.abort(); // else what came before is committed
+    } catch {
+      // A write that failed has aborted it.
+    }
+    throw notStored(transaction?.error ?? error); // the writes after it only tell that they were aborted
+  }
 }
 
-/** Deletes a document and its passages. @param {string} id */
-export async function removeDocument(id) {
-  const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
-  transaction.objectStore("documents").delete(id);
-  transaction.objectStore("passages").delete(passagesOf(id));
-  await transaction.done;
-}
+/**
+ * Removes documents with their passages, and stores others, all in one transaction.
+ * @param {string[]} removed ids @param {Document[]} added @param {StoredPassage[]} passages of the added ones
+ */
+export const replaceDocuments = (removed, added, passages) =>
+  change(async (documents, store) => {
+    await Promise.all([
+      ...removed.flatMap((id) => [documents.delete(id), store.delete(passagesOf(id))]),
+      ...added.map((document) => documents.put(document)),
+      ...passages.map((passage) => store.put(passage)),
+    ]);
+  });
 
 /**
  * Stores the vectors of a document's passages; does nothing if the document was deleted.
  * @param {string} id @param {string} model @param {Float32Array[]} vectors in the passages' order
  */
-export async function storeVectors(id, model, vectors) {
-  const transaction = (await opened).transaction(["documents", "passages"], "readwrite");
-  const documents = transaction.objectStore("documents");
-  const store = transaction.objectStore("passages");
-  const document = await documents.get(id);
-  if (document) {
-    documents.put({ ...document, model });
+export const storeVectors = (id, model, vectors) =>
+  change(async (documents, store) => {
+    const document = await documents.get(id);
+    if (!document) return;
     const passages = await store.getAll(passagesOf(id));
-    passages.forEach((passage, i) => store.put({ ...passage, vector: vectors[i] }));
-  }
-  await transaction.done;
-}
+    await Promise.all([
+      documents.put({ ...document, model }),
+      ...passages.map((/** @type {StoredPassage} */ passage, /** @type {number} */ i) =>
+        store.put({ ...passage, vector: vectors[i] }),
+      ),
+    ]);
+  });

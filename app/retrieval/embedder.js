@@ -2,6 +2,7 @@
 
 import { t } from "../language/phrase.js";
 import { bytesOf } from "../sdk/base64.js";
+import { withSignal } from "../sdk/with_signal.js";
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
@@ -28,12 +29,15 @@ export class Embedder {
     return this.chosen?.name ?? null;
   }
 
-  /** Loads a model; keeps the previous one if this one makes no embeddings. @param {Chosen} chosen @returns {Promise<void>} */
-  async choose(chosen) {
+  /**
+   * Loads a model; keeps the previous one if this one makes no embeddings.
+   * @param {Chosen} chosen @param {AbortSignal} [signal] @returns {Promise<void>}
+   */
+  async choose(chosen, signal) {
     const before = this.chosen;
     [this.chosen, this.#loaded] = [chosen, null];
     try {
-      await this.embed(["test"]);
+      await this.embed(["test"], undefined, signal);
     } catch (error) {
       [this.chosen, this.#loaded] = [before, null];
       throw error;
@@ -57,14 +61,16 @@ export class Embedder {
 
   /**
    * Embeds texts. Vectors have length 1.
-   * @param {string[]} texts @param {(done: number) => void} [report] @returns {Promise<Float32Array[]>}
+   * @param {string[]} texts @param {(done: number) => void} [report] @param {AbortSignal} [signal]
+   * @returns {Promise<Float32Array[]>}
    */
-  async embed(texts, report = () => {}) {
-    await this.#load();
+  async embed(texts, report = () => {}, signal) {
+    await withSignal(this.#load(), signal);
     /** @type {Float32Array[]} */
     const vectors = [];
     for (let i = 0; i < texts.length; i += BATCH) {
-      vectors.push(...(await this.#request(texts.slice(i, i + BATCH))));
+      signal?.throwIfAborted();
+      vectors.push(...(await withSignal(this.#request(texts.slice(i, i + BATCH)), signal)));
       report(vectors.length);
     }
     return vectors;

@@ -1,6 +1,7 @@
 /** Reads the text of PDF files with pdf.js. A bundle of its own, which the page fetches with the first PDF. */
 import { getDocument, GlobalWorkerOptions, PDFWorker } from "pdfjs-dist/legacy/build/pdf.mjs";
 import { t } from "../language/phrase.js";
+import { withSignal } from "../sdk/with_signal.js";
 import { blocksOf, linesOf } from "./lines.js";
 
 /** @typedef {import("./split.js").Block} Block */
@@ -9,6 +10,7 @@ const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a f
 const MINUTES = 10; // for a file: others wait for it
 const MOST_PAGES = 20_000; // the same page may be listed a million times
 const MOST_ITEMS = 500_000; // pieces of text of a page
+const CLEANUP = 50; // pages
 const MOST_TEXT = 64 << 20; // characters of a file, as of a text file
 
 /** An error for the user. */
@@ -35,10 +37,11 @@ function inTime(promise) {
 }
 
 /**
- * @param {ArrayBuffer} data
- * @param {string} workerUrl of pdf.js's worker @returns {Promise<{ blocks: Block[], pages: number }>}
+ * @param {ArrayBuffer} data @param {string} workerUrl of pdf.js's worker
+ * @param {AbortSignal} [signal] ends the worker @returns {Promise<{ blocks: Block[], pages: number }>}
  */
-export async function readPdf(data, workerUrl) {
+export async function readPdf(data, workerUrl, signal) {
+  signal?.throwIfAborted();
   GlobalWorkerOptions.workerSrc = workerUrl;
   const worker = new PDFWorker({ verbosity: 0 });
   const task = getDocument({
@@ -49,12 +52,13 @@ export async function readPdf(data, workerUrl) {
     verbosity: 0,
   });
   try {
-    await inTime(worker.promise); // it has its port then
+    await withSignal(inTime(worker.promise), signal); // it has its port then
     const unpacked = new Promise((_, reject) =>
       worker.port.addEventListener("message", ({ data }) => data.tooLarge && reject(tooLarge())),
     );
-    return await Promise.race([blocksOfPages(task), unpacked]);
+    return await withSignal(Promise.race([blocksOfPages(task), unpacked]), signal);
   } catch (/** @type {any} */ error) {
+    signal?.throwIfAborted();
     if (error?.name === "PasswordException")
       throw new Error(`${t("It is protected with a password. Save it without one first.")}`);
     if (error instanceof Refused) throw error;
@@ -71,6 +75,7 @@ async function blocksOfPages(task) {
   const end = Date.now() + MINUTES * 60_000;
   const pdf = await inTime(task.promise);
   if (pdf.numPages > MOST_PAGES) throw tooLong();
+  if (!(pdf.numPages > 0)) throw new Error(`${pdf.numPages} pages`);
   /** @type {import("./lines.js").Line[]} */
   const lines = [];
   let length = 0;
@@ -83,6 +88,7 @@ async function blocksOfPages(task) {
     }
     if (length > MOST_TEXT) throw tooLong();
     page.cleanup();
+    if (number % CLEANUP === 0) await inTime(pdf.cleanup()); // else the fonts of all pages stay in memory
   }
   return { blocks: blocksOf(lines), pages: pdf.numPages };
 }

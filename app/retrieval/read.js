@@ -1,11 +1,12 @@
 /** Reads plain text, Markdown and PDF files as blocks of text. Errors have messages for the user. */
 import { t } from "../language/phrase.js";
+import { withSignal } from "../sdk/with_signal.js";
 import { markdownBlocks, textBlocks } from "./split.js";
 
 /**
  * @typedef {import("./split.js").Block} Block
  * @typedef {{ blocks: Block[], pages?: number }} Content
- * @typedef {(data: ArrayBuffer) => Promise<Content>} ReadPdf
+ * @typedef {(data: ArrayBuffer, signal?: AbortSignal) => Promise<Content>} ReadPdf
  */
 
 const MAX_BYTES = 64 << 20;
@@ -22,14 +23,21 @@ export function isDocument({ name, type }) {
 /** @param {{ name: string, type: string }} file */
 const isPdf = ({ name, type }) => /\.pdf$/i.test(name) || type === "application/pdf";
 
-/** @param {File} file @param {() => Promise<ReadPdf>} pdf loads the PDF reader @returns {Promise<Content>} */
-export async function read(file, pdf) {
+/**
+ * @param {File} file @param {() => Promise<ReadPdf>} pdf loads the PDF reader @param {AbortSignal} [signal]
+ * @returns {Promise<Content>}
+ */
+export async function read(file, pdf, signal) {
   if (file.size > MAX_BYTES) {
     const size = MAX_BYTES >> 20;
     throw new Error(`${t("It is larger than {size} MB; split it into smaller files.", { size })}`);
   }
-  const data = await file.arrayBuffer();
-  const content = isPdf(file) ? await (await pdf())(data) : { blocks: blocksOf(file.name, decoded(data)) };
+  const data = await withSignal(file.arrayBuffer(), signal);
+  const content = isPdf(file)
+    ? await (
+        await withSignal(pdf(), signal)
+      )(data, signal)
+    : { blocks: blocksOf(file.name, decoded(data)) };
   if (!content.blocks.length) {
     const images = t("It has no text, only images. Run it through text recognition (OCR) first.");
     throw new Error(`${isPdf(file) ? images : t("It is empty.")}`);

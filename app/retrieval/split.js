@@ -3,6 +3,7 @@
  * sections are cut between sentences; each passage repeats the last sentences of the previous one, for context.
  */
 
+import { withSignal } from "../sdk/with_signal.js";
 import { Pauses } from "./pauses.js";
 
 /**
@@ -20,6 +21,7 @@ import { Pauses } from "./pauses.js";
  * @property {number} size most tokens of a passage
  * @property {number} overlap most tokens that two passages share
  * @property {(text: string) => Promise<number>} count counts the tokens of a text
+ * @property {AbortSignal} [signal]
  */
 
 const MAX_HEADING = 300; // characters of a heading that passages show
@@ -90,7 +92,7 @@ export function markdownBlocks(text) {
  * Splits the blocks of a document into passages.
  * @param {Block[]} blocks @param {Limits} limits @returns {Promise<Passage[]>}
  */
-export async function split(blocks, { size, overlap, count }) {
+export async function split(blocks, { size, overlap, count, signal }) {
   /** @type {Passage[]} */
   const passages = [];
   /** @type {Unit[]} */
@@ -107,7 +109,7 @@ export async function split(blocks, { size, overlap, count }) {
   const pauses = new Pauses();
   for (const group of groups(blocks)) {
     const text = group.map((part) => part.text).join("\n");
-    const density = (await count(text)) / text.length; // tokens a character; counting each sentence would be slow
+    const density = (await withSignal(count(text), signal)) / text.length; // tokens a character; counting each sentence would be slow
     for (const part of group) {
       if (units.length && part.heading !== units[0].heading) {
         flush();
@@ -124,6 +126,7 @@ export async function split(blocks, { size, overlap, count }) {
       }
     }
     await pauses.due();
+    signal?.throwIfAborted();
   }
   flush();
   return passages;

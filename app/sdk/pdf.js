@@ -5,9 +5,11 @@
  * @param {{ reader: string, worker: string }} assets URLs of app/retrieval/pdf.js and of pdf.js's worker
  */
 export async function readPdf({ bytes, answer }, { reader, worker }) {
+  const controller = new AbortController();
+  answer.onmessage = () => controller.abort(); // nobody waits for it any more
   try {
     const { readPdf } = await import(/* @vite-ignore */ /* webpackIgnore: true */ reader);
-    const { blocks } = await readPdf(bytes.buffer, worker);
+    const { blocks } = await readPdf(bytes.buffer, worker, controller.signal);
     answer.postMessage({ result: textOf(blocks) });
   } catch (/** @type {any} */ error) {
     answer.postMessage({ error: String(error?.message ?? error) });

@@ -5,7 +5,7 @@
  * A session is its messages. The engine finds what it has computed for them by their tokens, so a clone reuses what is
  * still cached. append() computes its messages, so the next prompt begins after them.
  */
-import { on, progressTo, withSignal } from "./prompt_events.js";
+import { on, progressTo } from "./prompt_events.js";
 import { readMedia } from "./prompt_media.js";
 import { asked, formOf, messagesOf, told } from "./prompt_messages.js";
 import { mayTake, present } from "./prompt_model.js";
@@ -21,6 +21,7 @@ import {
 } from "./prompt_options.js";
 import { computeAhead, streamed, tokensOf } from "./prompt_requests.js";
 import { contentOfCalls, run, toolsOf } from "./prompt_tools.js";
+import { withSignal } from "./with_signal.js";
 
 export { LanguageModelToolCall, LanguageModelToolError, LanguageModelToolSuccess } from "./prompt_tools.js";
 

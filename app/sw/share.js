@@ -11,11 +11,15 @@ const { scope } = worker.registration;
 /** @param {Request} request */
 export const isShared = ({ method, url }) => method === "POST" && url === new URL("share", scope).href;
 
-/** @param {Request} request @returns {Promise<Response>} a redirect to the page */
+/** @param {Request} request @returns {Promise<Response>} a redirect to the page, which says so if nothing was stored */
 export async function receive(request) {
   const id = crypto.randomUUID();
   const headers = { "content-type": request.headers.get("content-type") ?? "" };
-  const cache = await openSharedForms(scope);
-  await cache.put(sharedFormUrl(id, scope), new Response(request.body, { headers }));
+  try {
+    const cache = await openSharedForms(scope);
+    await cache.put(sharedFormUrl(id, scope), new Response(request.body, { headers }));
+  } catch {
+    // The page finds nothing.
+  }
   return Response.redirect(new URL(`./?shared=${id}`, scope), 303);
 }

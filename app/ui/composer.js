@@ -1,12 +1,13 @@
 /** The message field and its two buttons. */
 import { byId } from "./dom.js";
 import { isKey } from "./shortcuts.js";
+import { keepUnsent, unsent } from "./unsent.js";
 
 /**
- * @param {{ send: (text: string) => unknown, stop: () => void, hasMedia: () => boolean }} actions `hasMedia`: a question may
- *   have no text
+ * @param {{ send: (text: string) => unknown, stop: () => void, hasMedia: () => boolean, isPrivate: () => boolean }} actions
+ *   `hasMedia`: a question may have no text
  */
-export function startComposer({ send, stop, hasMedia }) {
+export function startComposer({ send, stop, hasMedia, isPrivate }) {
   const field = /** @type {HTMLTextAreaElement} */ (byId("prompt"));
   const sendButton = /** @type {HTMLButtonElement} */ (byId("send"));
   const stopButton = /** @type {HTMLButtonElement} */ (byId("stop"));
@@ -18,7 +19,11 @@ export function startComposer({ send, stop, hasMedia }) {
     field.style.height = `${Math.min(field.scrollHeight, 200)}px`;
     sendButton.disabled = !field.value.trim() && !hasMedia();
   };
-  field.addEventListener("input", fit);
+  const changed = () => {
+    fit();
+    keepUnsent(field.value, isPrivate());
+  };
+  field.addEventListener("input", changed);
   field.addEventListener("keydown", (event) => {
     if (!isKey("send", event) || event.isComposing) return;
     event.preventDefault();
@@ -29,10 +34,12 @@ export function startComposer({ send, stop, hasMedia }) {
     const text = field.value.trim();
     if ((!text && !hasMedia()) || busy) return;
     field.value = "";
-    fit();
+    changed();
     send(text);
   });
   stopButton.onclick = stop;
+  field.value ||= unsent(); // what the user has written while the page started comes first
+  fit();
 
   return {
     /** @param {boolean} now an answer is being made */
@@ -49,7 +56,7 @@ export function startComposer({ send, stop, hasMedia }) {
     /** Adds a text after what is there. @param {string} text */
     add(text) {
       field.value = field.value.trim() ? `${field.value}\n\n${text}` : text;
-      fit();
+      changed();
       field.focus();
     },
   };

@@ -1,5 +1,5 @@
 /** The documents dialog: add and remove documents, choose how they are searched, and whether questions use them. */
-import { joined, sentences, t } from "../language/phrase.js";
+import { joined, listed, sentences, t } from "../language/phrase.js";
 import { isDocument } from "../retrieval/read.js";
 import { adviceFor, explain } from "./advice.js";
 import { askDocuments } from "./ask.js";
@@ -27,22 +27,29 @@ export function startDocuments(engine) {
   const library = new Library({ wisp: () => engine.wisp(), pdf: () => pdfReader(dialog), changed: () => draw() });
 
   const asked = () => library.documents.length > 0 && localStorage.getItem(STORED) !== "off";
+  /** The row of a file that waits or is read. @param {import("../retrieval/library.js").Job} job */
+  const itemOf = (job) => ({
+    key: job.id,
+    state: `${job.state}`,
+    draw: () => jobItem(job, () => cancel([job])),
+  });
   const draw = () => {
-    const { documents, busy, embedder } = library;
-    const ids = new Set(documents.map(({ name }) => name));
-    const waiting = [...busy].filter(([name]) => name && !ids.has(name));
+    const { documents, embedder } = library;
+    const jobs = [...library.jobs];
+    const files = jobs.filter(({ file }) => file);
+    const embedding = jobs.find(({ file }) => !file);
+    const running = new Map(files.map((job) => [job.id, job]));
     const stored = documents.map((document) => {
       const { id, name, size, pages, passages } = document;
-      const now = busy.get(name);
-      const draw = () => documentItem(document, now, () => remove(document));
-      return { key: `${id}`, state: [name, size, pages, passages, now && `${now}`], draw };
+      const job = running.get(id);
+      if (job) return itemOf(job);
+      const draw = () => documentItem(document, () => remove(document));
+      return { key: id, state: [name, size, pages, passages], draw };
     });
-    const coming = waiting.map(([name, what]) => ({
-      key: `coming ${name}`,
-      state: `${what}`,
-      draw: () => h("li", { class: "document busy" }, documentText(name, what)),
-    }));
-    list.show([...stored, ...coming]);
+    const ids = new Set(documents.map(({ id }) => id));
+    list.show([...stored, ...files.filter(({ id }) => !ids.has(id)).map(itemOf)]);
+    byId("documents-cancel").hidden = files.length < 2;
+    byId("embedder-cancel").hidden = !embedding;
     byId("documents-count").textContent = documents.length ? String(documents.length) : "";
     toggle.hidden = !documents.length;
     toggle.setAttribute("aria-pressed", String(asked()));
@@ -57,7 +64,7 @@ export function startDocuments(engine) {
     for (const name of ["title", "aria-label"]) show(toggle, name, label);
     toggle.classList.toggle("away", upstream !== undefined);
     show(byId("prompt"), "placeholder", asked() ? t("Ask your documents") : t("Write a message"));
-    const loading = busy.get("");
+    const loading = embedding?.state;
     const how = embedder.chosen
       ? t("By meaning, with {name}, and by words.", { name: embedder.chosen.name })
       : t("By words alone. An embedding model finds what is said in other words, too.");
@@ -81,11 +88,18 @@ export function startDocuments(engine) {
     announce(t("{name} is removed.", { name: document.name }));
     byId("documents-choose").focus();
   };
+  /** Ends what waits or runs, and announces the names of files. @param {import("../retrieval/library.js").Job[]} jobs */
+  const cancel = (jobs) => {
+    for (const job of jobs) library.cancel(job);
+    const names = jobs.flatMap(({ file }) => file?.name ?? []);
+    if (names.length) announce(t("Cancelled: {names}.", { names: listed(names) }));
+  };
   const add = async (/** @type {File[]} */ files) => {
     for (const file of files) {
       library.add(file).then(
         () => announce(t("{name} is ready.", { name: file.name })),
         (failure) => {
+          if (failure?.name === "AbortError") return;
           const { code, message } = explain(failure);
           const text = t("{name} was not read.", { name: file.name });
           notify({ key: `document ${file.name}`, text, more: sentences(message, adviceFor(code)), kind: "error" });
@@ -100,7 +114,8 @@ export function startDocuments(engine) {
     error.hidden = true;
     try {
       await library.choose(chosen);
-    } catch (failure) {
+    } catch (/** @type {any} */ failure) {
+      if (failure?.name === "AbortError") return;
       const text = t("{name} is not used.", { name: chosen?.name ?? "" });
       say(error, sentences(text, explain(failure).message));
       error.hidden = false;
@@ -113,6 +128,11 @@ export function startDocuments(engine) {
     dialog.showModal();
   };
   byId("documents-choose").onclick = () => input.click();
+  byId("documents-cancel").onclick = () => {
+    cancel([...library.jobs].filter(({ file }) => file));
+    byId("documents-choose").focus();
+  };
+  byId("embedder-cancel").onclick = () => cancel([...library.jobs].filter(({ file }) => !file));
   input.addEventListener("change", () => {
     errors.replaceChildren();
     add([...(input.files ?? [])]);
@@ -173,7 +193,9 @@ export function startDocuments(engine) {
 async function pdfReader(dialog) {
   const url = (/** @type {string | undefined} */ path) => new URL(path ?? "", document.baseURI).href;
   const { readPdf } = await import(url(dialog.dataset.pdf));
-  return (/** @type {ArrayBuffer} */ data) => readPdf(data, url(dialog.dataset.pdfWorker));
+  const worker = url(dialog.dataset.pdfWorker);
+  return (/** @type {ArrayBuffer} */ data, /** @type {AbortSignal | undefined} */ signal) =>
+    readPdf(data, worker, signal);
 }
 
 /** @param {string} name @param {import("./texts.js").Text} about */
@@ -181,13 +203,16 @@ function documentText(name, about) {
   return h("div", {}, h("strong", { dir: "auto" }, name), h("small", {}, about));
 }
 
-/** @param {import("../retrieval/database.js").Document} document @param {import("./texts.js").Text | undefined} busy @param {() => void} remove */
-function documentItem({ name, size, pages, passages }, busy, remove) {
+/** @param {import("../retrieval/database.js").Document} document @param {() => void} remove */
+function documentItem({ name, size, pages, passages }, remove) {
   const facts = joined([pages && t("{n} pages", { n: pages }), t("{n} passages", { n: passages }), bytes(size)]);
-  return h(
-    "li",
-    { class: busy ? "document busy" : "document" },
-    documentText(name, busy ?? facts),
-    iconButton("trash", t("Remove {name}", { name }), remove),
-  );
+  const button = iconButton("trash", t("Remove {name}", { name }), remove);
+  return h("li", { class: "document" }, documentText(name, facts), button);
+}
+
+/** @param {import("../retrieval/library.js").Job} job @param {() => void} cancel */
+function jobItem({ file, state }, cancel) {
+  const name = file?.name ?? "";
+  const button = iconButton("close", t("Cancel {name}", { name }), cancel);
+  return h("li", { class: "document busy" }, documentText(name, state), button);
 }

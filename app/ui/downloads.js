@@ -90,9 +90,9 @@ export function startDownloads({ wisp, choose, openFile }) {
       notify({ key, text: t("{name} is stored.", { name: model }), actions });
     }
     if (state === "failed") {
-      const full = error?.code === "quota_exceeded";
-      const actions = full ? [{ label: t("Run without storing"), run: () => choose(choiceOf(download)) }] : [];
-      if (full && openFile) actions.push({ label: t("Open a file instead"), run: openFile });
+      const unstored = ["quota_exceeded", "storage_failed"].includes(error?.code ?? "");
+      const actions = unstored ? [{ label: t("Run without storing"), run: () => choose(choiceOf(download)) }] : [];
+      if (unstored && openFile) actions.push({ label: t("Open a file instead"), run: openFile });
       const text = t("{name} was not stored.", { name: model });
       notify({ key, text, more: error?.message, kind: "error", actions });
     }

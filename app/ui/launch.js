@@ -58,7 +58,12 @@ async function takeShared(id, { write, isMedium, addMedia, isDocument, addDocume
   const scope = new URL("./", document.baseURI).href;
   const cache = await openSharedForms(scope);
   const url = sharedFormUrl(id, scope);
-  const form = await (await cache.match(url))?.formData().catch(() => null); // any site may post what is no form
+  const stored = await cache.match(url);
+  if (!stored) {
+    const more = t("Share it again. If that does not help, the storage of this browser is full.");
+    return notify({ key: "shared", text: t("What was shared with Wisp did not arrive."), more, kind: "error" });
+  }
+  const form = await stored.formData().catch(() => null); // any site may post what is no form
   await cache.delete(url);
   if (!form) return;
   const texts = ["title", "text", "url"].map((name) => String(form.get(name) ?? "").trim());

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from app.client import Call, Fields
 from app.openai.endpoints import ENDPOINTS
-from app.upstreams import errors
+from app.upstreams import chunks, errors
 from app.upstreams.server import Upstream, checked_name, configured, restored
 from app.upstreams.server_sent_events import MAX_EVENT, Events
 from py_engine import json_input
@@ -53,7 +53,7 @@ class Platform(Protocol):
         """A stored text, or None. WispError storage_unreadable."""
 
     async def write_text(self, name: str, text: str) -> None:
-        """Store a text for later visits. WispError quota_exceeded."""
+        """Store a text for later visits. WispError quota_exceeded, storage_failed."""
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Reply:
         """fetch() without credentials and redirects. ConnectionError where there is no answer."""
@@ -201,8 +201,9 @@ class Upstreams:
         reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
         try:
             if not body.get("stream") or reply.status != 200:
-                return upstream.marked(await self._whole(upstream, reply, upstream.timeout))
-            await self._forward_stream(upstream, reply, call)
+                answer = await self._whole(upstream, reply, upstream.timeout)
+                return upstream.marked(chunks.read(upstream, kind, answer, streamed=False))
+            await self._forward_stream(kind, upstream, reply, call)
         finally:
             reply.close()
         return self._done
@@ -259,7 +260,7 @@ class Upstreams:
             raise errors.unexpected(upstream, "JSON", text)
         return answer
 
-    async def _forward_stream(self, upstream: Upstream, reply: Reply, call: Call) -> None:
+    async def _forward_stream(self, kind: str, upstream: Upstream, reply: Reply, call: Call) -> None:
         """Forward the chunks of a stream. WispError if it is cut off."""
         if reply.type != "text/event-stream":
             answer = await self._whole(upstream, reply, upstream.timeout)
@@ -280,7 +281,7 @@ class Upstreams:
                     raise errors.unexpected(upstream, "JSON in its stream", event.data)
                 if (chunk.get("error") and "choices" not in chunk) or chunk.get("type") == "error":
                     raise errors.refused(upstream, 500, chunk, event.data)
-                call.chunk(upstream.marked(chunk))
+                call.chunk(upstream.marked(chunks.read(upstream, kind, chunk, streamed=True)))
                 finished |= _finishes(chunk)
             if not piece:
                 if not finished:

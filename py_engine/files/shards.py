@@ -62,8 +62,9 @@ class UrlSource(Source):
             if model is not None:
                 self._cached = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
                 await self._parts.open()
-        except JsException:  # no IndexedDB: work without a cache
-            self._storing.possible, model = False, None
+        except JsException as error:  # no IndexedDB: work without a cache
+            self._storing.give_up(error)
+            model = None
         if model is not None:
             self._remote.size, self._remote.etag = int(model.size), str(model.etag)
             self._remote.ranged = bool(model.ranged)
@@ -102,8 +103,8 @@ class UrlSource(Source):
         if self._storing.possible:
             try:
                 await js.wispShards.noteModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
-            except JsException:  # no storage: work without a cache
-                self._storing.possible = False
+            except JsException as error:  # no storage: work without a cache
+                self._storing.give_up(error)
 
     # -- the header
 
@@ -224,7 +225,10 @@ class UrlSource(Source):
         self._cached |= {(int(offset), int(length)) for offset, length in found.to_py()}
 
     async def fill(self, plan: list[Record]) -> None:
-        """Store every record of the plan that is not cached. WispError quota_exceeded: what is stored stays."""
+        """Store every record of the plan that is not cached.
+
+        WispError quota_exceeded, storage_failed: what is stored stays.
+        """
         cached = [record for record in plan if (record.offset, record.length) in self._cached]
         records: Any = self.records(plan, cached)
         async with aclosing(records):
@@ -233,12 +237,7 @@ class UrlSource(Source):
                     break
         await self.stored()
         if not self._storing.possible:
-            raise WispError(
-                f"This browser cannot store all of {self.name}. What has arrived stays. Free disk space or remove "
-                "other models and resume, or load it without keeping it.",
-                "quota_exceeded",
-                SERVER_ERROR,
-            )
+            raise self._storing.error()
 
     async def _verify(self, plan: list[Record], *, ask_host: bool) -> None:
         """Compare the file's SHA-256 with the expected one, if there is one. WispError hash_mismatch."""

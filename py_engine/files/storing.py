@@ -12,6 +12,7 @@ from typing import Any
 import js
 from pyodide.ffi import JsException
 
+from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.addresses import shown_name
 from py_engine.files.model_cache import InUse, evict_models
 
@@ -20,14 +21,17 @@ SMALL_REST, SMALL_REST_S = 64 << 20, 2.0
 
 
 class Storing:
-    """`possible`: whether records can be cached. `full`: whether storage was too small for all of them."""
+    """`possible`: whether records can be cached. `full`: whether storage was too small for all of them.
+
+    `failure`: what the browser said if they cannot, in words; empty where it was not asked.
+    """
 
     def __init__(self, url: str, name: str, notices: list[str], in_use: InUse, on_failure: Callable[[], None]) -> None:
         """`notices`: where messages for the user go; `on_failure()`: called when not all records can be stored."""
         self._url, self._name, self._notices = url, name, notices
         self._in_use, self._on_failure = in_use, on_failure
         self._watching: asyncio.Task[None] | None = None
-        self.possible, self.full = True, False
+        self.possible, self.full, self.failure = True, False, ""
         self.missing = 0  # bytes of the file that were not cached when the download began
 
     async def put(self, offset: int, entry: Any) -> None:
@@ -35,6 +39,32 @@ class Storing:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
         await js.wispShards.putRecord(self._url, offset, entry)
+
+    def give_up(self, error: JsException) -> None:
+        """Cache nothing from now on."""
+        self.possible = False
+        self._note(error)
+
+    def _note(self, error: JsException) -> None:
+        self.full = error.name == "QuotaExceededError"
+        self.failure = ": ".join(filter(None, (str(error.name), str(error.message))))
+
+    def error(self) -> WispError:
+        """Why not all of the file is stored: quota_exceeded or storage_failed."""
+        if self.full:
+            return WispError(
+                f"This browser cannot store all of {self._name}. What has arrived stays. Free disk space or remove "
+                "other models and resume, or load it without keeping it.",
+                "quota_exceeded",
+                SERVER_ERROR,
+            )
+        return WispError(
+            f"The storage of this browser failed while it was to store {self._name} ({self.failure}). What has arrived "
+            "stays. Resume, and restart the browser if that does not help. A private window, or a browser that blocks "
+            "this site's data, stores nothing: load the model without keeping it there.",
+            "storage_failed",
+            SERVER_ERROR,
+        )
 
     async def wait(self) -> None:
         """Wait until the records that have arrived are stored, or given up."""
@@ -56,7 +86,7 @@ class Storing:
                 await js.wispShards.stored(self._url)
                 return
             except JsException as error:
-                self.full = error.name == "QuotaExceededError"
+                self._note(error)
             if self.full and (removed := await evict_models(self.missing, {self._url, *self._in_use()})):
                 self._tell(removed)
                 js.wispShards.retryStore(self._url)
@@ -69,7 +99,8 @@ class Storing:
                 "downloaded again next time. Free disk space, remove other models from the cache, or open the model as "
                 "a file of this computer."
                 if self.full
-                else f"This browser could not store {self._name}: it will be downloaded again next time."
+                else f"This browser could not store {self._name} ({self.failure}): it will be downloaded again next "
+                "time. If that does not help, restart the browser."
             )
 
     def _tell(self, removed: list[dict[str, Any]]) -> None:

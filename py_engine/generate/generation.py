@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from py_engine.errors import WispError
+from py_engine.generate.access import Access
 from py_engine.generate.answer import Answer
 from py_engine.generate.constrained import ConstrainedDecoder
 from py_engine.generate.constrained_answer import ConstrainedAnswer
@@ -49,7 +50,7 @@ class Generation:
     ) -> None:
         """`draft_tokens`: most tokens of a draft by a draft model or an MTP layer."""
         self.context_length, self._speculation, self._draft_tokens = context_length, speculation, draft_tokens
-        self.time_slices, self.totals = TimeSlices(), Totals()
+        self.access, self.time_slices, self.totals = Access(), TimeSlices(), Totals()
         self.ask_for_memory: AskForMemory = lambda _: nullcontext(True)
         self.recover: Recover | None = None
         self.prefixes: PrefixStore | None = None
@@ -77,6 +78,11 @@ class Generation:
                 return await work()
             except WispError as error:
                 await self.recover_from(error, runner)
+
+    async def alone(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """again_after_loss() of what uses the engine alone."""
+        async with self.access.exclusive():
+            return await self.again_after_loss(work)
 
     async def recover_from(self, error: WispError, runner: Runner) -> None:
         """Wait until the device is back. Raises the error if it was not the loss of `runner`'s device.

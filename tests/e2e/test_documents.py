@@ -1,14 +1,13 @@
 """Questions about documents: real files in the real page. A real embedding model searches, and Wisp Mini answers."""
 
-import base64
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
+from tests.support.documents_page import BERT, INDEX, drop, listed, use_model
 from tests.support.pdf_file import endless, pdf, repeated, unpacking
 from tools import minilm
 from tools.paths import NODE_MODULES
@@ -17,7 +16,6 @@ from tools.serve import Server
 SERVICE_WORKER = True
 
 MINILM = NODE_MODULES / ".cache" / "wisp" / "minilm.gguf"
-BERT = "/repo/tests/golden/embedding/bert.F16.gguf"
 MANUAL = pdf(
     [
         [("The Aldermoor Museum", 24, 80), ("The Aldermoor Museum was built in 1874. It has", 11, 130),
@@ -38,24 +36,6 @@ HOSTILE = """<img src=x onerror="globalThis.pwned = 1"><script>globalThis.pwned 
 
 The Kelvo Mini costs 7 euros. [link](javascript:globalThis.pwned=3) <iframe srcdoc="<script>parent.pwned=4</script>">
 """
-INDEX = """async () => {
-    const db = await new Promise((resolve) => {
-        const opening = indexedDB.open("wisp-documents");
-        opening.onsuccess = () => resolve(opening.result);
-    });
-    const all = (name) => new Promise((resolve) => {
-        const asked = db.transaction(name).objectStore(name).getAll();
-        asked.onsuccess = () => resolve(asked.result);
-    });
-    const [documents, passages] = [await all("documents"), await all("passages")];
-    db.close();
-    const names = Object.fromEntries(documents.map(({ id, name }) => [id, name]));
-    return {
-        documents: documents.map(({ name, pages, model }) => ({ name, pages, model })),
-        passages: passages.map(({ document, vector, ...rest }) =>
-            ({ ...rest, document: names[document], vector: vector instanceof Float32Array ? vector.length : null })),
-    };
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +50,6 @@ def talk(page: Page) -> Iterator[Page]:
     yield page
     assert not errors
     assert page.evaluate("globalThis.pwned") is None
-
-
-def drop(page: Page, files: dict[str, bytes]) -> None:
-    """Drop files on the page, as a person does."""
-    given = {name: base64.b64encode(data).decode() for name, data in files.items()}
-    transfer = page.evaluate_handle(
-        """(files) => {
-            const transfer = new DataTransfer();
-            for (const [name, data] of Object.entries(files))
-                transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name));
-            return transfer;
-        }""",
-        given,
-    )
-    page.dispatch_event("body", "drop", {"dataTransfer": transfer})
-
-
-def listed(page: Page) -> Any:
-    return page.locator("#document-list .document:not(.busy)")
-
-
-def use_model(page: Page, address: str) -> None:
-    page.fill("#embedder-url", address)
-    page.press("#embedder-url", "Enter")
 
 
 def test_dropped_files_are_indexed(talk: Page) -> None:

@@ -118,6 +118,28 @@ def test_a_private_chat_that_is_begun_while_the_last_one_is_read_stays(context: 
     assert page.locator("#welcome").is_visible()
 
 
+def test_a_message_that_was_not_sent_outlives_a_reload(context: BrowserContext, server: Server) -> None:
+    """That of a private chat does not."""
+    page = open_without_engine(context, server.url)
+    page.fill("#prompt", "A long question that is not complete")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("A long question that is not complete")
+    page.click("#private-chat")
+    page.locator("#prompt").press_sequentially("!")
+    page.reload()
+    expect(page.locator("#new-chat")).to_be_visible()
+    expect(page.locator("#prompt")).to_have_value("")
+    page.close()
+    page = open_page(context, server.url)
+    page.fill("#prompt", "What is the capital of Italy?")
+    page.press("#prompt", "Enter")
+    wait_answer(page)
+    page.reload()
+    wait_ready(page)
+    expect(page.locator("#prompt")).to_have_value("")
+    assert "Rome" in last_answer(page).inner_text()
+
+
 def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     send(page, STORY)

@@ -106,3 +106,19 @@ def test_what_any_site_shares_that_is_no_form_is_dropped(page: Page, server: Ser
     wait_ready(page)
     wait_until(page, "typeof launch === 'function'")  # the page has started
     assert page.evaluate(LEFT) == 0
+
+
+def test_what_is_shared_and_cannot_be_stored_is_reported(page: Page, server: Server) -> None:
+    """The system's window shows the page, not the browser's own error."""
+    (worker,) = page.context.service_workers
+    worker.evaluate(
+        """() => {
+            const { put } = Cache.prototype;
+            globalThis.mend = () => void (Cache.prototype.put = put);
+            Cache.prototype.put = async () => { throw new DOMException("", "QuotaExceededError"); };
+        }"""
+    )
+    share(page, server, {"title": "Zorbix"}, [])
+    expect(page.locator('[data-key="shared"]')).to_contain_text("What was shared with Wisp did not arrive.")
+    worker.evaluate("mend()")
+    assert page.evaluate(LEFT) == 0

@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Browser
 
 from tests.support.browser import new_profile
-from tests.support.pdf_file import pdf
+from tests.support.pdf_file import endless, pdf
 from tools.serve import Server
 
 PRICES = pdf([[("Prices", 20, 60), ("The Lumo Lamp costs 12 euros.", 11, 100)], [("The Zeta Radio costs 9.", 11, 80)]])
@@ -45,3 +45,26 @@ def test_requests_read_pdf_files_as_their_text(chromium: Callable[[str | None], 
     assert broken == scan == "invalid_value"
     assert "not a PDF file, or it is damaged" in why
     assert "image_url" in advice
+
+
+ABORTED = """async (file_data) => {
+  const { Wisp } = await import("/wisp.js");
+  const engine = await Wisp.create();
+  const controller = new AbortController();
+  globalThis.abort = () => controller.abort();
+  const messages = [{ role: "user", content: [{ type: "file", file: { filename: "a", file_data } }] }];
+  globalThis.failed = engine.chat.completions.create({ messages }, { signal: controller.signal }).catch((e) => e.code);
+}"""
+
+
+def test_an_aborted_request_ends_the_reading(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    with page.expect_worker(lambda worker: "pdf" in worker.url, timeout=60_000) as reader:
+        page.evaluate(ABORTED, data_url(endless()))
+    page.wait_for_timeout(1000)
+    with reader.value.expect_event("close", timeout=10_000):
+        page.evaluate("abort()")
+    assert page.evaluate("failed") == "aborted"
+    context.close()

@@ -21,11 +21,11 @@ def pdf(pages: Iterable[list[Line]]) -> bytes:
         ).encode("cp1252")
         font = "/Resources << /Font << /F1 3 0 R >> >>"
         page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {font} /Contents {5 + 2 * i} 0 R >>"
-        objects += [page.encode(), b"<< /Length %d >>\nstream\n%b\nendstream" % (len(text), text)]
-    return _file(objects)
+        objects += [page.encode(), stream_of(text)]
+    return assembled(objects)
 
 
-def _file(objects: list[bytes]) -> bytes:
+def assembled(objects: list[bytes]) -> bytes:
     """A file of these objects. The first is the catalog."""
     out, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(objects, 1):
@@ -38,11 +38,16 @@ def _file(objects: list[bytes]) -> bytes:
     return out + head + table + tail
 
 
+def stream_of(data: bytes, entries: bytes = b"") -> bytes:
+    """A stream, with more entries of its dictionary."""
+    return b"<< %b /Length %d >>\nstream\n%b\nendstream" % (entries, len(data), data)
+
+
 def unpacking(megabytes: int) -> bytes:
     """A small PDF file whose page unpacks to so many megabytes of blanks."""
     packer = zlib.compressobj(9)
     packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(megabytes)) + packer.flush()
-    return _file(
+    return assembled(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
@@ -54,7 +59,7 @@ def unpacking(megabytes: int) -> bytes:
 
 def repeated(times: int) -> bytes:
     """A PDF file whose page tree lists one page so many times."""
-    return _file(
+    return assembled(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [%b] /Count %d >>" % (b"3 0 R " * times, times),
@@ -77,7 +82,7 @@ def endless(doublings: int = 40) -> bytes:
         text = b"/X Do /X Do" if number < 5 + doublings else b"BT /F1 11 Tf (x) Tj ET"
         head = f"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] {font % (number + 1)} /Length {len(text)} >>"
         objects.append(b"%b\nstream\n%b\nendstream" % (head.encode(), text))
-    return _file(objects)
+    return assembled(objects)
 
 
 def _escaped(text: str) -> str:

@@ -13,9 +13,9 @@ import pytest
 from app.answers import embeddings
 from app.answers.chat import Loaded
 from app.models.loading import vocabulary
-from app.models.request_queue import Job
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
+from py_engine.generate.request_queue import Job
 
 BERT = Path(__file__).parents[1] / "golden" / "embedding" / "bert.F16.gguf"
 CLS, SEP = 2, 3

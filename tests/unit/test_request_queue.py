@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.models.request_queue import Job, RequestQueue
+from py_engine.generate.request_queue import Job, RequestQueue
 from tests.support.worker_page import settle
 
 

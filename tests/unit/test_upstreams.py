@@ -38,10 +38,13 @@ async def test_upstreams_are_listed_without_their_keys(page: UpstreamPage) -> No
     assert page.servers.asked == []  # listing sends no request
 
 
+ONE = [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]
+
+
 async def test_a_request_is_forwarded_with_only_its_model_changed(page: UpstreamPage) -> None:
-    answer(page, "chat/completions", lambda: Reply({"object": "chat.completion", "model": "org/big", "choices": [1]}))
+    answer(page, "chat/completions", lambda: Reply({"object": "chat.completion", "model": "org/big", "choices": ONE}))
     result = await page.call("chat.completions", request=CHAT)
-    assert result == {"object": "chat.completion", "model": "office/org/big", "choices": [1]}
+    assert result == {"object": "chat.completion", "model": "office/org/big", "choices": ONE}
     ((method, url, headers, body),) = page.servers.asked
     assert (method, url) == ("POST", f"{BASE}/chat/completions")
     assert headers["Authorization"] == f"Bearer {KEY}"
@@ -67,7 +70,7 @@ async def test_a_local_model_takes_precedence_over_an_upstream_s(page: UpstreamP
 
 @pytest.mark.parametrize("kind", ["completions", "responses", "embeddings", "rerank"])
 async def test_all_endpoints(page: UpstreamPage, kind: str) -> None:
-    answer(page, kind, lambda: Reply({"object": "list", "model": "vectors", "data": []}))
+    answer(page, kind, lambda: Reply({"object": "list", "model": "vectors", "data": [], "choices": []}))
     assert (await page.call(kind, request={"model": "office/vectors", "x": 1}))["model"] == "office/vectors"
     assert page.servers.asked[0][3] == {"model": "vectors", "x": 1}
 

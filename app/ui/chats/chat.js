@@ -44,7 +44,7 @@ export class Chat {
   /** @param {Parts} parts */
   constructor(parts) {
     this.parts = parts;
-    addEventListener("pagehide", () => this.busy && this.conversation.saveAtOnce());
+    addEventListener("pagehide", () => (this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
   }
 
   /**

@@ -1,5 +1,6 @@
 /** One chat: its entry in the list and the tree of its messages. Stored as it changes, unless it is private. */
 import { t } from "../../language/phrase.js";
+import { whyNotStored } from "../../storage/failures.js";
 import { dismiss, notify } from "../notices.js";
 import * as database from "./database.js";
 import { isDamaged } from "./records.js";
@@ -31,11 +32,19 @@ function enqueue(write) {
   return (writing = writing.then(write).then(
     () => dismiss("storage"),
     (error) =>
-      notify({ key: "storage", text: t("This browser could not store the chat."), more: `${error}`, kind: "error" }),
+      notify({
+        key: "storage",
+        text: t("This browser could not store the chat."),
+        more: whyNotStored(error),
+        kind: "error",
+      }),
   ));
 }
 
 export class Conversation {
+  #failed = false; // a write: what it had is not stored
+  #timesLost = database.timesLost();
+
   /** @param {ChatInfo} info @param {Message[]} [messages] */
   constructor(info, messages = []) {
     this.info = info;
@@ -70,22 +79,37 @@ export class Conversation {
     return this.tree.path();
   }
 
-  /** Stores the entry and what changed of the messages. @param {Message[]} messages @param {boolean} [growing] */
+  /** Whether storage may lack messages that no later change stores. */
+  get isBehind() {
+    return this.#failed || this.#timesLost !== database.timesLost();
+  }
+
+  /**
+   * Stores the entry and what changed of the messages; all of them if storage may lack some.
+   * @param {Message[]} messages @param {boolean} [growing]
+   */
   save(messages, growing = false) {
     this.info.shown = this.tree.shown;
     if (this.info.private) return;
-    const copy = structuredClone({ info: this.info, messages });
-    enqueue(() => database.saveChat(copy.info, copy.messages, growing));
+    const lacks = this.isBehind;
+    const copy = structuredClone({ info: this.info, messages: lacks ? this.#readable(this.tree.all) : messages });
+    if (lacks) [this.#failed, this.#timesLost] = [false, database.timesLost()];
+    enqueue(() =>
+      database.saveChat(copy.info, copy.messages, growing).catch((error) => {
+        this.#failed = true;
+        throw error;
+      }),
+    );
   }
 
   /** Stores everything while the page closes. */
   saveAtOnce() {
     this.info.shown = this.tree.shown;
-    if (!this.info.private) {
-      const read = this.messages.filter((message) => !isDamaged(message)); // another page may read the others
-      database.saveAtOnce(this.info, read);
-    }
+    if (!this.info.private) database.saveAtOnce(this.info, this.#readable(this.messages));
   }
+
+  /** Without damaged messages: another page may read them. @param {Message[]} messages */
+  #readable = (messages) => messages.filter((message) => !isDamaged(message));
 }
 
 /** Stores an entry of the list. @param {ChatInfo} info */

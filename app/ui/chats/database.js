@@ -1,5 +1,5 @@
 /** The chats in IndexedDB. The list is stored apart from the messages, so that it is read without them. */
-import { openDB } from "idb";
+import { reopened } from "../../storage/reopened.js";
 import { readableInfo, readableMessages } from "./records.js";
 
 /**
@@ -85,7 +85,7 @@ const VERSION = 2;
 /** What other tabs do: `blocked`: an older version of the page has the database open; `replaced`: a newer one took it. */
 export const tabs = { blocked: () => {}, replaced: () => {} };
 
-export const opened = openDB("wisp-page", VERSION, {
+const open = reopened("wisp-page", VERSION, {
   async upgrade(db, before, _, transaction) {
     const chats = db.createObjectStore("chats", { keyPath: "id" });
     const messages = db.createObjectStore("messages", { keyPath: ["chat", "n"] });
@@ -107,14 +107,23 @@ export const opened = openDB("wisp-page", VERSION, {
     /** @type {IDBDatabase} */ (event.target).close();
     tabs.replaced();
   },
+  terminated() {
+    database = null;
+    losses++;
+  },
 });
 
-/** @type {Awaited<typeof opened> | null} */
+/** @type {Awaited<ReturnType<typeof open>> | null} */
 let database = null;
-opened.then(
-  (db) => (database = db),
-  () => {}, // each read and write reports it
-);
+let losses = 0;
+
+/** The open database. */
+export const opened = async () => (database = await open());
+
+/** How often the browser has closed the database by itself. What was stored before may be gone. */
+export const timesLost = () => losses;
+
+opened().catch(() => {}); // each read and write reports it
 
 /** Says that the search index lacks a chat; `mark` differs at each change. @param {string} id */
 const markOf = (id) => ({ id, mark: crypto.randomUUID() });
@@ -144,7 +153,7 @@ const messagesOf = (id) => IDBKeyRange.bound([id], [id, []]);
  * @param {"chats" | "messages"} store @param {IDBKeyRange} [range] @returns {Promise<any[]>}
  */
 async function readAll(store, range) {
-  const db = await opened;
+  const db = await opened();
   try {
     return await db.getAll(store, range);
   } catch {
@@ -190,7 +199,7 @@ export function readAtStart(id) {
  *   index gets it later
  */
 export async function saveChat(info, messages, growing = false) {
-  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  const transaction = (await opened()).transaction(["chats", "messages", "unindexed"], "readwrite");
   put(transaction, info, messages);
   mark(transaction, info.id, growing);
   transaction.commit(); // else a page that goes away before it has heard of the writes loses them
@@ -205,7 +214,7 @@ const STEP = 200; // chats, after which saveChats() says how far it is
  * @param {AbortSignal} signal ends it; one that comes while the last chats are committed is too late
  */
 export async function saveChats(chats, tell, signal) {
-  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  const transaction = (await opened()).transaction(["chats", "messages", "unindexed"], "readwrite");
   try {
     for (const [index, { info, messages }] of chats.entries()) {
       signal.throwIfAborted();
@@ -240,7 +249,7 @@ export function saveAtOnce(info, messages) {
 
 /** @param {string} id */
 export async function deleteChat(id) {
-  const transaction = (await opened).transaction(["chats", "messages", "unindexed"], "readwrite");
+  const transaction = (await opened()).transaction(["chats", "messages", "unindexed"], "readwrite");
   transaction.objectStore("chats").delete(id);
   transaction.objectStore("messages").delete(messagesOf(id));
   mark(transaction, id);

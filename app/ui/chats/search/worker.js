@@ -13,7 +13,7 @@ const newest = new Map();
 
 /** Reads the segments that this tab or another one has written since. */
 async function load() {
-  const db = await database;
+  const db = await database();
   const numbers = (await db.getAllKeys("index")).map(Number);
   segments = new Map([...segments].filter(([number]) => numbers.includes(number)));
   const read = await Promise.all(numbers.filter((n) => !segments.has(n)).map((n) => db.get("index", n)));
@@ -28,7 +28,7 @@ function add(segment) {
 
 /** Indexes the chats that changed. */
 async function update() {
-  const db = await database;
+  const db = await database();
   const total = await db.count("unindexed");
   for (let done = 0; done < total;) {
     const marks = (await db.getAll("unindexed", null, BATCH)).filter(({ at = 0 }) => Date.now() - at > GROWS_MS);
@@ -63,7 +63,7 @@ async function merge() {
     if (group.length < MERGED) continue;
     const one = merged(group, (id, segment) => newest.get(id) === segment);
     const old = group.map(({ segment }) => /** @type {number} */ (segment.segment));
-    const writing = (await database).transaction("index", "readwrite");
+    const writing = (await database()).transaction("index", "readwrite");
     for (const number of old) writing.store.delete(number);
     one.segment = Number(await writing.store.add(one));
     await writing.done;

@@ -1,5 +1,6 @@
 /** Reads a file of chats and stores them, all or none. Runs beside the page, which stays quick. */
-import { setLanguage, t } from "../../../language/phrase.js";
+import { setLanguage } from "../../../language/phrase.js";
+import { isFull, whyNotStored } from "../../../storage/failures.js";
 import { listChats, saveChats } from "../database.js";
 import { conversationsOf, isArchive } from "./archive.js";
 import { chatsOf } from "./read.js";
@@ -34,6 +35,6 @@ async function add(chats) {
 
 /** @param {any} error */
 function whyOf(error) {
-  if (error?.name === "QuotaExceededError") return `${t("The storage of this browser is full.")}`; // it has no message
+  if (error instanceof DOMException) return `${whyNotStored(error)}`;
   return error?.message || `${error}`;
 }

@@ -1,0 +1,80 @@
+"""PDF files that need much memory or time, or refer to themselves: a text or a clear error, and the page works on."""
+
+import base64
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import new_profile
+from tests.support.hostile_pdf import CASES
+from tests.support.memory import renderers_mb
+from tests.support.pdf_file import pdf
+from tools.serve import Server
+
+MAX_MB = 2000  # of the page's process; without limits it grows until it ends
+READ = """async ([reader, worker, data]) => {
+    const { readPdf } = await import(reader);
+    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+    let ticks = 0;
+    const timer = setInterval(() => ticks++, 100);
+    const begun = performance.now();
+    const found = await readPdf(bytes.buffer, worker).then(
+        ({ blocks }) => blocks.map(({ text }) => text).join("\\n"), (error) => `Error: ${error.message}`);
+    clearInterval(timer);
+    return [found, performance.now() - begun, ticks];
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    context = new_profile(chromium(None), service_worker=False)
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def read(page: Page, server: Server) -> Callable[[bytes], tuple[str, float, int]]:
+    assets = page.evaluate(
+        """async () => {
+            const { dataset } = new DOMParser()
+                .parseFromString(await (await fetch("/index.html")).text(), "text/html")
+                .getElementById("documents-dialog");
+            return [`/${dataset.pdf}`, `/${dataset.pdfWorker}`];
+        }"""
+    )
+
+    def read(data: bytes) -> tuple[str, float, int]:
+        found: list[Any] = page.evaluate(READ, [*assets, base64.b64encode(data).decode()])
+        return found[0], found[1], found[2]
+
+    return read
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_file_is_text_or_an_error(read: Callable[[bytes], tuple[str, float, int]], name: str) -> None:
+    make, expected = CASES[name]
+    data = make()
+    most, ended = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            most.append(renderers_mb())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        found, ms, ticks = read(data)
+    finally:
+        ended.set()
+        watcher.join()
+    print(f"{name}: {ms / 1000:.1f} s, {max(most):.0f} MB, {len(data) / 1e6:.1f} MB file: {found:.100}")
+    assert expected in found
+    assert max(most) < MAX_MB
+    assert ticks >= ms / 1000, "the page stood still"
+    assert read(pdf([[("The Zeta Radio costs 9 euros.", 11, 80)]]))[0] == "The Zeta Radio costs 9 euros."

@@ -1,0 +1,192 @@
+"""Storage that is full, fails, is denied, or is closed by the browser: each is named, and nothing else is lost."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.faults.lab import assets
+from tests.support.browser import new_profile
+from tests.support.chat_page import ask, new_chat, open_page, wait_ready
+from tests.support.documents_page import INDEX, drop, listed
+from tests.support.faulty_server import FaultyServer, File
+from tests.support.gguf_bytes import MINI
+from tests.support.openai_client import bundle
+from tools.paths import DIST, ROOT
+from tools.serve import Server
+
+# Has the writes to an object store fail as a disk does. The browser's own message stays.
+FAILING = """(names) => {
+    const { put } = IDBObjectStore.prototype;
+    globalThis.mend = () => void (IDBObjectStore.prototype.put = put);
+    IDBObjectStore.prototype.put = function (...args) {
+        if (!names.includes(this.name)) return put.apply(this, args);
+        throw new DOMException("Internal error writing to disk.", "UnknownError");
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(context: BrowserContext, server: Server) -> Page:
+    return open_page(context, server.url)
+
+
+def origin(server: Server) -> str:
+    return server.url.rstrip("/")
+
+
+def close_databases(page: Page, server: Server) -> None:
+    """The browser closes the site's databases, as it does when a user removes the site's data."""
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": origin(server), "storageTypes": "indexeddb"})
+    page.wait_for_timeout(300)
+    session.detach()
+
+
+def shown(page: Page) -> list[str]:
+    return page.locator("#thread .message").all_inner_texts()
+
+
+def test_a_chat_is_stored_as_a_whole_after_its_database_was_closed(page: Page, server: Server) -> None:
+    new_chat(page)
+    ask(page, "What is the capital of Italy?")
+    close_databases(page, server)
+    assert "Paris" in ask(page, "What is the capital of France?")
+    assert page.locator("#notices .error").count() == 0
+    page.wait_for_timeout(1500)
+    page.reload()
+    wait_ready(page)
+    texts = " ".join(shown(page))
+    assert "Italy" in texts
+    assert "Paris" in texts
+
+
+def test_what_a_failed_write_lacked_is_stored_with_the_next_one(page: Page) -> None:
+    new_chat(page)
+    page.evaluate(FAILING, ["messages"])
+    ask(page, "What is the capital of Italy?")
+    notice = page.locator("#notices .error")
+    expect(notice).to_contain_text("This browser could not store the chat.")
+    expect(notice).to_contain_text("failed (UnknownError: Internal error writing to disk.)")
+    page.evaluate("mend()")
+    ask(page, "What is the capital of France?")
+    expect(notice).to_have_count(0)
+    page.reload()
+    wait_ready(page)
+    texts = " ".join(shown(page))
+    assert "Rome" in texts
+    assert "Paris" in texts
+
+
+def test_what_a_failed_write_lacked_is_stored_when_the_page_closes(page: Page) -> None:
+    new_chat(page)
+    page.evaluate(FAILING, ["messages"])
+    ask(page, "What is the capital of Spain?")
+    expect(page.locator("#notices .error")).to_contain_text("could not store the chat")
+    page.evaluate("mend()")
+    page.reload()
+    wait_ready(page)
+    assert "Madrid" in " ".join(shown(page))
+
+
+def test_documents_are_stored_after_their_database_was_closed(page: Page, server: Server) -> None:
+    page.click("#documents-button")
+    drop(page, {"before.md": b"Before."})
+    expect(listed(page)).to_have_count(1)
+    close_databases(page, server)
+    drop(page, {"after.md": b"After."})
+    expect(listed(page)).to_contain_text(["after.md"])  # what the user has removed stays removed
+    assert [document["name"] for document in page.evaluate(INDEX)["documents"]] == ["after.md"]
+    page.evaluate(FAILING, ["passages"])
+    drop(page, {"failed.md": b"Failed."})
+    expect(page.locator("#document-errors")).to_contain_text("failed.md was not read.")
+    expect(page.locator("#document-errors")).to_contain_text("Internal error writing to disk")
+    page.evaluate("mend()")
+    assert [document["name"] for document in page.evaluate(INDEX)["documents"]] == ["after.md"]
+    page.get_by_role("button", name="Remove after.md").click()
+    expect(listed(page)).to_have_count(0)
+    page.keyboard.press("Escape")
+
+
+def test_a_write_says_why_it_failed(page: Page) -> None:
+    """A full storage has a code of its own: whoever frees space elsewhere does so for nothing."""
+    found = page.evaluate(
+        """async (module) => {
+          const { write } = await import(module);
+          const failed = async () => write("test", "x").then(() => "", ({ code, message }) => [code, message]);
+          const { put } = IDBObjectStore.prototype;
+          const { open } = IDBFactory.prototype;
+          const throwing = (name) => () => { throw new DOMException("", name); };
+          const found = [];
+          for (const name of ["QuotaExceededError", "InvalidStateError"]) {
+            IDBObjectStore.prototype.put = throwing(name);
+            found.push(await failed());
+          }
+          IDBObjectStore.prototype.put = put;
+          IDBFactory.prototype.open = throwing("SecurityError");
+          found.push(await failed());
+          IDBFactory.prototype.open = open;
+          return [...found, await failed()];
+        }""",
+        bundle("mcp-servers", ROOT / "tests" / "support" / "pages" / "mcp_servers.js"),
+    )
+    (full, space), (failed, why), (denied, private), written = found
+    assert (full, failed, denied, written) == ("quota_exceeded", "storage_failed", "storage_failed", "")
+    assert "Free disk space" in space
+    assert "InvalidStateError" in why
+    assert "private window" in private
+
+
+ENGINE = """async (model) => {
+    const { Wisp } = await import("/wisp.js");
+    const engine = await Wisp.create({ shared: false });
+    const failed = (work) => work.then(() => null, ({ code, message }) => [code, message]);
+    const set = await failed(engine.upstreams.set({ name: "office", baseURL: "http://127.0.0.1:1/v1", models: ["m"] }));
+    await engine.downloads.add({ model });
+    let download;
+    do {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        download = (await engine.downloads.list())[0];
+    } while (!["failed", "done"].includes(download.state));
+    return { set, state: download.state, download: [download.error?.code, download.error?.message] };
+}"""
+
+
+@pytest.fixture
+def blank(chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
+    context = new_profile(chromium(None), service_worker=False)
+    yield context.new_page()
+    context.close()
+
+
+def run(page: Page, server: Server, host: FaultyServer) -> dict[str, Any]:
+    host.files["stored.gguf"] = File(data=MINI.read_bytes())
+    page.goto(f"{server.url}tests/blank.html")
+    found: dict[str, Any] = page.evaluate(ENGINE, host.url("stored.gguf"))
+    return found
+
+
+def test_the_engine_tells_a_full_storage(blank: Page, server: Server, bad_server: FaultyServer) -> None:
+    session = blank.context.new_cdp_session(blank)
+    session.send("Storage.overrideQuotaForOrigin", {"origin": origin(server), "quotaSize": 1})
+    found = run(blank, server, bad_server)
+    assert found["set"][0] == found["download"][0] == "quota_exceeded"
+    assert "Free disk space" in found["set"][1]
+
+
+def test_the_engine_tells_a_storage_that_fails(blank: Page, bad_server: FaultyServer, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(DIST, site, ignore=shutil.ignore_patterns("*.br", "*.gz"))
+    script = site / assets(site)["worker"]
+    script.write_text(f"({FAILING})(['texts', 'records']);\n{script.read_text(encoding='utf-8')}", encoding="utf-8")
+    server = Server(site, 0, mounts={"tests/": ROOT / "tests" / "support" / "pages"}).start()
+    found = run(blank, server, bad_server)
+    server.shutdown()
+    server.server_close()
+    assert found["set"][0] == found["download"][0] == "storage_failed"
+    for _, message in (found["set"], found["download"]):
+        assert "Internal error writing to disk" in message
+        assert "disk space" not in message
