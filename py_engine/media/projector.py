@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -38,6 +39,7 @@ from py_engine.media.reader import Reader
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
+NEMO_BINS, NEMO_WINDOW = 257, 400  # frequencies, and samples of a window, of Parakeet's spectra
 LFM2_KERNEL = 9  # rows of a convolution of lfm2a
 LLAMA4_TILES = 3  # along a side of a picture, at most
 
@@ -294,6 +296,10 @@ def _kernel(reader: Reader, kind: str) -> int:
         return LFM2_KERNEL if kind == "lfm2a" else 0
     if reader.count("subsampling_factor") != 8:
         raise reader.bad_value("subsampling_factor", "8")
+    for name, size in (("a.mel_filters", reader.count("num_mel_bins") * NEMO_BINS), ("a.window", NEMO_WINDOW)):
+        info = reader.header.tensors.get(name)
+        if info is None or prod(info.shape) != size:
+            raise WispError(f"The projector's tensor {name} is not of NeMo's spectra.", "bad_tensor_shape")
     kernel = reader.count("conv_kernel_size", most=31)
     if kernel % 2 == 0:
         raise reader.bad_value("conv_kernel_size", "odd")

@@ -136,6 +136,9 @@ class _Maker:
                 if name == "rates":  # states that grow would make rounding errors look like faults
                     case.planes[small.name], weights[small.name] = self.random.negative(small)
                     continue
+                if name == "terms" and op.params.get("TERMS") == 4:  # a variance is among them
+                    case.planes[small.name], weights[small.name] = self.random.positive(small)
+                    continue
                 case.planes[small.name], repeated = self.random.matrix(small)
                 weights[small.name] = repeated if name in MATRICES else repeated[:]
             elif bound.name not in case.data:

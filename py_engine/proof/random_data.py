@@ -200,8 +200,15 @@ class RandomData:
 
     def negative(self, weight: Weight) -> tuple[dict[str, Array], Array]:
         """As matrix(), of an F32 weight whose values are all below zero."""
+        return self._of_sign(weight, -1)
+
+    def positive(self, weight: Weight) -> tuple[dict[str, Array], Array]:
+        """As matrix(), of an F32 weight whose values are all well above zero."""
+        return self._of_sign(weight, 1, 0.5)
+
+    def _of_sign(self, weight: Weight, sign: int, least: float = 0.0) -> tuple[dict[str, Array], Array]:
         _, values = self.matrix(weight)
-        found = -np.abs(values[:]).astype(np.float32)
+        found = (sign * (np.abs(values[:]) + least)).astype(np.float32)
         return planes(weight, found.view(np.uint8).reshape(-1)), found
 
     def experts(

@@ -56,6 +56,18 @@ def test_embeddings_by_the_plan_for_subgroup_matrices(name: str) -> None:
         assert distance(model, case, index, rows) <= LIMITS["f16"]
 
 
+@pytest.mark.parametrize("device", [Device(), MATRIX], ids=["small", "matrix"])
+def test_no_kernel_reads_the_buffer_that_it_writes(device: Device) -> None:
+    """WebGPU allows no buffer twice in one dispatch where it is written; what works in place has it once."""
+    for path in sorted(VISION.glob("*.mmproj.gguf")):
+        header = header_of(path)
+        for ops in make_plan(header, device, PlanOptions(1, 1, "f16")).lists.values():
+            for op in ops:
+                names = [bound.name for bound in op.bindings.values()]
+                result = op.bindings["y"].name if "y" in op.bindings else ""
+                assert names.count(result) <= 1, f"{path.name}: {op.kernel} {names}"
+
+
 def test_a_small_device_gets_smaller_pictures() -> None:
     """No buffer is larger than a binding, and the largest picture has as many patches as the plan has rows."""
     model, device = header(SHAPES["qwen2.5-vl-3b"]), Device()
@@ -295,6 +307,9 @@ def test_bad_headers_of_newer_types_are_refused(name: str, metadata: dict[str, A
         ({"clip.audio.subsampling_factor": 4}, "none", "corrupt_header"),
         ({"clip.audio.conv_kernel_size": 4}, "none", "corrupt_header"),
         ({"clip.audio.conv_kernel_size": 7}, "none", "bad_tensor_shape"),
+        ({}, "a.mel_filters", "bad_tensor_shape"),
+        ({}, "a.window", "bad_tensor_shape"),
+        ({"clip.audio.num_mel_bins": 80}, "none", "bad_tensor_shape"),
         ({}, "a.blk.1.conv_norm_var", "missing_tensor"),
         ({}, "mm.a.norm_pre.weight", "missing_tensor"),
         ({}, "mm.a.mlp.2.weight", "missing_tensor"),

@@ -45,16 +45,23 @@ MODELS = [
 PROJECTORS = (
     "adapter",
     "deepseekocr2",
+    "exaone4_5",
     "gemma3",
     "gemma3nv",
     "gemma4",
+    "glm5v",
     "granite_speech",
     "internvl",
     "ldp",
     "ldpv2",
+    "llama4",
     "meralion",
+    "mimovl",
     "minicpmv",
+    "minimax_m3",
     "mlp.norm",
+    "muse-glimmer",
+    "nemotron_omni",
     "pixtral.merge",
     "qwen2.5vl",
     "qwen3a",
@@ -108,6 +115,16 @@ def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Devic
                 continue
             values.reshape(-1)[at[-1]] += np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
             assert wrong(case, name, values), f"{op.kernel} {binding}"
+
+
+def test_a_batch_norm_in_a_case_has_a_positive_variance() -> None:
+    """Of random numbers, half would have no root."""
+    plan = planner.make_plan(header("vision/nemotron_omni.mmproj"), GPU, planner.PlanOptions(512, 128, "f16"))
+    made = cases(plan, GPU, plan.lists, lambda shader: shader.kernel != "depthwise")
+    found = [(case, name, op) for case in made for name, (op, _) in case.written().items() if op.params["TERMS"] == 4]
+    assert found
+    for case, name, op in found:
+        assert np.isfinite(case.want[name][: case.batch.n, : op.params["CHANNELS"]]).all()
 
 
 @pytest.mark.slow

@@ -34,10 +34,17 @@ def _nemotron_v2_vl(s: Stages, x: Buffer) -> EncoderPlan:
     return finish(s, y, "mm.model.mlp.3", width)
 
 
+def _second(s: Stages, x: Buffer, name: str, cols: int, activation: str) -> tuple[Buffer, int]:
+    """A layer after another, in buffers of its own, without a bias; and its width."""
+    width, ops = s.w.rows(name + ".weight"), s.ops
+    y = ops.project("second", x, s.w.matrix(name + ".weight", width, cols), None)
+    return ops.activate(y, ops.rows("second_hidden", width, ops.input_dtype), width, activation, gated=False), width
+
+
 def _llama4(s: Stages, x: Buffer) -> EncoderPlan:
-    y, width = hidden(s, merge(s, x), "mm.model.mlp.1", s.tower.merge**2 * s.tower.embedding_length)
-    y, width = hidden(s, y, "mm.model.mlp.2", width)
-    return finish(s, y, "mm.model.fc", width)
+    y, width = hidden(s, merge(s, x), "mm.model.mlp.1", s.tower.merge**2 * s.tower.embedding_length, bias=False)
+    y, width = _second(s, y, "mm.model.mlp.2", width, "gelu")
+    return finish(s, y, "mm.model.fc", width, bias=False)
 
 
 def _muse_glimmer(s: Stages, x: Buffer) -> EncoderPlan:
@@ -46,7 +53,7 @@ def _muse_glimmer(s: Stages, x: Buffer) -> EncoderPlan:
     ops = s.begin("tokens", s.most // count)
     y = rows.unfold(ops, x, n, s.taps("merge", count))
     y, width = hidden(s, y, "mm.0", count * n, "gelu_erf", bias=False)
-    y, width = hidden(s, y, "mm.1", width, "gelu_erf", bias=False)
+    y, width = _second(s, y, "mm.1", width, "gelu_erf")
     return ordered(s, finish(s, y, "mm.2", width, bias=False))
 
 
