@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.support.browser import wait_until, watch
-from tests.support.chat_page import READY_MS, open_page
+from tests.support.chat_page import open_page
 from tests.support.documents_page import BERT, INDEX, drop, listed, use_model
 from tests.support.pdf_file import endless, pdf
 from tools.serve import Server
@@ -113,7 +113,7 @@ def test_the_same_file_is_read_once(dialog: Page) -> None:
 def embedding(dialog: Page) -> Iterator[Page]:
     """The dialog with an embedding model."""
     use_model(dialog, BERT)
-    expect(dialog.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=READY_MS)
+    expect(dialog.locator("#search-how")).to_contain_text("By meaning, with bert.F16")
     yield dialog
     dialog.get_by_role("button", name="Search by words alone").click()
     expect(dialog.locator("#search-how")).to_contain_text("By words alone")
@@ -121,7 +121,7 @@ def embedding(dialog: Page) -> Iterator[Page]:
 
 def begin_to_embed(page: Page) -> None:
     drop(page, {"long.txt": LONG})
-    expect(row(page, "long.txt")).to_contain_text("Embedding", timeout=READY_MS)
+    expect(row(page, "long.txt")).to_contain_text("Embedding")
 
 
 def test_a_file_is_cancelled_while_it_is_embedded(embedding: Page) -> None:
@@ -158,7 +158,7 @@ def test_a_tab_is_closed_while_a_document_is_embedded(context: BrowserContext, s
     page = open_page(context, server.url)
     page.click("#documents-button")
     use_model(page, BERT)
-    expect(page.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=READY_MS)
+    expect(page.locator("#search-how")).to_contain_text("By meaning, with bert.F16")
     begin_to_embed(page)
     drop(page, {"waiting.md": b"Waits."})
     page.close()
@@ -179,9 +179,9 @@ def test_a_tab_is_closed_while_a_document_is_embedded(context: BrowserContext, s
 def test_embedding_all_documents_is_cancelled(dialog: Page) -> None:
     """The documents stay; those without vectors are found by words."""
     drop(dialog, {"long.txt": LONG})
-    expect(listed(dialog)).to_have_count(1, timeout=READY_MS)
+    expect(listed(dialog)).to_have_count(1)
     use_model(dialog, BERT)
-    expect(dialog.locator("#search-how")).to_contain_text("Embedding", timeout=READY_MS)
+    expect(dialog.locator("#search-how")).to_contain_text("Embedding")
     dialog.click("#embedder-cancel")
     expect(dialog.locator("#search-how")).to_contain_text("By meaning, with bert.F16")
     expect(dialog.locator("#embedder-cancel")).to_be_hidden()

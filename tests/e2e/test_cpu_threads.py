@@ -35,7 +35,7 @@ def test_the_service_worker_isolates_the_page(context: BrowserContext, plain_hos
     page = context.new_page()
     loads = itertools.count(1)
     # evaluate() would count as an act of the user, who is not disturbed
-    with page.expect_event("load", lambda _: next(loads) == 2, timeout=90_000):
+    with page.expect_event("load", lambda _: next(loads) == 2):
         page.goto(plain_host.url)
     assert page.evaluate("globalThis.crossOriginIsolated")
     assert page.evaluate("performance.getEntriesByType('navigation')[0].type") == "reload"

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import READY_MS, ask, last_answer, new_chat, open_page, wait_ready
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
 from tests.support.documents_page import BERT, INDEX, drop, listed, use_model
 from tests.support.pdf_file import endless, pdf, repeated, unpacking
 from tools import minilm
@@ -56,7 +56,7 @@ def test_dropped_files_are_indexed(talk: Page) -> None:
     expect(talk.locator("#ask-documents")).to_be_hidden()
     drop(talk, {"manual.pdf": MANUAL, "notes.md": NOTES.encode(), "evil.txt": HOSTILE.encode()})
     talk.click("#documents-button")
-    expect(listed(talk)).to_have_count(3, timeout=30_000)  # the page first downloads its PDF reader
+    expect(listed(talk)).to_have_count(3)  # the page first downloads its PDF reader
     expect(listed(talk).nth(0)).to_contain_text("2 pages · 2 passages")
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
     index = talk.evaluate(INDEX)
@@ -117,7 +117,7 @@ def test_an_embedding_model_finds_paraphrases(talk: Page) -> None:
     use_model(talk, "/repo/tests/golden/llama/tokens.gguf")
     expect(talk.locator("#embedder-error")).to_contain_text("404")
     use_model(talk, "/repo/node_modules/.cache/wisp/minilm.gguf")
-    expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm", timeout=READY_MS)
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with minilm")
     talk.keyboard.press("Escape")
     expect(talk.locator("#model-name")).to_have_text("Wisp Mini")  # the chat model still answers
     index = talk.evaluate(INDEX)
@@ -132,7 +132,7 @@ def test_another_embedding_model_embeds_anew(talk: Page) -> None:
     talk.get_by_role("button", name="Search by words alone").click()
     expect(talk.locator("#search-how")).to_contain_text("By words alone")
     use_model(talk, BERT)
-    expect(talk.locator("#search-how")).to_contain_text("By meaning, with bert.F16", timeout=READY_MS)
+    expect(talk.locator("#search-how")).to_contain_text("By meaning, with bert.F16")
     assert {p["vector"] for p in talk.evaluate(INDEX)["passages"]} == {64}
     talk.keyboard.press("Escape")
 
@@ -152,7 +152,7 @@ def test_documents_survive_an_offline_reload(context: BrowserContext, page: Page
     new_chat(page)
     drop(page, {"second.pdf": pdf([[("The Lumo Lamp costs 12 euros.", 11, 80)]])})
     page.click("#documents-button")
-    expect(listed(page)).to_have_count(4, timeout=30_000)
+    expect(listed(page)).to_have_count(4)
     page.keyboard.press("Escape")
     assert "12 euros" in ask(page, "How much does the Lumo Lamp cost?")
     expect(last_answer(page).locator(".source.supporting")).to_contain_text("second.pdf · p. 1")
@@ -189,7 +189,7 @@ def test_removing_a_document_removes_its_passages(talk: Page) -> None:
 def test_unreadable_files_are_reported(talk: Page, name: str, data: bytes, said: str) -> None:
     drop(talk, {name: data})
     notice = talk.locator("#notices .error")
-    expect(notice).to_contain_text(f"{name} was not read.", timeout=30_000)
+    expect(notice).to_contain_text(f"{name} was not read.")
     expect(notice).to_contain_text(said)
     notice.get_by_role("button", name="Dismiss").click()
     assert name not in [d["name"] for d in talk.evaluate(INDEX)["documents"]]
@@ -204,8 +204,8 @@ def test_a_page_that_takes_for_ever_is_given_up(talk: Page) -> None:
     talk.wait_for_timeout(2000)
     assert notice.count() == 0
     talk.clock.fast_forward(31_000)
-    expect(notice).to_contain_text("takes longer than 30 s", timeout=60_000)
+    expect(notice).to_contain_text("takes longer than 30 s")
     notice.get_by_role("button", name="Dismiss").click()
     talk.clock.resume()
     drop(talk, {"fine.pdf": pdf([[("The Zeta Radio costs 9 euros.", 11, 80)]])})
-    expect(talk.locator("#live")).to_have_text("fine.pdf is ready.", timeout=60_000)
+    expect(talk.locator("#live")).to_have_text("fine.pdf is ready.")

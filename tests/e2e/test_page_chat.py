@@ -58,7 +58,7 @@ def test_an_example_is_sent_with_one_click(talk: Page) -> None:
 def test_escape_stops_an_answer_and_the_next_works(talk: Page) -> None:
     slow_down(talk)
     send(talk, STORY)
-    expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
+    expect(last_answer(talk).locator(".block").first).to_be_visible()
     talk.keyboard.press("Escape")
     expect(last_answer(talk).locator(".stats")).to_contain_text("stopped")
     expect(talk.locator("#send")).to_be_visible()
@@ -194,7 +194,7 @@ def test_chats_are_listed_renamed_deleted_and_brought_back(talk: Page) -> None:
 def test_leaving_a_chat_stops_and_keeps_its_partial_answer(talk: Page) -> None:
     slow_down(talk)
     send(talk, STORY)
-    expect(last_answer(talk).locator(".block").first).to_be_visible(timeout=60_000)
+    expect(last_answer(talk).locator(".block").first).to_be_visible()
     new_chat(talk)
     assert "Rome" in ask(talk, "What is the capital of Italy?")
     talk.locator("#chat-list .chat-open").nth(1).click()

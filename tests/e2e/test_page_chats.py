@@ -55,7 +55,7 @@ def seek(page: Page, text: str) -> None:
     page.fill("#chat-search", "")
     expect(found).to_be_hidden()
     page.fill("#chat-search", text)
-    expect(found).to_be_visible(timeout=60_000)
+    expect(found).to_be_visible()
 
 
 def test_chats_of_version_1_are_there(old_chats: Page) -> None:
@@ -292,8 +292,8 @@ def test_an_answer_of_another_model_is_a_branch(old_chats: Page) -> None:
     ask(page, "What is the capital of Italy?")
     last_answer(page).get_by_role("button", name="Answer with another model").click()
     page.get_by_role("menuitem", name="Wisp Mini, 8-bit").click()
-    expect(page.locator("#model-name")).to_have_text("Wisp Mini, 8-bit", timeout=60_000)
-    expect(last_answer(page).locator(".versions")).to_have_text("2/2", timeout=60_000)
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini, 8-bit")
+    expect(last_answer(page).locator(".versions")).to_have_text("2/2")
     assert "Rome" in wait_answer(page)
 
 
@@ -329,11 +329,11 @@ def test_a_model_that_always_thinks_makes_a_title(thinker: Page) -> None:
     page = thinker
     ask(page, "What is 12 + 31?")
     current = page.locator("#chat-rows .chat.current .chat-open > span")
-    expect(current).to_have_text("Sums", timeout=60_000)  # once it is idle
+    expect(current).to_have_text("Sums")  # once it is idle
     assert page.evaluate("asked") == [["none", 24], ["none", 512]]
     new_chat(page)
     ask(page, "What is 12 + 32?")
-    expect(current).to_have_text("Sums", timeout=60_000)
+    expect(current).to_have_text("Sums")
     assert page.evaluate("asked.slice(2)") == [["none", 512]]  # it is known to think
 
 
@@ -356,7 +356,7 @@ def test_the_model_makes_titles_when_it_is_idle_and_the_user_s_win(old_chats: Pa
     expect(current).to_have_text(question)
     page.evaluate("localStorage['wisp.titles'] = 'always'")
     ask(page, "And at night?")
-    expect(current).not_to_have_text(question, timeout=60_000)  # once it is idle
+    expect(current).not_to_have_text(question)  # once it is idle
     row = page.locator("#chat-rows .chat.current")
     row.hover()
     row.get_by_role("button", name="Rename").click()

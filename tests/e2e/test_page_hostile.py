@@ -57,7 +57,7 @@ def show(page: Page, answers: list[str]) -> None:
     """Visit the page again with a conversation of these answers."""
     store_chat(page, [("?", answer) for answer in answers])
     page.reload()
-    expect(page.locator("#thread > .assistant")).to_have_count(len(answers), timeout=60_000)
+    expect(page.locator("#thread > .assistant")).to_have_count(len(answers))
 
 
 @pytest.mark.parametrize("name", HOSTILE)

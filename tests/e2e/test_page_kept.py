@@ -143,13 +143,13 @@ def test_a_message_that_was_not_sent_outlives_a_reload(context: BrowserContext, 
 def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Server) -> None:
     page = open_page(context, server.url)
     send(page, STORY)
-    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+    expect(last_answer(page).locator(".block").first).to_be_visible()
     page.reload()
     expect(page.locator("#thread > .user")).to_have_count(1)
     wait_ready(page)
     expect(page.locator("#thread > .growing")).to_have_count(0)
     page.get_by_role("button", name="Answer again").click()
-    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+    expect(last_answer(page).locator(".block").first).to_be_visible()
 
 
 @pytest.mark.parametrize("how", ["reload", "crash"])
@@ -158,7 +158,7 @@ def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server
     whole = ask(page, STORY)
     slow_down(page, 150)
     page.get_by_role("button", name="Answer again").click()
-    expect(last_answer(page).locator(".block").first).to_be_visible(timeout=60_000)
+    expect(last_answer(page).locator(".block").first).to_be_visible()
     if how == "reload":
         shown = last_answer(page).locator(".body").inner_text()
         page.reload()
@@ -338,7 +338,7 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
     index.write_text(index.read_text().replace("What shall we try?", "Something new"))
     page.reload()
     expect(page.locator("#welcome h1")).to_have_text("What shall we try?")  # the old version, complete
-    page.get_by_role("button", name="Reload").click(timeout=60_000)
+    page.get_by_role("button", name="Reload").click()
     expect(page.locator("#welcome h1")).to_have_text("Something new")
     assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
     assert page.evaluate("async (url) => (await caches.match(url)) !== undefined", seldom)

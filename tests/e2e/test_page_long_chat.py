@@ -86,7 +86,7 @@ def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[
         [chat(turns[:SHORTER], id="shorter", title="Shorter"), chat(essay, id="essay", title="Essay"), chat(turns)],
     )
     page.reload()
-    expect(last(page)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
+    expect(last(page)).to_have_attribute("aria-posinset", str(2 * TURNS))
     yield page
     assert not errors
     context.close()
@@ -155,7 +155,7 @@ def other(page: Page, server: Server) -> Iterator[Page]:
     other = page.context.new_page()
     other.add_init_script(WITHOUT_ANCHORS)
     other.goto(server.url)
-    expect(last(other)).to_have_attribute("aria-posinset", str(2 * TURNS), timeout=90_000)
+    expect(last(other)).to_have_attribute("aria-posinset", str(2 * TURNS))
     yield other
     other.close()
 

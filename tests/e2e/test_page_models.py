@@ -46,7 +46,7 @@ def talk(opened: Page) -> Page:
 def error_notice(page: Page) -> str:
     """Wait for the notice about the failed load; return its text."""
     notice = page.locator("#notices .error[data-key=load]")  # the queue of downloads may have one of its own
-    expect(notice).to_be_visible(timeout=30_000)
+    expect(notice).to_be_visible()
     return notice.inner_text()
 
 
@@ -85,7 +85,7 @@ def test_a_file_of_this_computer_answers(talk: Page) -> None:
     with talk.expect_file_chooser() as chooser:
         talk.get_by_role("button", name="Open a .gguf file").click()
     chooser.value.set_files(Q8)
-    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)
+    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0")
     wait_ready(talk)
     assert "Madrid" in ask(talk, "What is the capital of Spain?")
 
@@ -145,11 +145,11 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     expect(talk.locator("#url-input")).to_have_attribute("aria-invalid", "true")
     talk.keyboard.press("Escape")
     load("/repo/tests/golden/split/llama.split.F16-00002-of-00003.gguf")  # any file of a set stands for all
-    expect(talk.locator("#model-name")).to_have_text("llama.split.F16", timeout=90_000)
+    expect(talk.locator("#model-name")).to_have_text("llama.split.F16")
     wait_ready(talk)
     load("/repo/static/models/wisp-mini-q8_0.gguf")
     expect(talk.locator("#notices .error")).to_have_count(0)
-    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0", timeout=90_000)
+    expect(talk.locator("#model-name")).to_have_text("wisp-mini-q8_0")
     wait_ready(talk)
     talk.reload()  # the choice is saved
     wait_ready(talk)

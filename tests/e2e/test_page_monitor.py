@@ -57,7 +57,7 @@ def test_the_monitor_shows_an_answer_s_figures(page: Page) -> None:
     expect(monitor).to_contain_text("No request runs.")
     page.evaluate(KEEP_BUSY)
     send(page, "Write a short story about a dragon named Ember who finds a silver key.")
-    expect(monitor.get_by_text("Request 1")).to_be_visible(timeout=60_000)
+    expect(monitor.get_by_text("Request 1")).to_be_visible()
     expect(figure(monitor, "Tokens per second")).to_have_text(re.compile("[1-9]"))
     wait_answer(page)
     page.evaluate("() => void (globalThis.end = 0)")  # further answers would take the pages that the next prompt reuses

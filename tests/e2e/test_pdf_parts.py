@@ -61,7 +61,7 @@ def test_an_aborted_request_ends_the_reading(chromium: Callable[[str | None], Br
     context = new_profile(chromium(None))
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
-    with page.expect_worker(lambda worker: "pdf" in worker.url, timeout=60_000) as reader:
+    with page.expect_worker(lambda worker: "pdf" in worker.url) as reader:
         page.evaluate(ABORTED, data_url(endless()))
     page.wait_for_timeout(1000)
     with reader.value.expect_event("close", timeout=10_000):

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import ANSWER_MS, READY_MS, ask, last_answer, new_chat, open_page, send, wait_ready
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, send, wait_ready
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.serve import Server
@@ -43,15 +43,15 @@ def page(opened: Page) -> Page:
     if button.get_attribute("aria-pressed") != "true":
         button.click()
         opened.get_by_role("menuitem", name="Wisp Mini, 8-bit").click()
-        expect(button).to_have_attribute("aria-pressed", "true", timeout=READY_MS)
+        expect(button).to_have_attribute("aria-pressed", "true")
         wait_ready(opened)
     return opened
 
 
 def answers(page: Page) -> Locator:
     """The two finished answers."""
-    expect(page.locator("#thread .pair .growing")).to_have_count(0, timeout=ANSWER_MS)
-    expect(page.locator("#send")).to_be_visible(timeout=ANSWER_MS)
+    expect(page.locator("#thread .pair .growing")).to_have_count(0)
+    expect(page.locator("#send")).to_be_visible()
     return page.locator("#thread .pair .assistant")
 
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import READY_MS, ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.openai_client import client_path
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tests.support.waiting import HANG_S, wait_for
@@ -192,11 +192,11 @@ def test_the_page_marks_forwarded_chats(page: Page, upstream: UpstreamServer) ->
     assert path == "/v1/chat/completions"
     assert "top_k" not in body
     page.reload()  # the choice is saved, and so is the mark
-    expect(page.locator("#model-badge")).to_have_text("office", timeout=READY_MS)
+    expect(page.locator("#model-badge")).to_have_text("office")
     expect(last_answer(page).locator(".badge.away")).to_contain_text("office")
     page.click("#model-button")
     page.locator("#model-list button").first.click()
-    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)
+    expect(page.locator("#model-badge")).to_have_text("CPU")
     new_chat(page)
     expect(page.locator("#welcome-text")).to_contain_text("Nothing you write leaves")
     ask(page, "What is the capital of Italy?")
@@ -323,5 +323,5 @@ def test_a_hostile_server_stays_text(page: Page, upstream: UpstreamServer) -> No
     page.click("#model-button")
     page.get_by_role("button", name="Remove evil").click()
     expect(page.locator("#upstream-list .upstream")).to_have_count(1)
-    expect(page.locator("#model-badge")).to_have_text("CPU", timeout=READY_MS)  # its models are no longer listed
+    expect(page.locator("#model-badge")).to_have_text("CPU")  # its models are no longer listed
     page.keyboard.press("Escape")
