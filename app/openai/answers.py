@@ -1,5 +1,6 @@
 """Build OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
+import json
 import os
 import random
 import time
@@ -114,6 +115,17 @@ class Message:
             function = self.tool_calls[call["index"]]["function"]
             for name, part in call["function"].items():
                 function[name] += part
+
+    @property
+    def calls_whole(self) -> bool:
+        """Whether it has calls that may run: a stop string may have cut the last one."""
+        if not self.tool_calls:
+            return False
+        try:
+            json.loads(self.tool_calls[-1]["function"]["arguments"])
+        except ValueError:
+            return False
+        return True
 
     def text(self, name: str = "content") -> str:
         """Return the text so far of content, or of reasoning_content."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -118,6 +119,24 @@ async def test_tools_that_may_not_be_called(page: Page) -> None:
     await chat(page, tools=[TOOL], tool_choice="none", logit_bias={"7": 5, "9": 1})
     assert set(engine.asked[-1].sampling.logit_bias) == {(7, -100.0), (9, 1.0)}
     assert len(engine.prompts[-1]) > len(engine.prompts[0])
+
+
+@pytest.mark.parametrize(
+    ("stop", "arguments", "reason"),
+    [(None, '{"city": "Paris"}', "tool_calls"), ("Par", '{"city": "', "stop"), ("}", '{"city": "Paris"', "stop")],
+)
+async def test_a_call_that_a_stop_string_cuts_is_not_to_be_run(
+    page: Page, monkeypatch: pytest.MonkeyPatch, stop: str | None, arguments: str, reason: str
+) -> None:
+    """Its arguments are no JSON, and a client runs what ends with "tool_calls"."""
+    monkeypatch.setattr(
+        "app.answers.chat.compiled", AsyncMock(return_value=AsyncMock(matcher=AsyncMock(return_value=Mock())))
+    )  # this engine says what it is told to
+    page.engine.says = '<tool_call>\n{"name": "look", "arguments": {"city": "Paris"}}\n</tool_call>'
+    answer = await chat(page, tools=[TOOL], stop=stop)
+    (choice,) = answer["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["function"]["arguments"], choice["finish_reason"]) == (arguments, reason)
 
 
 async def test_logprobs_go_with_their_text(page: Page) -> None:
