@@ -114,6 +114,19 @@ async def test_a_task_gets_a_second_answer_though_others_wait() -> None:
     await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_second_answer_keeps_others_out_after_the_first_has_ended() -> None:
+    access = Access()
+    first, second = access.shared(), access.shared()
+    await first.__aenter__()
+    await second.__aenter__()
+    waiting = asyncio.ensure_future(engine_alone(access))
+    await first.__aexit__(None, None, None)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    await second.__aexit__(None, None, None)
+    await asyncio.wait_for(waiting, 10)
+
+
 async def engine_alone(access: Access) -> None:
     async with access.exclusive():
         pass
