@@ -76,8 +76,10 @@ class Engine:
         async with self._model.queue.exclusive(Job()):
             if not self._unloaded:
                 self._unloaded = True
-                await self._model.close()
-                self._model.engine = None
+                try:
+                    await self._model.close()
+                finally:
+                    self._model.engine = None
 
     async def __aenter__(self) -> Engine:
         return self

@@ -231,7 +231,8 @@ class Run:
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
-        reason = "length" if not stream.ended else "tool_calls" if output.message.calls_whole else "stop"
+        called = output.message.calls_whole(stopped=stream.stopped is not None)
+        reason = "length" if not stream.ended else "tool_calls" if called else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index, stream.stopped, output.new_ids()))
         if recorded.closed:

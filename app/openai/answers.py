@@ -1,6 +1,5 @@
 """Build OpenAI's answers: whole answers, chunks, usage and logprobs."""
 
-import json
 import os
 import random
 import time
@@ -8,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from app.openai.fields import Json
+from py_engine import json_input
 from py_engine.plan.sampling import TokenLogprob
 
 Delta = dict[str, Json]  # what a chunk appends to a message: content, reasoning_content, tool_calls
@@ -116,13 +116,13 @@ class Message:
             for name, part in call["function"].items():
                 function[name] += part
 
-    @property
-    def calls_whole(self) -> bool:
-        """Whether it has calls that may run: a stop string may have cut the last one."""
+    def calls_whole(self, *, stopped: bool) -> bool:
+        """Whether it has calls that may run. `stopped`: by a stop string, which may have cut the last one."""
         if not self.tool_calls:
             return False
+        arguments = self.tool_calls[-1]["function"]["arguments"]
         try:
-            json.loads(self.tool_calls[-1]["function"]["arguments"])
+            json_input.parse(arguments if stopped else arguments or "{}")
         except ValueError:
             return False
         return True

@@ -76,7 +76,9 @@ export class Library {
    * @param {File} file @returns {Promise<void>}
    */
   add(file) {
-    const same = [...this.jobs].find((job) => job.file && isSame(job.file, file));
+    const same = [...this.jobs].find(
+      ({ file: other, controller }) => other && isSame(other, file) && !controller.signal.aborted,
+    );
     if (same) return same.done;
     return this.#enqueue(file, t("Waiting …"), async (job, say) => {
       const { signal } = job.controller;

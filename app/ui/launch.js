@@ -56,10 +56,10 @@ async function takeHandles(handles, { isDocument, addDocuments, load }) {
 /** What was shared with Wisp. @param {string} id @param {Actions} actions */
 async function takeShared(id, { write, isMedium, addMedia, isDocument, addDocuments, load }) {
   const scope = new URL("./", document.baseURI).href;
-  const cache = await openSharedForms(scope);
   const url = sharedFormUrl(id, scope);
-  const stored = await cache.match(url);
-  if (!stored) {
+  const cache = await openSharedForms(scope).catch(() => null);
+  const stored = await cache?.match(url).catch(() => null);
+  if (!cache || !stored) {
     const more = t("Share it again. If that does not help, the storage of this browser is full.");
     return notify({ key: "shared", text: t("What was shared with Wisp did not arrive."), more, kind: "error" });
   }

@@ -110,5 +110,6 @@ def _is_logprob(entry: Any) -> bool:
     if not isinstance(entry, dict) or not isinstance(entry.get("token"), str):
         return False
     number, top = entry.get("logprob"), entry.get("top_logprobs")
-    is_number = isinstance(number, int | float) and not isinstance(number, bool) and not math.isnan(number)
-    return is_number and isinstance(top, list | None)
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        return False
+    return -math.inf <= number <= math.inf and isinstance(top, list | None)

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from py_engine.errors import WispError
@@ -27,11 +27,12 @@ class Access:
         task = asyncio.current_task()
         await self._check(lambda: self._alone is task)
         if task in self._answers:
-            async with self._counted(task):
+            with self._queue.joined(), self._counted(task):  # the first may end before
                 yield
             return
-        async with self._queue.shared(Job()), self._counted(task):
-            yield
+        async with self._queue.shared(Job()):
+            with self._counted(task):
+                yield
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -45,8 +46,8 @@ class Access:
             finally:
                 self._alone = None
 
-    @asynccontextmanager
-    async def _counted(self, task: asyncio.Task[Any] | None) -> AsyncIterator[None]:
+    @contextmanager
+    def _counted(self, task: asyncio.Task[Any] | None) -> Iterator[None]:
         self._answers[task] += 1
         try:
             yield

@@ -118,7 +118,7 @@ class Chunker:
         self._projector = projector
         self._n_embd = n_embd
         self._mrope = mrope
-        self._single: dict[str, int] = {}
+        self._single: dict[str, int | None] = {}
         self._pictures = 0  # of the prompt so far
 
     def chunks(self, prompt: str, media: Sequence[Medium], marker: str) -> list[Chunk]:
@@ -165,22 +165,23 @@ class Chunker:
         return self._find(text) is not None
 
     def _find(self, text: str) -> int | None:
-        ids, data = self._tokenizer.encode(text, parse_special=True), text.encode()
-        everything = range(len(self._tokenizer)) if len(ids) != 1 else ids
-        return next((id for id in everything if self._tokenizer.piece(id) == data), None)
+        """The first token with that text. It is searched for once: a vocabulary has 100,000 tokens and more."""
+        if text not in self._single:
+            ids, data = self._tokenizer.encode(text, parse_special=True), text.encode()
+            everything = range(len(self._tokenizer)) if len(ids) != 1 else ids
+            self._single[text] = next((id for id in everything if self._tokenizer.piece(id) == data), None)
+        return self._single[text]
 
     def _token(self, text: str) -> int:
-        """The first token with that text."""
-        if text not in self._single:
-            found = self._find(text)
-            if found is None:
-                raise WispError(
-                    f"The model's vocabulary lacks the token {text!r}, which its projector needs: they belong to "
-                    "different models.",
-                    "projector_mismatch",
-                )
-            self._single[text] = found
-        return self._single[text]
+        """The first token with that text. WispError projector_mismatch if there is none."""
+        found = self._find(text)
+        if found is None:
+            raise WispError(
+                f"The model's vocabulary lacks the token {text!r}, which its projector needs: they belong to "
+                "different models.",
+                "projector_mismatch",
+            )
+        return found
 
     def _picture(self, made: _List, picture: Picture) -> None:
         vision = self._projector.need_vision()

@@ -70,7 +70,7 @@ POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames
 MAX_SECONDS = {
     "lfm2a": 60,
     "granite_speech": 120,
-    "parakeet": 120,
+    "parakeet": 81,  # as long as the convolutions over its 128 bins fit one dispatch
     "gemma4ua": 300,
 }  # of a clip that is encoded as one; other types cut clips into pieces
 FILTERS = {

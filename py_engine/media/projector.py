@@ -132,7 +132,7 @@ def _vision(reader: Reader) -> Vision:
     if type == "youtuvl" and (merge != 2 or patch % 8):
         raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
-    if type in SIZED_BY_FILE:
+    if type in SIZED_BY_FILE and (type != "kimik25" or _states_sizes(reader)):
         low = reader.count("image_min_pixels", low or None)
         high = reader.count("image_max_pixels", high or None)
         if high < max(low, (patch * merge) ** 2):
@@ -173,6 +173,11 @@ def _vision(reader: Reader) -> Vision:
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
     )
+
+
+def _states_sizes(reader: Reader) -> bool:
+    """Whether the file states both limits of a picture's size."""
+    return bool(reader.get("image_min_pixels")) and bool(reader.get("image_max_pixels"))
 
 
 def _filter(reader: Reader, kind: str) -> str:

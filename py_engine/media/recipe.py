@@ -178,7 +178,7 @@ def _longest(vision: Vision, size: Size) -> Recipe:
 
 
 def _grid(vision: Vision, size: Size) -> Recipe:
-    """LLaVA-1.6, InternVL: tiles of the best canvas, then a stretched overview. A small picture: the overview alone."""
+    """LLaVA-1.6, InternVL, Llama 4: tiles of the best canvas and a stretched overview. A small picture: that alone."""
     side = vision.image_size
     if not vision.canvases:
         return _square(vision, size)

@@ -140,6 +140,19 @@ def test_a_file_is_cancelled_while_it_is_embedded(embedding: Page) -> None:
     assert {p["vector"] for p in embedding.evaluate(INDEX)["passages"]} == {64}
 
 
+def test_a_file_is_added_again_before_its_cancelled_job_has_ended(embedding: Page) -> None:
+    begin_to_embed(embedding)
+    cancel_and_drop = """([name, text]) => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([text], name, { lastModified: 1 }));
+        document.querySelector("#document-list .document.busy button").click();
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+    }"""
+    embedding.evaluate(cancel_and_drop, ["long.txt", LONG.decode()])
+    expect(listed(embedding)).to_have_count(1)
+    assert [(d["name"], d["model"]) for d in embedding.evaluate(INDEX)["documents"]] == [("long.txt", "bert.F16")]
+
+
 def test_a_document_is_removed_in_another_tab_while_it_is_embedded(
     embedding: Page, context: BrowserContext, server: Server
 ) -> None:

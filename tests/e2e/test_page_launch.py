@@ -122,3 +122,11 @@ def test_what_is_shared_and_cannot_be_stored_is_reported(page: Page, server: Ser
     expect(page.locator('[data-key="shared"]')).to_contain_text("What was shared with Wisp did not arrive.")
     worker.evaluate("mend()")
     assert page.evaluate(LEFT) == 0
+
+
+def test_a_storage_of_shared_forms_that_does_not_open_is_reported(page: Page, server: Server) -> None:
+    other = page.context.new_page()
+    other.add_init_script("CacheStorage.prototype.open = async () => { throw new DOMException('', 'UnknownError'); }")
+    other.goto(f"{server.url}?shared=lost")
+    expect(other.locator('[data-key="shared"]')).to_contain_text("What was shared with Wisp did not arrive.")
+    other.close()

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.faults.lab import assets
 from tests.support.browser import new_profile
-from tests.support.chat_page import ask, new_chat, open_page, wait_ready
+from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.documents_page import INDEX, drop, listed
 from tests.support.faulty_server import FaultyServer, File
 from tests.support.gguf_bytes import MINI
@@ -90,6 +90,22 @@ def test_what_a_failed_write_lacked_is_stored_when_the_page_closes(page: Page) -
     page.reload()
     wait_ready(page)
     assert "Madrid" in " ".join(shown(page))
+
+
+def test_branches_whose_write_failed_are_stored_when_the_page_closes(page: Page) -> None:
+    new_chat(page)
+    page.evaluate(FAILING, ["messages"])
+    first = ask(page, "What is the capital of Spain?")
+    last_answer(page).get_by_role("button", name="Answer again").click()
+    assert wait_answer(page) == first
+    previous = last_answer(page).get_by_role("button", name="Previous version of the answer")
+    expect(previous).to_be_enabled()
+    page.evaluate("mend()")
+    page.reload()
+    wait_ready(page)
+    previous.click()
+    expect(previous).to_be_disabled()
+    expect(last_answer(page)).to_contain_text("Madrid")
 
 
 def test_documents_are_stored_after_their_database_was_closed(page: Page, server: Server) -> None:

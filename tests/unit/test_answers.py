@@ -8,6 +8,7 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from app.openai.answers import Message
 from app.openai.requests import ChatRequest
 from app.openai.responses import responses_request
 from py_engine.generate.answer import GenerationRequest
@@ -137,6 +138,18 @@ async def test_a_call_that_a_stop_string_cuts_is_not_to_be_run(
     (choice,) = answer["choices"]
     (call,) = choice["message"]["tool_calls"]
     assert (call["function"]["arguments"], choice["finish_reason"]) == (arguments, reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stopped", "whole"),
+    [("{}", True, True), ("", False, True), ("", True, False), ('{"a": ' + "[" * 100_000, True, False)],
+)
+def test_calls_that_may_run(arguments: str, stopped: bool, whole: bool) -> None:
+    """Arguments may be missing, and may be nested deeper than Python's parser can read."""
+    message = Message()
+    function = {"name": "look", "arguments": arguments}
+    message.add({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
+    assert message.calls_whole(stopped=stopped) == whole
 
 
 async def test_logprobs_go_with_their_text(page: Page) -> None:

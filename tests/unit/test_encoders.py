@@ -14,8 +14,11 @@ from bench.encoder_shapes import SHAPES, header
 from py_engine.encoder import fitted
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.media.kinds import MAX_SECONDS
 from py_engine.media.projector import Projector
 from py_engine.media.recipe import recipe
+from py_engine.models.projectors.fastconformer import most_frames
+from py_engine.models.projectors.tower import towers
 from py_engine.plan.kernels import Device
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.encoders import LIMITS, CpuEncoder, distance, media_of
@@ -287,6 +290,7 @@ def test_bad_headers_of_granite_vision_are_refused(metadata: dict[str, Any], wit
         ("glm5v", {}, "mm.patch_merger.weight", "bad_tensor_shape"),
         ("mimovl", {"clip.vision.wa_pattern_mode": [0, 1]}, "none", "corrupt_header"),  # of five blocks
         ("mimovl", {"clip.vision.wa_pattern_mode": [0, 1, 2, 1, 0]}, "none", "corrupt_header"),
+        ("mimovl", {"clip.vision.wa_pattern_mode": [[0], [1], [1], [1], [0]]}, "none", "corrupt_header"),
         ("mimovl", {"clip.vision.window_size": 0}, "none", "corrupt_header"),
         ("mimovl", {"clip.vision.attention.head_count_kv": 4}, "none", "bad_tensor_shape"),
         ("mimovl", {}, "v.blk.1.attn_sinks", "missing_tensor"),
@@ -338,6 +342,13 @@ def test_an_encoder_of_sound_that_is_not_there_leaves_the_pictures() -> None:
         found.need_audio()
     with pytest.raises(WispError, match="not supported"):
         Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "other"}))
+
+
+@pytest.mark.parametrize("name", ["lfm2a", "nemotron_omni"])
+def test_the_longest_clip_fits(name: str) -> None:
+    """The files of these types have 128 bins; the goldens have fewer."""
+    tower = replace(towers(header_of(VISION / f"{name}.mmproj.gguf"))["audio"], mels=128)
+    assert most_frames(tower) == 100 * MAX_SECONDS[tower.kind] + 1
 
 
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:

@@ -1,6 +1,7 @@
 """Chunks of prompts with media against llama.cpp's: ids, counts, positions, and what the encoders take."""
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -112,3 +113,14 @@ def test_the_vocabulary_says_what_is_around_pictures_of_kimi_k2_5s_encoder() -> 
     ids = [text.encode(f"<|{which}_of_image|>", parse_special=True) for which in ("begin", "end")]
     assert [len(each) for each in ids] == [1, 1]
     assert [chunk.ids for chunk in chunks if isinstance(chunk, TextChunk)] == ids
+
+
+def test_a_vocabulary_is_searched_once_for_a_token() -> None:
+    """Which takes a while: Kimi's has 160,000 tokens."""
+    model = golden("kimik25")
+    text = load_tokenizer(model.text.metadata)
+    chunker = Chunker(text, model.projector, n_embd=64, mrope=False)
+    picture = prepared(model.projector, "square.png")
+    chunker.chunks(MARKER, [picture], MARKER)
+    with patch.object(text, "piece", side_effect=AssertionError):
+        chunker.chunks(MARKER, [picture], MARKER)

@@ -56,6 +56,15 @@ def test_limits_of_qwens_pictures_may_be_in_the_file() -> None:
     assert (vision.min_pixels, vision.max_pixels) == (784, 7840)
 
 
+@pytest.mark.parametrize("key", ["image_min_pixels", "image_max_pixels"])
+def test_one_limit_of_kimi_k2_5s_pictures_does_not_count(key: str) -> None:
+    """As in llama.cpp, which reads both or none."""
+    vision = Projector.from_gguf(changed("kimik25", {f"clip.vision.{key}": 50000})).vision
+    assert vision is not None
+    side = vision.patch_size * vision.merge
+    assert (vision.min_pixels, vision.max_pixels) == (2 * side**2, 4096 * side**2)
+
+
 def test_a_text_model_is_no_projector() -> None:
     with pytest.raises(WispError, match="not a projector") as error:
         Projector.from_gguf(golden("gemma3").text)

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
 
+from app.models.loaded import Loaded
 from app.models.loading import vocabulary
 from py_engine.engine import Engine
 from py_engine.errors import WispError
@@ -114,6 +116,19 @@ async def test_a_task_gets_a_second_answer_though_others_wait() -> None:
     await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_second_answer_keeps_others_out_after_the_first_has_ended() -> None:
+    access = Access()
+    first, second = access.shared(), access.shared()
+    await first.__aenter__()
+    await second.__aenter__()
+    waiting = asyncio.ensure_future(engine_alone(access))
+    await first.__aexit__(None, None, None)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    await second.__aexit__(None, None, None)
+    await asyncio.wait_for(waiting, 10)
+
+
 async def engine_alone(access: Access) -> None:
     async with access.exclusive():
         pass
@@ -159,3 +174,11 @@ async def test_unload_waits_for_requests_and_later_ones_get_an_error(user: User)
     with pytest.raises(WispError, match="loaded"):
         await user.evaluate(SEQUENCES[0])
     await user.unload()  # once more does nothing
+
+
+async def test_an_unload_that_fails_leaves_no_engine(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loaded, "close", AsyncMock(side_effect=RuntimeError("lost")))
+    with pytest.raises(RuntimeError):
+        await user.unload()
+    with pytest.raises(WispError, match="loaded"):
+        await user.embed("x")

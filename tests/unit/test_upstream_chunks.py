@@ -8,6 +8,7 @@ from tests.support.upstream_page import BASE, CHAT, KEY, Reply, UpstreamPage, an
 
 NAN = float("nan")
 LOGPROB = {"token": "a", "logprob": -1.0, "top_logprobs": []}
+HUGE = {**LOGPROB, "logprob": 10**400}
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ THOUGHTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, 
             [{"index": 0, "delta": {}}, {"index": 1, "delta": {}}],
         ),
         (choice({}, logprobs={"content": [LOGPROB]}), [{"index": 0, "delta": {}, "logprobs": {"content": [LOGPROB]}}]),
+        (choice({}, logprobs={"content": [HUGE]}), [{"index": 0, "delta": {}, "logprobs": {"content": [HUGE]}}]),
         (choice({}, logprobs={"content": [{"token": 5}]}), [{"index": 0, "delta": {}, "logprobs": None}]),
         (choice({}, logprobs=7), [{"index": 0, "delta": {}, "logprobs": None}]),
     ],

@@ -102,10 +102,11 @@ export class Conversation {
     );
   }
 
-  /** Stores everything while the page closes. */
+  /** Stores the shown branch while the page closes, and the others if storage may lack them. */
   saveAtOnce() {
     this.info.shown = this.tree.shown;
-    if (!this.info.private) database.saveAtOnce(this.info, this.#readable(this.messages));
+    const messages = this.isBehind ? this.tree.all : this.messages;
+    if (!this.info.private) database.saveAtOnce(this.info, this.#readable(messages));
   }
 
   /** Without damaged messages: another page may read them. @param {Message[]} messages */

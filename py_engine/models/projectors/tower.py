@@ -161,7 +161,8 @@ def _head_width(header: Header, vision: Vision) -> int:
 
 def _bands(header: Header, vision: Vision) -> Bands:
     modes, reach = header.arch("vision.wa_pattern_mode", None), natural(header, "vision.window_size")
-    if not isinstance(modes, list) or len(modes) != vision.n_layer or not {*modes} <= {WHOLE, IN_LINES, IN_COLUMNS}:
+    known = isinstance(modes, list) and all(mode in (WHOLE, IN_LINES, IN_COLUMNS) for mode in modes)
+    if not known or len(modes) != vision.n_layer:
         raise WispError(f"vision.wa_pattern_mode is {modes!r:.100}; it must list -1, 0 or 1.", "corrupt_header")
     if not 0 < reach <= MAX_WINDOW:
         raise WispError(f"The projector's windows reach {reach} patches.", "corrupt_header")
