@@ -66,7 +66,7 @@ fn table_at(i: u32) -> f32 {
 }
 
 #endif
-// The processor:
+const wisp_begins = true; // the caller's text comes next
 #text PROCESS
 
 @compute @workgroup_size(WG)

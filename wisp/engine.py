@@ -94,7 +94,7 @@ class Engine:
 
     @property
     def backend(self) -> str | None:
-        """ "webgpu" or "cpu"; None with vocab_only."""
+        """ "webgpu" or "cpu"; None with vocab_only, and after unload()."""
         return self._model.engine.backend if self._model.engine is not None else None
 
     def stats(self) -> dict[str, Any]:

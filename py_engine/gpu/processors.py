@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from py_engine.plan.plan import Buffer
 
 MAX_PROCESSORS = 64  # functions of a loaded model that stay compiled: each has kernels
-BEGINS = "// The processor:"  # the line of the kernel before the caller's text
+BEGINS = "const wisp_begins = true;"  # the line of the kernel before the caller's text
 
 
 class GpuProcessors:

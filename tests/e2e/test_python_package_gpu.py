@@ -38,7 +38,8 @@ def only(ids, logits):
 how = {{"backend": "webgpu", "context_length": 256, "kv_type": "f32", "tune": False}}
 async with await Engine.load("{LLAMA.name}", **how) as engine:
     await engine.complete(ids, max_tokens=4, logits_processor=only, ignore_eos=True).text()
-result = [engine.backend, seen[0], last[1:]]""",
+    backend = engine.backend
+result = [backend, seen[0], last[1:]]""",
         ids=golden["prompt"].tolist(),
     )
     assert backend == "webgpu"
