@@ -53,8 +53,8 @@ def _choice(n: int, choice: Any, streamed: bool) -> dict[str, Any]:
     if "logprobs" in choice:
         read["logprobs"] = choice["logprobs"] if _has_logprobs(choice["logprobs"]) else None
     part = "delta" if streamed else "message"
-    if choice.get(part) is not None or part in choice:
-        message = choice[part] if choice[part] is not None else {}
+    if part in choice:
+        message = {} if choice[part] is None else choice[part]
         if not isinstance(message, dict):
             raise Unreadable(f"a {part} that is an object")
         read[part] = _texts(message)

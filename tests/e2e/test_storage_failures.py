@@ -46,8 +46,11 @@ def close_databases(page: Page, server: Server) -> None:
     session.detach()
 
 
-def shown(page: Page) -> list[str]:
-    return page.locator("#thread .message").all_inner_texts()
+def stored(page: Page) -> str:
+    """The shown chat, as it is after a reload."""
+    page.reload()
+    wait_ready(page)
+    return " ".join(page.locator("#thread .message").all_inner_texts())
 
 
 def test_a_chat_is_stored_as_a_whole_after_its_database_was_closed(page: Page, server: Server) -> None:
@@ -57,9 +60,7 @@ def test_a_chat_is_stored_as_a_whole_after_its_database_was_closed(page: Page, s
     assert "Paris" in ask(page, "What is the capital of France?")
     assert page.locator("#notices .error").count() == 0
     page.wait_for_timeout(1500)
-    page.reload()
-    wait_ready(page)
-    texts = " ".join(shown(page))
+    texts = stored(page)
     assert "Italy" in texts
     assert "Paris" in texts
 
@@ -74,9 +75,7 @@ def test_what_a_failed_write_lacked_is_stored_with_the_next_one(page: Page) -> N
     page.evaluate("mend()")
     ask(page, "What is the capital of France?")
     expect(notice).to_have_count(0)
-    page.reload()
-    wait_ready(page)
-    texts = " ".join(shown(page))
+    texts = stored(page)
     assert "Rome" in texts
     assert "Paris" in texts
 
@@ -87,9 +86,7 @@ def test_what_a_failed_write_lacked_is_stored_when_the_page_closes(page: Page) -
     ask(page, "What is the capital of Spain?")
     expect(page.locator("#notices .error")).to_contain_text("could not store the chat")
     page.evaluate("mend()")
-    page.reload()
-    wait_ready(page)
-    assert "Madrid" in " ".join(shown(page))
+    assert "Madrid" in stored(page)
 
 
 def test_branches_whose_write_failed_are_stored_when_the_page_closes(page: Page) -> None:
