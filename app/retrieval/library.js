@@ -51,7 +51,7 @@ export class Library {
   #channel = new BroadcastChannel("wisp-documents");
   /** @type {Promise<unknown>} settles once all jobs have ended */
   #working = Promise.resolve();
-  /** @type {Map<string, AbortController>} the document whose passages are being embedded */
+  /** @type {Map<string, AbortController>} the document whose passages are being embedded -> aborted if it is removed */
   #embedding = new Map();
 
   /** @param {Parts} parts */
@@ -65,7 +65,7 @@ export class Library {
   async open() {
     Object.assign(this, await readAll());
     const ids = new Set(this.documents.map(({ id }) => id));
-    for (const [id, controller] of this.#embedding) if (!ids.has(id)) controller.abort();
+    for (const [id, removed] of this.#embedding) if (!ids.has(id)) removed.abort();
     this.#lexical = null;
     this.parts.changed();
   }
@@ -174,22 +174,20 @@ export class Library {
   async #embed(document, say, signal) {
     const { id } = this.embedder;
     if (!id) return;
-    const controller = new AbortController();
-    const abort = () => controller.abort();
-    signal.addEventListener("abort", abort);
-    if (signal.aborted || !this.documents.some((other) => other.id === document.id)) abort();
-    this.#embedding.set(document.id, controller);
+    const removed = new AbortController();
+    if (!this.documents.some((other) => other.id === document.id)) removed.abort();
+    this.#embedding.set(document.id, removed);
     try {
       const passages = this.passages.filter((passage) => passage.document === document.id);
       const n = passages.length;
       const report = (/** @type {number} */ done) => say(t("Embedding {done} of {n} passages …", { done, n }));
       report(0);
-      const vectors = await this.embedder.embed(passages.map(indexedText), report, controller.signal);
+      const ended = AbortSignal.any([signal, removed.signal]);
+      const vectors = await this.embedder.embed(passages.map(indexedText), report, ended);
       await storeVectors(document.id, id, vectors);
       await this.#changed();
     } finally {
       this.#embedding.delete(document.id);
-      signal.removeEventListener("abort", abort);
     }
   }
 
