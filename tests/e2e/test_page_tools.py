@@ -206,6 +206,14 @@ def test_a_call_that_fails_while_the_page_is_away_goes_on_when_it_is_back(talk: 
         talk.evaluate("asWritten()")
 
 
+def test_an_answer_that_came_at_once_has_no_speed(talk: Page, scripted: ScriptedServer) -> None:
+    scripted.script = ["Yes."]
+    send(talk, "Is it?")
+    wait_answer(talk)
+    expect(last_answer(talk).locator(".stats")).to_contain_text("first token in")
+    assert "tokens/s" not in last_answer(talk).locator(".stats").inner_text()
+
+
 def test_screen_readers_are_told_of_a_long_answer_to_its_end(talk: Page, scripted: ScriptedServer) -> None:
     """It is shown in pieces, and announced after the last."""
     scripted.script = ["A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."]
