@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import BrowserContext, Locator, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, JSHandle, Locator, Page, Playwright, expect
 
 from tests.support import browser as browsers
 from tests.support.browser import watch
@@ -92,7 +92,7 @@ def choose(page: Page, *names: str) -> None:
     page.set_input_files("#attach-input", [MEDIA / name for name in names])
 
 
-def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> object:
+def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> JSHandle:
     encoded = [(name, type, base64.b64encode(data).decode()) for name, type, data in files]
     return page.evaluate_handle(TRANSFER, [encoded])
 
