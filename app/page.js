@@ -128,6 +128,7 @@ const chat = new Chat({
   changed: showChat,
   failed: answerFailed,
 });
+const isPrivate = () => chat.conversation.info.private ?? false;
 const titles = startTitles({ chat, engine });
 const privateChats = startPrivate(newChat);
 const gauge = startGauge(() => chat.usage());
@@ -140,12 +141,14 @@ const attachments = startAttachments(engine, {
   addProjector: () => models.addProjector(),
   load,
   usesTools: () => offeredIn(chat.conversation.info).length > 0,
+  isPrivate,
+  take: takeFiles,
 });
 const composer = startComposer({
   send: (text) => askShown(text, attachments.take()),
   stop: () => chat.stop(),
   hasMedia: () => attachments.size > 0,
-  isPrivate: () => chat.conversation.info.private ?? false,
+  isPrivate,
 });
 startSnippets();
 startTransfer({

@@ -12,7 +12,7 @@ from tests.support.media import MEDIA
 from tests.support.page_looks import faults
 from tools.serve import Server
 
-SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568)}
+SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568), "zoomed phone": (195, 422)}
 # Wide and narrow, in light and dark and in Arabic; German has the longest words. Other tests use the page in English.
 LOOKS = [
     ("desktop", "light", "de"),
@@ -128,6 +128,29 @@ def test_every_view_fits_and_is_accessible(opened: Page, size: str, scheme: Any,
     sidebar()
     page.click("#private-chat")
     check("private")
+
+
+def test_the_page_fits_a_phone_at_a_zoom_of_200_percent(opened: Page) -> None:
+    """All buttons are there: those of the header, and the one that closes the settings."""
+    page = opened
+    width, height = SIZES["zoomed phone"]
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
+    page.click("#settings-button")
+    page.select_option("#language", "en")
+    page.keyboard.press("Escape")
+    new_chat(page)
+    ask(page, "What is the capital of Italy?")
+    assert faults(page) == [], "conversation"
+    for name in ("model", "documents", "settings", "quality", "help", "assistant"):
+        if name == "quality":
+            page.click("#model-button")
+        if name == "help":
+            page.click("#open-sidebar")
+        page.click(f"#{name}-button")
+        assert faults(page) == [], name
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")  # the dialog or the drawer below
 
 
 def test_the_help_sheet_lists_the_shortcuts_and_returns_the_focus(opened: Page) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import BrowserContext, Locator, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, JSHandle, Locator, Page, Playwright, expect
 
 from tests.support import browser as browsers
 from tests.support.browser import watch
@@ -27,7 +27,9 @@ TRANSFER = """([files]) => {
         transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type }));
     return transfer;
 }"""
-PASTE = "(files) => document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: files, bubbles: true }))"
+PASTE = """(files) => document.body.dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData: files, bubbles: true, cancelable: true }),
+)"""  # true: the browser pastes by itself
 # Half a second of a tone in a compressed format.
 RECORDED = """async () => {
     const context = new AudioContext(), tone = context.createOscillator(), out = context.createMediaStreamDestination();
@@ -90,7 +92,7 @@ def choose(page: Page, *names: str) -> None:
     page.set_input_files("#attach-input", [MEDIA / name for name in names])
 
 
-def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> object:
+def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> JSHandle:
     encoded = [(name, type, base64.b64encode(data).decode()) for name, type, data in files]
     return page.evaluate_handle(TRANSFER, [encoded])
 
@@ -134,6 +136,31 @@ def test_pasted_pictures_are_attached(talk: Page) -> None:
     talk.evaluate(PASTE, files)
     expect(attached(talk).locator("img")).to_have_attribute("alt", "image.png")
     clear(talk)
+
+
+def test_formatted_text_is_pasted_as_text(talk: Page) -> None:
+    """Programs such as Excel put a picture of the cells beside them."""
+    files = transfer_of(talk, ("image.png", "image/png", (MEDIA / "wide.png").read_bytes()))
+    files.evaluate("(data) => { data.setData('text/html', '<b>Tea</b>'); data.setData('text/plain', 'Tea'); }")
+    assert talk.evaluate(PASTE, files)
+
+
+def test_pasted_texts_are_documents_and_other_files_are_named(talk: Page) -> None:
+    files = transfer_of(
+        talk, ("pasted.md", "text/markdown", b"# Pasted\n\nTea."), ("film.mp4", "video/mp4", b"film")
+    )  # fmt: skip
+    talk.evaluate(PASTE, files)
+    expect(talk.locator("#document-list")).to_contain_text("pasted.md")
+    notice = talk.locator(".notice", has_text="film.mp4 was not added.")
+    expect(notice).to_be_visible()
+    notice.get_by_role("button").click()
+
+
+def test_a_chosen_file_of_no_use_is_named(talk: Page) -> None:
+    talk.set_input_files("#attach-input", {"name": "film.mp4", "mimeType": "video/mp4", "buffer": b"film"})
+    notice = talk.locator(".notice", has_text="film.mp4 was not added.")
+    expect(notice).to_be_visible()
+    notice.get_by_role("button").click()
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -314,6 +341,61 @@ def test_media_of_a_chat_are_stored_exported_and_imported(talk: Page, tmp_path: 
     talk.set_input_files("#import-input", path)
     talk.locator("#chat-rows").get_by_text("Again").click()
     expect(picture).to_have_js_property("naturalWidth", 150)
+
+
+# The names of what tabs have stored of messages that were not sent.
+UNSENT = """async () => {
+    const opening = indexedDB.open("wisp-unsent");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const reading = db.transaction("tabs").objectStore("tabs").getAll();
+    const records = await new Promise((resolve) => (reading.onsuccess = () => resolve(reading.result)));
+    db.close();
+    return records.flat().map(({ name }) => name);
+}"""
+
+
+def test_media_that_were_not_sent_outlive_a_reload(talk: Page) -> None:
+    """Those of a private chat are not stored."""
+    choose(talk, "wide.png", "half.wav")
+    expect(attached(talk)).to_have_count(2)
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png", "half.wav"])
+    talk.reload()
+    expect(attached(talk).locator("img")).to_have_js_property("naturalWidth", 150)
+    expect(attached(talk).nth(1)).to_contain_text("0:01")
+    expect(talk.locator("#send")).to_be_enabled()
+    wait_ready(talk)
+    talk.get_by_role("button", name="Remove half.wav").click()
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png"])
+    send(talk, "What is it?")
+    expect(talk.locator(".answer-error")).to_be_visible()
+    wait_for(lambda: talk.evaluate(UNSENT) == [])
+    talk.click("#private-chat")
+    choose(talk, "square.png")
+    expect(attached(talk)).to_have_count(1)
+    assert talk.evaluate(UNSENT) == []
+    talk.reload()
+    wait_ready(talk)
+    expect(attached(talk)).to_have_count(0)
+
+
+def test_media_of_tabs_that_were_closed_long_ago_are_deleted(talk: Page) -> None:
+    talk.evaluate(
+        """async () => {
+            const opening = indexedDB.open("wisp-unsent");
+            const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+            const store = db.transaction("tabs", "readwrite").objectStore("tabs");
+            const record = [{ kind: "image", name: "old.png", blob: new Blob(["old"]) }];
+            for (const days of [6, 8]) {
+                const time = new Date(Date.now() - days * 24 * 3600 * 1000).toISOString();
+                await new Promise((resolve) => (store.put(record, `${time} a`).onsuccess = resolve));
+            }
+            db.close();
+        }"""
+    )
+    talk.reload()
+    wait_ready(talk)
+    wait_for(lambda: len(talk.evaluate(UNSENT)) == 1)
+    expect(attached(talk)).to_have_count(0)
 
 
 def test_a_model_that_sees_is_one_click_away(talk: Page) -> None:

@@ -206,6 +206,30 @@ def test_a_call_that_fails_while_the_page_is_away_goes_on_when_it_is_back(talk: 
         talk.evaluate("asWritten()")
 
 
+def test_the_mark_of_another_server_fits_a_narrow_header(talk: Page) -> None:
+    """A phone's page at a zoom of 200 %: the mark is there, and covers no button."""
+    size = talk.viewport_size
+    assert size
+    talk.set_viewport_size({"width": 195, "height": 422})
+    try:
+        mark, button, icon = (
+            talk.locator(selector).evaluate("(element) => element.getBoundingClientRect().toJSON()")
+            for selector in ("#model-badge", "#model-button", "#model-badge .icon")
+        )
+    finally:
+        talk.set_viewport_size(size)
+    assert button["left"] <= mark["left"] < mark["right"] <= button["right"]
+    assert icon["width"] >= 12
+
+
+def test_an_answer_that_came_at_once_has_no_speed(talk: Page, scripted: ScriptedServer) -> None:
+    scripted.script = ["Yes."]
+    send(talk, "Is it?")
+    wait_answer(talk)
+    expect(last_answer(talk).locator(".stats")).to_contain_text("first token in")
+    assert "tokens/s" not in last_answer(talk).locator(".stats").inner_text()
+
+
 def test_screen_readers_are_told_of_a_long_answer_to_its_end(talk: Page, scripted: ScriptedServer) -> None:
     """It is shown in pieces, and announced after the last."""
     scripted.script = ["A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."]

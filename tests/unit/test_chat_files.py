@@ -64,6 +64,20 @@ def test_json_loses_nothing(js: Evaluate) -> None:
     assert read(js, js("m.FRAME.json[0] + m.FRAME.json[1]")) == []
 
 
+@pytest.mark.parametrize("type", ["", "text/plain; charset=utf-8", 'text/html;profile="a,b"', "audio/webm;codecs=opus"])
+def test_files_are_read_with_types_that_have_parameters(js: Evaluate, type: str) -> None:
+    """MCP servers send such types. One of them would have all chats of the file refused."""
+    file = {"name": "1.plain", "data": f"data:{type};base64,VGVh"}
+    step = {"content": "", "calls": [{**CHAT["messages"][1]["steps"][0]["calls"][0], "files": [file]}]}
+    medium = file | {"kind": "audio" if type.startswith("audio") else "file"}
+    messages = [{**CHAT["messages"][0], "media": [medium]}, {**CHAT["messages"][1], "steps": [step]}]
+    chat = {"info": CHAT["info"] | {"shown": 1}, "messages": messages}
+    code = """(async ([{ messages: [{ media }, { steps }] }]) =>
+        Promise.all([media[0], steps[0].calls[0].files[0]].map(async ({ blob }) => [blob.type, await blob.text()]))
+    )(m.chatsOf(a[0]))"""
+    assert js(f"await {code}", json.dumps(own(chat))) == [[type, "Tea"]] * 2
+
+
 def test_markdown_has_the_shown_branch(js: Evaluate) -> None:
     assert js("await m.WRITE.markdown(a[0])", CHAT) == "# Tea\n\n1970-01-01\n\n## You\n\nWhite?\n\n## Answer\n\nYes,"
     assert js("m.fileName('A/b: *c*?', 'markdown')") == "A-b-c.md"

@@ -215,11 +215,8 @@ function awayMark({ upstream }) {
 function statsLine({ stats, finish, budget }) {
   const parts = [];
   if (stats) {
-    parts.push(
-      t("{rate} tokens/s", { rate: rate(stats.perSecond) }),
-      t("first token in {time}", { time: seconds(stats.firstMs) }),
-      tokens(stats.tokens),
-    );
+    if (stats.perSecond) parts.push(t("{rate} tokens/s", { rate: rate(stats.perSecond) })); // 0: it came at once
+    parts.push(t("first token in {time}", { time: seconds(stats.firstMs) }), tokens(stats.tokens));
   }
   if (finish === "stopped") parts.push(t("stopped"));
   if (finish === "length") parts.push(t("cut off"));

@@ -10,8 +10,9 @@ import { t } from "../../language/phrase.js";
  * @typedef {Record<string, (value: any) => boolean>} Shape
  */
 
-const DATA = /^data:((?:image|audio)\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
-export const FILE = /^data:([\w.+-]+\/[\w.+-]+)?;base64,[A-Za-z0-9+/]*=*$/;
+// A type may have parameters, as in "text/plain; charset=utf-8".
+const DATA = /^data:((?:image|audio)\/.+?)?;base64,[A-Za-z0-9+/]*=*$/;
+export const FILE = /^data:(.*?);base64,([A-Za-z0-9+/]*=*)$/;
 const DAMAGED = "damaged";
 const MOST = 2 ** 31; // numbers of messages: counting on from there is exact
 

@@ -4,13 +4,14 @@ import { explain } from "../advice.js";
 import { sensesOf, withMedia } from "../chats/media_parts.js";
 import { openMenu } from "../chats/menu.js";
 import { choiceOf } from "../chats/other_model.js";
-import { byId, h, iconButton } from "../dom.js";
+import { byId, h, iconButton, whenIdle } from "../dom.js";
 import { bytes, tokens } from "../format.js";
 import { announce, dismiss, notify } from "../notices.js";
 import { say } from "../texts.js";
 import { startCamera } from "./camera.js";
 import { fileMedium, isMedium, mediumOf } from "./medium.js";
 import { startRecorder } from "./recorder.js";
+import { hasUnsentMedia, keepUnsentMedia, unsentMedia } from "./unsent.js";
 import { thumbnail } from "./views.js";
 
 /**
@@ -22,10 +23,12 @@ import { thumbnail } from "./views.js";
  * @property {() => void} addProjector lets the user add a projector to the model
  * @property {(choice: import("../engine.js").Choice) => void} load
  * @property {() => boolean} usesTools the shown chat's answers may call tools
+ * @property {() => boolean} isPrivate the shown chat is
+ * @property {(files: File[]) => File[]} take adds media and documents; returns the other files
  */
 
 /** @param {Engine} engine @param {Actions} actions */
-export function startAttachments(engine, { changed, addProjector, load, usesTools }) {
+export function startAttachments(engine, { changed, addProjector, load, usesTools, isPrivate, take }) {
   const list = byId("attachments");
   const button = byId("attach");
   const input = /** @type {HTMLInputElement} */ (byId("attach-input"));
@@ -59,6 +62,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   function show() {
     list.hidden = !items.size;
     if (!items.size) dismiss("projector");
+    keepUnsentMedia([...items.keys()], isPrivate());
     changed();
   }
 
@@ -116,6 +120,14 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     }
   }
 
+  /** Adds files that were chosen or pasted; says which are of no use. @param {File[]} files */
+  function addChosen(files) {
+    for (const { name } of take(files)) {
+      const more = t("It is no picture, sound or document that the page reads.");
+      notify({ key: `medium ${name}`, text: t("{name} was not added.", { name }), more, kind: "error" });
+    }
+  }
+
   const camera = startCamera(put);
   const recorder = startRecorder(put);
   button.onclick = () =>
@@ -131,17 +143,23 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     input.click();
   };
   input.addEventListener("change", () => {
-    add([...(input.files ?? [])], !input.accept);
+    const files = [...(input.files ?? [])];
+    if (input.accept) addChosen(files);
+    else add(files, true);
     input.value = "";
     byId("prompt").focus();
   });
   document.addEventListener("paste", (event) => {
     if (document.querySelector("dialog[open]")) return;
-    const files = [...(event.clipboardData?.files ?? [])].filter(isMedium);
-    if (!files.length) return;
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (!files.length || (event.clipboardData && hasFormattedText(event.clipboardData))) return;
     event.preventDefault();
-    add(files);
+    addChosen(files);
   });
+
+  const restore = async () => (await unsentMedia()).forEach(put);
+  if (hasUnsentMedia()) void restore();
+  else whenIdle(() => void unsentMedia()); // deletes what closed tabs have left
 
   return {
     isMedium,
@@ -166,6 +184,10 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     },
   };
 }
+
+/** Whether a clipboard has formatted text: programs such as Excel add a picture of it. @param {DataTransfer} clipboard */
+const hasFormattedText = (clipboard) =>
+  clipboard.types.includes("text/html") && !!clipboard.getData("text/plain").trim();
 
 /** The tokens that a medium adds to a prompt. @param {Medium} medium @param {import("../../wisp.js").Wisp} wisp @param {string} model */
 async function tokensOf(medium, wisp, model) {

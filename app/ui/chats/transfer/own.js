@@ -45,9 +45,8 @@ function checked(chat, where) {
 
 /** A medium, or a file of a call, with its blob: the file of chats has it as a data URL. @param {any} file */
 function withBlob({ data, ...file }) {
-  const [, type = ""] = FILE.exec(data) ?? [];
-  const bytes = bytesOf(data.slice(data.indexOf(",") + 1));
-  return { ...file, blob: new Blob([bytes], { type }) };
+  const [, type = "", base64 = ""] = FILE.exec(data) ?? [];
+  return { ...file, blob: new Blob([bytesOf(base64)], { type }) };
 }
 
 /** @param {any} step @returns {import("../database.js").Step} */

@@ -1,0 +1,49 @@
+/**
+ * The pictures, sounds and files of the message that is being written, in IndexedDB: a reload would lose them. Each tab has a
+ * record of its own, whose key is in its sessionStorage. Those of a private chat are never stored.
+ */
+import { reopened } from "../../storage/reopened.js";
+
+/** @typedef {import("../chats/database.js").Medium} Medium */
+
+const KEY = "wisp.unsent-media";
+const MOST_AGE_MS = 7 * 24 * 3600 * 1000; // a tab that is closed leaves its record: it may be opened again
+
+const opened = reopened("wisp-unsent", 1, { upgrade: (db) => void db.createObjectStore("tabs") });
+
+/** The time comes first, so that old records are a range of keys. @param {number} time ms since 1970 */
+const keyAt = (time) => `${new Date(time).toISOString()} ${crypto.randomUUID()}`;
+
+/** Deletes old records, and runs requests in the same transaction. @template T @param {(store: any) => T} use @returns {Promise<Awaited<T>>} */
+async function withRecords(use) {
+  const transaction = (await opened()).transaction("tabs", "readwrite");
+  transaction.done.catch(() => {}); // a request that fails rejects, too
+  const store = transaction.objectStore("tabs");
+  store.delete(IDBKeyRange.upperBound(keyAt(Date.now() - MOST_AGE_MS))).catch(() => {});
+  const used = await use(store);
+  await transaction.done;
+  return used;
+}
+
+/** @param {Medium[]} media @param {boolean} isPrivate */
+export function keepUnsentMedia(media, isPrivate) {
+  const before = sessionStorage.getItem(KEY);
+  if (!media.length || isPrivate) {
+    if (!before) return;
+    sessionStorage.removeItem(KEY);
+    withRecords((store) => store.delete(before)).catch(() => {});
+    return;
+  }
+  const key = before ?? keyAt(Date.now());
+  sessionStorage.setItem(KEY, key);
+  withRecords((store) => store.put(media, key)).catch(() => {}); // storage is full, perhaps: they can still be sent
+}
+
+/** What was not sent when the page ended. @returns {Promise<Medium[]>} */
+export async function unsentMedia() {
+  const key = sessionStorage.getItem(KEY);
+  return (await withRecords((store) => (key ? store.get(key) : [])).catch(() => [])) ?? [];
+}
+
+/** Whether this tab has stored media. */
+export const hasUnsentMedia = () => sessionStorage.getItem(KEY) !== null;
