@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, wait_until
+from tests.support.chat_page import NO_ENGINE
 from tests.support.checkouts import copy_sources
 from tests.support.waiting import HANG_S
 from tools.headers import CSP
@@ -24,8 +25,6 @@ CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
 CONTROLLED = "navigator.serviceWorker.controller"
 # `build.py serve` without its build: dist/ is made.
 SERVE = "import sys; from tools import paths, serve; serve.serve(paths.DIST, int(sys.argv[1]), open_browser=False)"
-# The page would start Python each time it is loaded.
-NO_ENGINE = "globalThis.SharedWorker = class extends EventTarget { port = new MessageChannel().port1; };"
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def unused_port() -> int:
 def page(dist: Path, checkout: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
     """A page that `serve` has cached, opened again while `dev` runs at its address."""
     context, port = new_profile(chromium(None)), unused_port()
-    context.add_init_script(NO_ENGINE)
+    context.add_init_script(NO_ENGINE)  # the page would start Python each time it is loaded
     opened = context.new_page()
     with running(ROOT, "-c", SERVE, str(port)) as url:
         opened.goto(url)
