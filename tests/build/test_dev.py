@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -38,17 +39,20 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[str]:
-    """Run Python in a checkout, where it serves a page; yields the address."""
+    """Run Python in a checkout, where it serves a page; yields the address. In the end, interrupt it as Ctrl-C does:
+    together with what it has started.
+    """
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, *arguments]
-    with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as process:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, cwd=folder, env=env, **options) as process:
         try:
             assert process.stdout
             match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", process.stdout.readline())
             assert match
             yield match[1]
         finally:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
         assert process.wait(HANG_S) in (0, 130)
 
 
