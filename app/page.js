@@ -389,7 +389,8 @@ await startLaunch({
   load: useStored,
 });
 // The service worker fetches the whole page again. Wait for the model first, so that its load is not slowed down.
-await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, 20_000))]);
+const FIRST_LOAD_MS = 20_000; // tests that load no model skip this wait
+await Promise.race([firstLoad, new Promise((resolve) => setTimeout(resolve, FIRST_LOAD_MS))]);
 startPwa();
 /** Reads the search index while nothing else needs the processor. */
 const prepareSearch = () =>

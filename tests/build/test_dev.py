@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, wait_until
+from tests.support.chat_page import NO_ENGINE
 from tests.support.checkouts import copy_sources
 from tests.support.waiting import HANG_S
 from tools.headers import CSP
@@ -24,8 +26,6 @@ CHANGED_MS = 60_000  # a rebuild takes a few seconds; a busy machine more
 CONTROLLED = "navigator.serviceWorker.controller"
 # `build.py serve` without its build: dist/ is made.
 SERVE = "import sys; from tools import paths, serve; serve.serve(paths.DIST, int(sys.argv[1]), open_browser=False)"
-# The page would start Python each time it is loaded.
-NO_ENGINE = "globalThis.SharedWorker = class extends EventTarget { port = new MessageChannel().port1; };"
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +39,20 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[str]:
-    """Run Python in a checkout, where it serves a page; yields the address."""
+    """Run Python in a checkout, where it serves a page; yields the address. In the end, interrupt it as Ctrl-C does:
+    together with what it has started.
+    """
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, *arguments]
-    with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as process:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, cwd=folder, env=env, **options) as process:
         try:
             assert process.stdout
             match = re.fullmatch(r"Serving (http://127\.0\.0\.1:\d+/)\n", process.stdout.readline())
             assert match
             yield match[1]
         finally:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
         assert process.wait(HANG_S) in (0, 130)
 
 
@@ -66,7 +69,7 @@ def unused_port() -> int:
 def page(dist: Path, checkout: Path, chromium: Callable[[str | None], Browser]) -> Iterator[Page]:
     """A page that `serve` has cached, opened again while `dev` runs at its address."""
     context, port = new_profile(chromium(None)), unused_port()
-    context.add_init_script(NO_ENGINE)
+    context.add_init_script(NO_ENGINE)  # the page would start Python each time it is loaded
     opened = context.new_page()
     with running(ROOT, "-c", SERVE, str(port)) as url:
         opened.goto(url)

@@ -277,8 +277,8 @@ def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
     """It makes dist/ first."""
     command = [sys.executable, "build.py", "serve", "--no-open"]
     env = {name: value for name, value in os.environ.items() if name != MADE}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, env=env, **pipes) as running:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, **options) as running:
         assert running.stdout
         line = running.stdout.readline()
         try:
@@ -287,5 +287,5 @@ def test_the_command_says_where_it_serves_once_it_does(dist: Path) -> None:
             with urllib.request.urlopen(f"{match[1]}wisp.js", timeout=HANG_S) as answer:
                 assert answer.read() == (dist / "wisp.js").read_bytes()
         finally:
-            running.send_signal(signal.SIGINT)
+            os.killpg(running.pid, signal.SIGINT)  # as Ctrl-C does: the command and what it has started
         assert running.wait(HANG_S) in (0, 130)

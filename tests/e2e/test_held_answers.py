@@ -25,7 +25,7 @@ ANSWERS = """async (backend) => {
   ];
   const ask = async (response_format, i) => {
     const messages = [{ role: "user", content: `Tell me about number ${i}.` }];
-    const options = { temperature: 1.5, seed: 7 + i, max_tokens: 50, response_format };
+    const options = { temperature: 1.5, seed: 7 + i, max_tokens: 28, response_format };
     const { choices: [{ message, finish_reason }] } = await engine.chat.completions.create({ messages, ...options });
     return [message.content, finish_reason];
   };

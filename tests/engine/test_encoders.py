@@ -18,20 +18,29 @@ from py_engine.media.prepared import Stacked
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
-from tests.support.media import NAMES, golden
+from tests.support.golden_ops import covering, encoder_ops_of
+from tests.support.media import NAMES, VISION, golden
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options of the load)
     "f16": ("f16", {"backend": "webgpu", "prove": True}),
     "f32": ("f32", {"backend": "webgpu", "variant": {"f16": False}, "tune": True}),
     "cpu": ("f32", {"backend": "cpu"}),
 }
-# What f16 changes is the same for all types, and tests/unit/test_cpu_encoders.py runs the CPU engine on all of them.
-SOME = {"f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"}, "cpu": {"idefics3", "lfm2a"}}
 # Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one type. The ops of the
 # others are all in other goldens, or in tests/kernels.
 SLOW = {"deepseekocr", "deepseekocr2"}  # the first picture takes half a minute, others longer
-SKIPPED = set() if "WISP_ALL_GOLDENS" in os.environ else {*WHISPER, *SLOW} - {"ultravox"}
-CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME.get(way, {name}) - SKIPPED]
+ALL = "WISP_ALL_GOLDENS" in os.environ
+SKIPPED = set() if ALL else {*WHISPER, *SLOW} - {"ultravox"}
+# On lavapipe, as many as have every op and tensor type of all (golden_ops.py): tests/unit/test_encoders.py compares the
+# plans of all with llama.cpp, and tests/unit/test_cpu_encoders.py runs the CPU engine on all. What f16 changes is the
+# same for all types.
+OPS = {name: encoder_ops_of(VISION / golden(name).about["mmproj"]) for name in NAMES if name not in SKIPPED}
+SOME = {
+    "f16": {*NAMES} if ALL else {*covering(OPS)},
+    "f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"},
+    "cpu": {"idefics3", "lfm2a"},
+}
+CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME[way] - SKIPPED]
 MOST = 2  # cases of a golden, the first ones of each kind
 
 

@@ -1,24 +1,37 @@
 """A user's actions on the page: open it, ask, read the answer."""
 
 import json
+import re
 from typing import Any
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.support.browser import wait_until
+from tools.paths import ROOT
 
 SETTINGS = {"temperature": 0, "max_tokens": 160}
 # Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
 CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
-# The engine's worker is never heard of: the page stays at loading its model.
+
+
+def _first_load_ms() -> str:
+    """How long the page waits for its first model before it installs its service worker (app/page.js)."""
+    found = re.search(r"FIRST_LOAD_MS = (\d[\d_]*);", (ROOT / "app" / "page.js").read_text(encoding="utf-8"))
+    assert found
+    return found[1]
+
+
+# The engine's worker is never heard of: the page stays at loading its model, and waits for that no longer than a moment
+# before it installs its service worker.
 NO_ENGINE = """{
   delete globalThis.SharedWorker;
-  const { Worker } = globalThis;
+  const { Worker, setTimeout } = globalThis;
   globalThis.Worker = function (url, options) {
     return options?.name === "wisp" ? { postMessage() {}, terminate() {} } : new Worker(url, options);
   };
   globalThis.Worker.prototype = Worker.prototype;
-}"""
+  globalThis.setTimeout = (run, ms, ...rest) => setTimeout(run, ms === FIRST_LOAD_MS ? 0 : ms, ...rest);
+}""".replace("FIRST_LOAD_MS", _first_load_ms())
 
 
 def keep_engine(context: BrowserContext, url: str) -> Page:
