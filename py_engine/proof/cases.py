@@ -70,8 +70,8 @@ def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
     i = 0
     while i < len(ops):
         splits = ops[i].kernel.startswith("attention") and ops[i].params.get("SPLIT")
-        if splits and ops[i].contexts.up_to:  # the one for longer contexts follows, then what joins the splits of both
-            yield i, [ops[i], ops[i + 2]]
+        if splits and ops[i].contexts.up_to:  # those for longer contexts follow, then what joins the splits of all
+            yield i, [ops[i], next(op for op in ops[i:] if op.kernel == "attention_combine")]
             i += 1
             continue
         size = 2 if splits else 1
