@@ -1,6 +1,6 @@
-"""How attention of a small batch is divided in long contexts, where query heads share keys: attention_decode_tiles.wgsl.
+"""How attention of a small batch is divided in long contexts, where query heads share keys.
 
-Short contexts have too little work for it, and are left to attention_decode.wgsl.
+The #params of attention_decode_tiles.wgsl. Short contexts have too little work for it: attention_decode.wgsl.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tile:
 
 
 def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
-    """The largest tile of `positions` positions that fits; None if there is none, or if the kernel has not all it needs.
+    """The largest tile of `positions` positions that fits; None if there is none, or the kernel cannot do it.
 
     Without subgroups, keys that are not shared, windows, biases, q8_0 caches and encoders are left out.
     """
