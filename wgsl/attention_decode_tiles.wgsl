@@ -12,9 +12,10 @@
 #param TS // positions of a tile, which divides a page or is a multiple of it
 #param SPLIT // splits of a key/value head's positions
 #param HT // query heads of a thread's scores, 2 or 4
-#param SLICES // threads that share a score's products, neighbours in a subgroup: 2 HT or 4 HT
+#param SLICES // threads that share a score's products, neighbours in a subgroup: 2 HT, 4 HT or 8 HT
 #param VC // vectors of a value that a thread sums
 #param TEAMS // groups of threads that share a tile's positions for the sums
+#param AHEAD // groups of eight positions whose values a thread loads before the scores
 #param FIRST // not 0: keys and values are the same rows, of which the value is the columns from FIRST on
 #param WINDOW // 0: a token sees the whole context
 #param SOFT_CAP // cap of the scores; 0: none
@@ -67,6 +68,21 @@ fn multiplied(a: vec4f, b: vec4f, sum: f32) -> f32 {
   return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
 }
 
+// Four dimensions of the values of the eight positions from s on. In place of positions after the end, which have no
+// weight, others that are there.
+fn octet_values(s: u32, end: u32, seq: u32, head: u32, column: u32) -> array<Value, 8u * VC> {
+  var found: array<Value, 8u * VC>;
+  let begin = min(s, (end - 1u) / 8u * 8u);
+  let row = row_of(begin, seq, head) + FIRST / 4u;
+  let last = (end - 1u - begin) * p.n_head_kv * VECS;
+#for j in 8
+#for c in VC
+  found[${j}u * VC + ${c}u] = value_fetch(row + min(${j}u * p.n_head_kv * VECS, last) + min(${c}u * COLUMNS + column, VALUE_VECS - 1u), 0u);
+#endfor
+#endfor
+  return found;
+}
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let head = wid.x;
@@ -99,6 +115,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let kept = group * HT + slice / KEEPING; // the head whose scores the thread keeps
   let column = t % COLUMNS;
   let team = t / COLUMNS;
+  let first_octet = min(team, TEAMS - 1u); // whose values the thread sums; those after the teams do what nobody reads
   var top = -1e30;
   var total = 0.0; // denominator, of this thread's positions
   var sums: array<vec4f, VC * G>;
@@ -108,6 +125,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
   for (var s0 = first; s0 < end; s0 += TS) {
+#for a in AHEAD
+    let values${a} = octet_values(s0 + 8u * (first_octet + ${a}u * TEAMS), end, seq, head, column);
+#endfor
     let s = s0 + 8u * octet;
     var score: array<f32, 8u * HT>; // (HT, 8)
 #for i in 8 * HT
@@ -192,6 +212,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     e[${i}] = exp(score[${i}] - top);
     total += e[${i}];
 #endfor
+#if 8 * HT // SLICES == 1
+    e = vec4f(e.x, subgroupShuffleXor(e.x, 1u), subgroupShuffleXor(e.x, 2u), subgroupShuffleXor(e.x, 3u));
+#endif
 #if 8 * HT // SLICES == 2
     e = vec4f(e.xy, subgroupShuffleXor(e.x, 1u), subgroupShuffleXor(e.y, 1u));
 #endif
@@ -202,47 +225,38 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       factors[kept] = factor;
     }
     workgroupBarrier();
-    if (team < TEAMS) {
 #for h in G
 #for c in VC
-      sums[${h}u * VC + ${c}u] *= factors[${h}];
+    sums[${h}u * VC + ${c}u] *= factors[${h}];
 #endfor
 #endfor
-      for (var o = team; o < OCTETS; o += TEAMS) {
-        let s = s0 + 8u * o;
-        if (s >= end) {
-          break;
-        }
-        let row = row_of(s, seq, head) + FIRST / 4u;
-        let last = (end - 1u - s) * p.n_head_kv * VECS;
+#for a in TS // 8 // TEAMS
+#if ${a} >= AHEAD
+    let values${a} = octet_values(s0 + 8u * (first_octet + ${a}u * TEAMS), end, seq, head, column);
+#endif
 #for c in VC
+    {
 #for j in 8
-        let v${j}_${c} = value_fetch(row + min(${j}u * p.n_head_kv * VECS, last) + min(${c}u * COLUMNS + column, VALUE_VECS - 1u), 0u);
-#endfor
-#endfor
-#for c in VC
-        {
-#for j in 8
-          let v${j} = value_vec(v${j}_${c});
+      let v${j} = value_vec(values${a}[${j}u * VC + ${c}u]);
 #endfor
 #for h in G
-          {
-            let w0 = weights[${h}u * (TS / 4u) + o * 2u];
-            let w1 = weights[${h}u * (TS / 4u) + o * 2u + 1u];
-            var sum = sums[${h}u * VC + ${c}u];
+      {
+        let at = ${h}u * (TS / 4u) + 2u * (first_octet + ${a}u * TEAMS);
+        let w0 = weights[at];
+        let w1 = weights[at + 1u];
+        var sum = sums[${h}u * VC + ${c}u];
 #for j in 4
-            sum = fma(vec4f(w0[${j}]), v${j}, sum);
+        sum = fma(vec4f(w0[${j}]), v${j}, sum);
 #endfor
 #for j in 4, 8
-            sum = fma(vec4f(w1[${j}u - 4u]), v${j}, sum);
+        sum = fma(vec4f(w1[${j}u - 4u]), v${j}, sum);
 #endfor
-            sums[${h}u * VC + ${c}u] = sum;
-          }
-#endfor
-        }
-#endfor
+        sums[${h}u * VC + ${c}u] = sum;
       }
+#endfor
     }
+#endfor
+#endfor
   }
   for (var width = 1u; width < KEEPING; width *= 2u) {
     total += subgroupShuffleXor(total, width);

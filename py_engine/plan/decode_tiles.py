@@ -11,7 +11,8 @@ from py_engine.plan.attention import Call
 from py_engine.plan.kernels import Device
 
 ABOVE = 256  # positions of a context from which on it is used
-MAX_HEADS = 20  # query heads of a workgroup: a thread sums a value for each of them
+HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
+MAX_LATENT_HEADS = 20  # the same of latents, at most: a thread sums a value for each of them
 MAX_SUMS = 24  # vectors of a thread's sums, which are in registers
 OCTET = 8  # positions of a thread's scores
 # (query heads of a thread's scores, threads that share their products), the best first; the first are for long rows
@@ -40,7 +41,7 @@ def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
     if device.software or not (plain and whole and group > 1 and call.cache.kind in ("f16", "f32")):
         return None
     loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
-    for heads in range(min(group, MAX_HEADS), 1, -1):
+    for heads in range(min(group, MAX_LATENT_HEADS), 1, -1) if first else HEADS:
         if group % heads == 0 and (params := _params(device, heads, positions, head_dim, first, loaded)):
             return Tile(group // heads, heads, params)
     return None
@@ -67,5 +68,12 @@ def _params(
         pitch = -(-chunks // slices) * slices * loaded
         used = groups * per_thread * (16 * pitch + 4 * positions + 4 * (positions // OCTET) + 4)
         if used <= device.max_workgroup_storage and vectors * heads <= MAX_SUMS:
-            return {"HT": per_thread, "SLICES": slices, "VC": vectors, "TEAMS": teams, "FIRST": first}
+            return {
+                "HT": per_thread,
+                "SLICES": slices,
+                "VC": vectors,
+                "TEAMS": teams,
+                "AHEAD": min(2, positions // OCTET // teams),
+                "FIRST": first,
+            }
     return None
