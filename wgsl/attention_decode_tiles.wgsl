@@ -16,7 +16,8 @@
 #param VC // vectors of a value that a thread sums
 #param TEAMS // groups of threads that share a tile's positions for the sums
 #param AHEAD // groups of eight positions whose values a thread loads before the scores
-#param FIRST // not 0: keys and values are the same rows, of which the value is the columns from FIRST on
+#param FIRST // not 0: keys and values are the same rows; a value has the columns from FIRST on
+#param ABOVE // positions of a token's context from which on it is computed here
 #param WINDOW // 0: a token sees the whole context
 #param SOFT_CAP // cap of the scores; 0: none
 #param SG
@@ -94,10 +95,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
   let seq = seq_of(m);
   let length = visible_range(m).y;
+  if (length <= ABOVE) { // uniform: state does not change within a dispatch
+    return;
+  }
   let size = split_size(length);
   let first = wid.y * size;
   let end = min(first + size, length);
-  if (first >= end) { // uniform: state does not change within a dispatch
+  if (first >= end) {
     return;
   }
   let to = (m * p.n_head_kv * SHARE + head) * G; // first row of parts
@@ -112,7 +116,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let slice = t % SLICES;
   let octet = t / SLICES % OCTETS;
   let group = t / (SLICES * OCTETS);
-  let kept = group * HT + slice / KEEPING; // the head whose scores the thread keeps
+  let own_head = group * HT + slice / KEEPING; // of the KEEP scores
   let column = t % COLUMNS;
   let team = t / COLUMNS;
   let first_octet = min(team, TEAMS - 1u); // whose values the thread sums; those after the teams do what nobody reads
@@ -184,7 +188,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
     }
 #endfor
-    let from_here = s + slice % KEEPING * KEEP; // the first position of the scores that are kept
+    let from_here = s + slice % KEEPING * KEEP; // the first position of its KEEP scores
     var newest_top = -1e30;
 #for i in 8 * HT // SLICES
 #if SOFT_CAP
@@ -197,12 +201,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       newest_top = max(newest_top, subgroupShuffleXor(newest_top, width));
     }
     if (slice % KEEPING == 0u) {
-      tops[kept * OCTETS + octet] = newest_top;
+      tops[own_head * OCTETS + octet] = newest_top;
     }
     workgroupBarrier();
     newest_top = top;
 #for o in TS // 8
-    newest_top = max(newest_top, tops[kept * OCTETS + ${o}u]);
+    newest_top = max(newest_top, tops[own_head * OCTETS + ${o}u]);
 #endfor
     let factor = exp(top - newest_top);
     top = newest_top;
@@ -219,10 +223,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     e = vec4f(e.xy, subgroupShuffleXor(e.x, 1u), subgroupShuffleXor(e.y, 1u));
 #endif
     if (slice % KEEPING * KEEP % 4u == 0u) {
-      weights[kept * (TS / 4u) + octet * 2u + slice % KEEPING * KEEP / 4u] = e;
+      weights[own_head * (TS / 4u) + octet * 2u + slice % KEEPING * KEEP / 4u] = e;
     }
     if (octet == 0u && slice % KEEPING == 0u) {
-      factors[kept] = factor;
+      factors[own_head] = factor;
     }
     workgroupBarrier();
 #for h in G
@@ -263,7 +267,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier(); // tops have been read
   if (slice % KEEPING == 0u) {
-    tops[kept * OCTETS + octet] = total;
+    tops[own_head * OCTETS + octet] = total;
   }
 #for other in 1, TEAMS
 #for h in G
@@ -286,12 +290,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if TEAMS == 1
   workgroupBarrier();
 #endif
-  if (octet == 0u && slice % KEEPING == 0u && kept < G) {
+  if (octet == 0u && slice % KEEPING == 0u && own_head < G) {
     var sum = 0.0;
 #for o in TS // 8
-    sum += tops[kept * OCTETS + ${o}u];
+    sum += tops[own_head * OCTETS + ${o}u];
 #endfor
-    parts[((to + kept) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top, sum, 0.0, 0.0);
+    parts[((to + own_head) * SPLIT + wid.y) * (VECS + 1u) + VECS] = vec4f(top, sum, 0.0, 0.0);
   }
   if (team == 0u) {
 #for h in G

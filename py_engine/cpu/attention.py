@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 
@@ -141,7 +142,10 @@ def attention_decode(c: Call) -> None:
     if c.params.get("FRESH"):  # the GPU leaves it to attention_combine
         _quantize(c, c["k_new"][: c.n], c["v_new"][: c.n])
     q = _heads(c) if c.params.get("NORMS") else c["q"]
+    up_to, above = c.params.get("UP_TO") or inf, c.params.get("ABOVE", 0)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+        if not above < pos + 1 <= up_to:
+            continue
         size = split_size(c, pos, int(seq))
         begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, q[m : m + 1], np.array([pos]), int(seq)):

@@ -42,9 +42,9 @@ def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> 
 def _merged_norm(ops: OpList, call: Call, threads: int) -> tuple[Epilogue, Op | None]:
     """What attention_decode.wgsl needs to do the work of the op before it, and that op. Nothing if it cannot.
 
-    The op, which is removed, is the norm and rotation of one token's queries, and of its keys and values, which this attention reads.
-    Layers that share an earlier one's cache have only queries. Tokens of a small batch may be one sequence's: then one
-    would read keys that another workgroup of its dispatch stores.
+    The op, which is removed, is the norm and rotation of one token's queries, and of its keys and values, which this
+    attention reads. Layers that share an earlier one's cache have only queries. Tokens of a small batch may be one
+    sequence's: then one would read keys that another workgroup of its dispatch stores.
     """
     before = ops.ops[-1] if ops.ops else None
     if ops.batch > 1 or before is None or before.kernel != "norm_rope_append" or before.bindings["y"] is not call.q:
@@ -93,13 +93,15 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     if call.options.part:  # the length of its context is not known on the host
         positions, shares = 0, shares[-1:]
     tile, above = decode_tiles.tile(ops.device, call, positions, ops.plan.page), 0
-    for share, up_to in decode_tiles.left(shares) if tile else shares:
-        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to))
+    for share, up_to in decode_tiles.left(shares, ops.batch) if tile else shares:
+        limit = {"UP_TO": decode_tiles.ABOVE} if tile and not up_to else {}
+        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to), limit)
         above = up_to
     if tile:
+        contexts = Contexts(positions, decode_tiles.ABOVE)
         if before:  # which shorter contexts do not need
-            ops.ops.append(replace(before, contexts=Contexts(above=above)))
-        _add_tiles(ops, replace(call, share=tile.share), splits, tile, Contexts(positions, above))
+            ops.ops.append(replace(before, contexts=replace(contexts, positions=0)))
+        _add_tiles(ops, replace(call, share=tile.share), splits, tile, contexts)
     store = splits.staged and ops.batch == 1
     lanes = tiles.combine_lanes(ops.device, head_dim)
     merged = MERGED_LATENTS if head_dim > tiles.MAX_HEAD_DIM else MERGED_SPLITS
@@ -127,7 +129,7 @@ def _add_tiles(ops: OpList, call: Call, splits: _Splits, tile: Tile, contexts: C
     """The partial results of each split of a long context."""
     ops.add(
         "attention_decode_tiles",
-        call.params | splits.params | tile.params | ops.state_params,
+        call.params | splits.params | tile.params | ops.state_params | {"ABOVE": contexts.above},
         {"scale": call.options.scale, "n_head_kv": call.heads[1], "q_stride": call.q.shape[1]},
         {"state": ops.state, "q": call.q} | call.cache.read_bindings | {"parts": splits.parts},
         call.heads[1] * call.share,
@@ -137,8 +139,8 @@ def _add_tiles(ops: OpList, call: Call, splits: _Splits, tile: Tile, contexts: C
     )
 
 
-def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts) -> None:
-    """The partial results of each split."""
+def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts, limit: dict[str, int]) -> None:
+    """The partial results of each split. `limit`: #param of the contexts that it has, if there are others."""
     slopes, relative, norm = call.options.slopes, call.options.relative, splits.norm
     loads = tiles.attention_loads(ops.device, call.cache.kind, call.heads[2], splits.positions, splits.threads)
     ops.add(
@@ -149,7 +151,8 @@ def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts) ->
         | ({"RELATIVE": relative.kind} if relative else {})
         | loads
         | ops.state_params
-        | dict(norm.params),
+        | dict(norm.params)
+        | limit,
         {"scale": call.options.scale, "n_head_kv": call.heads[1]}
         | (dict(norm.consts) or {"q_stride": call.q.shape[1]}),
         {"state": ops.state}

@@ -1,6 +1,7 @@
 """How attention of a small batch is divided in long contexts, where query heads share keys.
 
-The #params of attention_decode_tiles.wgsl. Short contexts have too little work for it: attention_decode.wgsl.
+The #params of attention_decode_tiles.wgsl. Short contexts have too little work for it, and are left to
+attention_decode.wgsl.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import dataclass
 from py_engine.plan.attention import Call
 from py_engine.plan.kernels import Device
 
-ABOVE = 256  # positions of a context from which on it is used
+ABOVE = 512  # positions of a context from which on it is used
 HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
-MAX_LATENT_HEADS = 20  # the same of latents, at most: a thread sums a value for each of them
-MAX_SUMS = 24  # vectors of a thread's sums, which are in registers
+LATENT_HEADS = (8, 12, 4, 16, 20, 7, 6, 5, 3, 2)  # the same where one row serves all heads
 OCTET = 8  # positions of a thread's scores
-# (query heads of a thread's scores, threads that share their products), the best first; the first are for long rows
-SCORES = ((4, 16), (4, 8), (2, 4))
+SCORES = ((4, 16), (4, 8), (2, 16), (2, 8), (2, 4))  # (HT, SLICES), the best first
+MAX_SUMS = 24  # vectors of a thread's sums, which are in registers
+MAX_AHEAD = 2  # octets of a thread that are in registers before the scores
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,20 @@ def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
     if device.software or not (plain and whole and group > 1 and call.cache.kind in ("f16", "f32")):
         return None
     loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
-    for heads in range(min(group, MAX_LATENT_HEADS), 1, -1) if first else HEADS:
+    for heads in LATENT_HEADS if latents else HEADS:
         if group % heads == 0 and (params := _params(device, heads, positions, head_dim, first, loaded)):
             return Tile(group // heads, heads, params)
     return None
 
 
-def left(shares: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """tiles.attention_shares() of the contexts that are left to attention_decode.wgsl."""
+def left(shares: list[tuple[int, int]], batch: int) -> list[tuple[int, int]]:
+    """tiles.attention_shares() of attention_decode.wgsl, which has the contexts up to ABOVE.
+
+    It is also dispatched for batches with longer ones, since some of their tokens may have short ones: which kernel a
+    token has does not depend on other tokens.
+    """
     short = [(share, up_to) for share, up_to in shares if 0 < up_to < ABOVE]
-    return [*short, (shares[len(short)][0], ABOVE)]
+    return [*short, (shares[len(short)][0], ABOVE if batch == 1 else 0)]
 
 
 def _params(
@@ -60,7 +65,7 @@ def _params(
     for per_thread, slices in SCORES:
         groups = -(-heads // per_thread)
         threads = slices * (positions // OCTET) * groups
-        if slices > device.subgroup or threads > device.max_threads or per_thread > 2 * heads - 2 or chunks < slices:
+        if slices > min(device.subgroup, chunks) or threads > device.max_threads or per_thread >= 2 * heads:
             continue
         vectors, teams = -(-columns // threads), 1
         while 2 * teams <= min(positions // OCTET, threads // columns):
@@ -73,7 +78,7 @@ def _params(
                 "SLICES": slices,
                 "VC": vectors,
                 "TEAMS": teams,
-                "AHEAD": min(2, positions // OCTET // teams),
+                "AHEAD": min(MAX_AHEAD, positions // OCTET // teams),
                 "FIRST": first,
             }
     return None

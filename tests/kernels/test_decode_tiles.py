@@ -25,11 +25,12 @@ def _threads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_tiles, "ABOVE", 64)
 
 
-def attend(bench: Bench, ops: Ops, y: Buffer, cols: int, above: int) -> None:
-    """Run the ops of contexts longer than `above`, and check the first `cols` columns of y."""
-    assert {op.kernel for op in ops.ops} == {"attention_decode", "attention_decode_tiles", "attention_combine"}
-    ops.ops[:] = [op for op in ops.ops if op.contexts.include(above + 1)]
-    assert [op.kernel for op in ops.ops] == ["attention_decode_tiles", "attention_combine"]
+def attend(bench: Bench, ops: Ops, y: Buffer, cols: int, context: int) -> None:
+    """Run the ops of a longest context, and check the first `cols` columns of y."""
+    kernels = ["attention_decode", "attention_decode_tiles", "attention_combine"]
+    assert [op.kernel for op in ops.ops][-3:] == kernels
+    ops.ops[:] = [op for op in ops.ops if op.contexts.include(context)]
+    assert [op.kernel for op in ops.ops] == kernels if ops.batch > 1 else kernels[1:]
     gpu, host = bench.run(ops)
     parts = ops.ops[0].bindings["parts"].name
     assert np.array_equal(*(np.isnan(found[parts][..., :-2]) for found in (gpu, host)))  # the last two are unused
@@ -62,7 +63,7 @@ def test_heads_that_share_keys(
     q = ops.rows("q", n_head * dim)
     bench.fill(q)
     y = ops.attention(q, bench.cache(n_head_kv * dim, kv_type), heads, AttentionOptions(dim**-0.5, 0, soft_cap))
-    attend(bench, ops, y, n_head * dim, 64)
+    attend(bench, ops, y, n_head * dim, max(places) + 1)
 
 
 @in_turn(
@@ -87,4 +88,22 @@ def test_latents(bench: Bench, heads: int, rank: int, rope: int, kv_type: str, p
     cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
     bench.fill(cache.k)
     y = ops.attention(q, cache, (heads, 1, shape.row), AttentionOptions(shape.row**-0.5, value_from=rope))
-    attend(bench, ops, y, heads * shape.row, 64)
+    attend(bench, ops, y, heads * shape.row, max(places) + 1)
+
+
+@in_turn("heads", [(4, 2, 64), (6, 1, 100)], SUBGROUPS)
+def test_a_short_context_beside_a_longer_one(bench: Bench, heads: tuple[int, int, int]) -> None:
+    """A token has the bits that it has beside shorter ones."""
+    n_head, n_head_kv, dim = heads
+    ops = bench.begin(Setup(batch=4, n=3, n_ctx=400, places=((63, 0), (64, 1), (300, 2))))
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    y = ops.attention(q, bench.cache(n_head_kv * dim, "f16"), heads, AttentionOptions(0.2))
+    whole, found = list(ops.ops), []
+    for context in (64, 301):
+        ops.ops[:] = [op for op in whole if op.contexts.include(context)]
+        gpu, host = bench.run(ops)
+        found.append(gpu[y.name][:, : n_head * dim].view(np.uint32))
+    check(bench, gpu[y.name][:3, : n_head * dim], host[y.name][:3, : n_head * dim])
+    assert (found[0][0] == found[1][0]).all()
+    assert (found[0][1] != found[1][1]).any()  # it has the other kernel
