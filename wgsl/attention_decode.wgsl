@@ -19,6 +19,7 @@
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
+#param UP_TO // positions of a token's context up to which it is computed here; 0: of any
 #param NORMS // 1: one token's stacked q, k and v rows are normalised and rotated here (lib/heads.wgsl); 2: its q rows, of
              // a layer that reads another one's cache
 
@@ -120,6 +121,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let seq = seq_of(m);
   let seen = visible_range(m);
   let length = seen.y;
+#if UP_TO
+  if (length > UP_TO) { // attention_decode_tiles.wgsl computes it
+    return;
+  }
+#endif
   let size = split_size(length - seen.x);
   let first = seen.x + wid.y * size;
   let end = min(first + size, length);

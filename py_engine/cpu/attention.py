@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 
@@ -138,10 +139,13 @@ def masked_scores(c: Call) -> Iterator[tuple[slice, int, int, Array, Array]]:
 
 def attention_decode(c: Call) -> None:
     group, head_dim = _group(c), c.params["HEAD_DIM"]
-    if c.params["FRESH"]:  # the GPU leaves it to attention_combine
+    if c.params.get("FRESH"):  # the GPU leaves it to attention_combine
         _quantize(c, c["k_new"][: c.n], c["v_new"][: c.n])
     q = _heads(c) if c.params.get("NORMS") else c["q"]
+    up_to, above = c.params.get("UP_TO") or inf, c.params.get("ABOVE", 0)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
+        if not above < pos + 1 <= up_to:
+            continue
         size = split_size(c, pos, int(seq))
         begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, q[m : m + 1], np.array([pos]), int(seq)):
@@ -155,6 +159,7 @@ def attention_decode(c: Call) -> None:
             e = np.exp(s - top)
             partial = c["parts"][m, head * group : (head + 1) * group, :n_parts].transpose(1, 0, 2)
             partial[..., :head_dim] = np.matmul(e, values.reshape(n_parts, size, head_dim))
+            partial[..., : c.params.get("FIRST", 0)] = 0
             partial[..., head_dim], partial[..., head_dim + 1] = top[..., 0], e.sum(axis=-1)
 
 

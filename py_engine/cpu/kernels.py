@@ -261,5 +261,6 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )
 }  # fmt: skip
-KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul, "attention_matrix": attention}
+KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}
+KERNELS |= {"attention_matrix": attention, "attention_decode_tiles": attention_decode}
 KERNELS |= dict.fromkeys(("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions"), nothing)

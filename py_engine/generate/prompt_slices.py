@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from math import ceil
 
 from py_engine.generate.checking import end_mask
 from py_engine.generate.prompt_parts import prompt_part, tokens_of_part
@@ -16,7 +17,8 @@ from py_engine.generate.running_sequence import OpenPart, RunningSequence, Sched
 from py_engine.plan.lists import MEDIA, PREFILL
 from py_engine.runners import Runner
 
-SLICE_MS = 36.0  # the time of a slice beside streams, which get no token meanwhile
+SLICE_MS = 30.0  # the time of a slice beside streams, which get no token meanwhile
+GROWTH = 1.1  # of a part's time over that of the one before it, whose context is shorter
 ALONE_MS = 80.0  # the time of a slice without streams: an abort waits for its end
 STEPS_SHARE = 0.3  # most time of the streams' steps, as a share of the slice before them; slow steps make slices longer
 UNKNOWN_TOKEN_MS = 0.2  # the time that a prompt's token is assumed to take before one was timed
@@ -55,7 +57,7 @@ def _open_part(sequence: RunningSequence, runner: Runner, alone: bool, steps_ms:
         return False
     ms = part_ms(runner, len(part.ids)) if alone else _longest_ms(runner, len(part.ids))
     if runner.divides_prompts and part.lists[0] in (PREFILL, MEDIA):
-        slices = max(1, round(ms / (ALONE_MS if alone else max(SLICE_MS, steps_ms / STEPS_SHARE))))
+        slices = max(1, ceil(GROWTH * ms / (ALONE_MS if alone else max(SLICE_MS, steps_ms / STEPS_SHARE))))
     lists = (*part.lists, *answer.sampling.lists(sequence.masked)) if part.last else part.lists
     options = replace(part.options, slices=slices)
     rest = runner.feed(part.at, part.ids, lists, cache.number, read=True, options=options)

@@ -64,7 +64,8 @@ class LatentLayer:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
-        matrices, options = self._projections(), AttentionOptions(cfg.attention_scale, window, sinks=sinks)
+        options = AttentionOptions(cfg.attention_scale, window, sinks=sinks, value_from=shape.rope)
+        matrices = self._projections()
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
             latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)

@@ -57,6 +57,7 @@ class AttentionOptions:
 
     relative: RelativeBias | None = None  # T5's
     part: Part | None = None  # the rows of the cache that are read, of an encoder-decoder model
+    value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
 
     @property
     def window_params(self) -> dict[str, int | str]:

@@ -2,19 +2,21 @@
 
 For one token, it does the work of the norm and rotation before it; the shorter the context, the more workgroups share a
 key head.
-The product after it may join the splits itself (merged_splits.py).
+The product after it may join the splits itself (merged_splits.py). Long contexts have a kernel of their own
+(decode_tiles.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.plan import tiles
+from py_engine.plan import decode_tiles, tiles
 from py_engine.plan.attention import Call
 from py_engine.plan.cache import GROUP
+from py_engine.plan.decode_tiles import Tile
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import Buffer, Contexts, PerToken
+from py_engine.plan.plan import Buffer, Contexts, Op, PerToken
 from py_engine.plan.products import Epilogue
 
 WHOLE_SCALES = 4 * GROUP  # dimensions of a head's key whose scales are whole vectors of the cache
@@ -37,26 +39,25 @@ def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> 
     return call.group * memory + 4 * threads + 8 * head_dim <= device.max_workgroup_storage
 
 
-def _merged_norm(ops: OpList, call: Call, threads: int) -> Epilogue:
-    """What attention_decode.wgsl needs to do the work of the op before it, which is removed. Nothing if it cannot.
+def _merged_norm(ops: OpList, call: Call, threads: int) -> tuple[Epilogue, Op | None]:
+    """What attention_decode.wgsl needs to do the work of the op before it, and that op. Nothing if it cannot.
 
-    That op is the norm and rotation of one token's queries, and of its keys and values, which this attention reads.
-    Layers that share an earlier one's cache have only queries. Tokens of a small batch may be one sequence's: then one
-    would read keys that another workgroup of its dispatch stores.
+    The op, which is removed, is the norm and rotation of one token's queries, and of its keys and values, which this
+    attention reads. Layers that share an earlier one's cache have only queries. Tokens of a small batch may be one
+    sequence's: then one would read keys that another workgroup of its dispatch stores.
     """
     before = ops.ops[-1] if ops.ops else None
     if ops.batch > 1 or before is None or before.kernel != "norm_rope_append" or before.bindings["y"] is not call.q:
-        return Epilogue("")
+        return Epilogue(""), None
     own = before.bindings["k_cache"] == call.cache.write_bindings["k_cache"]
     if not (own and normalises(ops.device, call, threads, int(before.params["WG"]))):
-        return Epilogue("")
+        return Epilogue(""), None
     ops.ops.pop()
     params = {name: value for name, value in before.params.items() if name != "WG"}
     consts = {name: before.consts[name] for name in ("q_rows", "kv_rows", "rope_scale", "eps")}
     bindings = {name: bound for name, bound in before.bindings.items() if name != "y"}
-    return Epilogue(
-        "norm", params | {"NORMS": 1 if consts["kv_rows"] else 2, "SLICE": before.params["WG"]}, consts, bindings
-    )
+    params |= {"NORMS": 1 if consts["kv_rows"] else 2, "SLICE": before.params["WG"]}
+    return Epilogue("norm", params, consts, bindings), before
 
 
 @dataclass(frozen=True)
@@ -85,16 +86,22 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     n_head, n_head_kv, head_dim = call.heads
     cache, sinks = call.cache, call.options.sinks
     positions, threads, count = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
-    norm = _merged_norm(ops, call, positions * threads)
+    norm, before = _merged_norm(ops, call, positions * threads)
     parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, count, head_dim + 4))
     splits = _Splits(positions, threads, count, parts, norm, staged and not norm.params)
     shares = tiles.attention_shares(ops.device, head_dim, call.group, ops.batch, call.options.window)
     if call.options.part:  # the length of its context is not known on the host
         positions, shares = 0, shares[-1:]
-    above = 0
-    for share, up_to in shares:
-        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to))
+    tile, above = decode_tiles.tile(ops.device, call, positions, ops.plan.page), 0
+    for share, up_to in decode_tiles.left(shares, ops.batch) if tile else shares:
+        limit = {"UP_TO": decode_tiles.ABOVE} if tile and not up_to else {}
+        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to), limit)
         above = up_to
+    if tile:
+        contexts = Contexts(positions, decode_tiles.ABOVE)
+        if before:  # which shorter contexts do not need
+            ops.ops.append(replace(before, contexts=replace(contexts, positions=0)))
+        _add_tiles(ops, replace(call, share=tile.share), splits, tile, contexts)
     store = splits.staged and ops.batch == 1
     lanes = tiles.combine_lanes(ops.device, head_dim)
     merged = MERGED_LATENTS if head_dim > tiles.MAX_HEAD_DIM else MERGED_SPLITS
@@ -118,8 +125,22 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     )
 
 
-def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts) -> None:
-    """The partial results of each split."""
+def _add_tiles(ops: OpList, call: Call, splits: _Splits, tile: Tile, contexts: Contexts) -> None:
+    """The partial results of each split of a long context."""
+    ops.add(
+        "attention_decode_tiles",
+        call.params | splits.params | tile.params | ops.state_params | {"ABOVE": contexts.above},
+        {"scale": call.options.scale, "n_head_kv": call.heads[1], "q_stride": call.q.shape[1]},
+        {"state": ops.state, "q": call.q} | call.cache.read_bindings | {"parts": splits.parts},
+        call.heads[1] * call.share,
+        splits.count,
+        PerToken(),
+        contexts=contexts,
+    )
+
+
+def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts, limit: dict[str, int]) -> None:
+    """The partial results of each split. `limit`: #param of the contexts that it has, if there are others."""
     slopes, relative, norm = call.options.slopes, call.options.relative, splits.norm
     loads = tiles.attention_loads(ops.device, call.cache.kind, call.heads[2], splits.positions, splits.threads)
     ops.add(
@@ -130,7 +151,8 @@ def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts) ->
         | ({"RELATIVE": relative.kind} if relative else {})
         | loads
         | ops.state_params
-        | dict(norm.params),
+        | dict(norm.params)
+        | limit,
         {"scale": call.options.scale, "n_head_kv": call.heads[1]}
         | (dict(norm.consts) or {"q_stride": call.q.shape[1]}),
         {"state": ops.state}

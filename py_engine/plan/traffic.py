@@ -19,7 +19,7 @@ from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 
 WRITABLE = "storage, read_write"
-ATTENTION = ("attention", "attention_matrix", "attention_decode")
+ATTENTION = ("attention", "attention_matrix", "attention_decode", "attention_decode_tiles")
 PRODUCTS = ("matvec", "matmul", "matmul_int8", "matmul_matrix")
 IN_PLACE = (
     "add_direction",

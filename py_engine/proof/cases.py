@@ -40,6 +40,7 @@ OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their b
 EXPERTS = 2  # of a mixture that a case uses
 PIXEL_WORDS = 1 << 14  # of a case's picture
 FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which ends at 65,504
+JOINING = ("attention_combine", "attention_merge")  # kernels that join the splits of the attention before them
 # Factor of keys in the newest pages, for attention in splits: the largest score is then in the last split.
 # Attention of many tokens weighs in f16, and errs more where a few scores have all the weight.
 LOUDER = 2.0
@@ -67,16 +68,12 @@ def _chains(ops: list[Op]) -> Iterator[tuple[int, list[Op]]]:
     if ops and ops[0].kernel.startswith(SAMPLER_KERNELS):
         yield 0, ops
         return
-    i = 0
-    while i < len(ops):
-        splits = ops[i].kernel.startswith("attention") and ops[i].params.get("SPLIT")
-        if splits and ops[i].contexts.up_to:  # the one for longer contexts follows, then what joins the splits of both
-            yield i, [ops[i], ops[i + 2]]
-            i += 1
+    for i, op in enumerate(ops):
+        if op.kernel in JOINING:
             continue
-        size = 2 if splits else 1
-        yield i, ops[i : i + size]
-        i += size
+        splits = op.kernel.startswith("attention") and op.params.get("SPLIT")
+        joining = [next(op for op in ops[i:] if op.kernel in JOINING)] if splits else []
+        yield i, [op, *joining]
 
 
 class _Maker:
@@ -107,7 +104,7 @@ class _Maker:
         parts = [reduced(op) for op in prelude]
         for op in chain:
             group = 1
-            if op.kernel in ("attention_combine", "attention_merge"):
+            if op.kernel in JOINING:
                 group = int(chain[0].params["G"]) * int(chain[0].params.get("SHARE", 1))
             parts.append(reduced(op, heads * group))
         case = Case([], [self.shader(op) for op in chain], batch)
@@ -227,7 +224,7 @@ class _Maker:
             states[-1] = np.nan
             return states
         width = part.widths.get(name, b.shape[1:])[0]
-        louder = LOUDER if name == "k_cache" and part.op.kernel == "attention_decode" else 1.0
+        louder = LOUDER if name == "k_cache" and part.op.kernel.startswith("attention_decode") else 1.0
         key = name, b.dtype, self._pages + 1, width, louder
         if key not in self._caches:
             self._caches[key] = self._pages_of(*key)

@@ -6,6 +6,7 @@ A matrix that stays in the GPU's caches would look faster than it is, so several
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.cache import make_cache, page_group
@@ -222,11 +223,11 @@ def small_batches_of(plan: Plan) -> list[SmallBatch]:
 
 
 def attention_of(plan: Plan) -> Attention | None:
-    """The decode attention of a layer; one without a window if there is any."""
-    ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode" and not op.contexts.up_to]
+    """The decode attention of a layer, that of the longest contexts; one without a window if there is any."""
+    ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     if not ops:
         return None
-    op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # a whole context costs most
+    op = min(ops, key=lambda op: (bool(op.params["WINDOW"]), -(op.contexts.up_to or inf)))  # a whole context costs most
     n_ctx = min(plan.n_ctx, MAX_CONTEXT)
     return Attention(
         "attention",

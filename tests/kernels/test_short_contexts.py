@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import merged_splits
+from py_engine.plan import decode_tiles, merged_splits
 from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
@@ -22,6 +22,12 @@ from tests.support.kernels.checks import check
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 ROUNDED = 2e-3  # normalised error: a value that lies between two bytes may be rounded to the other one
+
+
+@pytest.fixture(autouse=True)
+def _without_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where attention_decode.wgsl serves contexts of any length. test_decode_tiles.py has the other kernel."""
+    monkeypatch.setattr(decode_tiles, "tile", lambda *_: None)
 
 
 def attended(bench: Bench, pos: int, heads: tuple[int, int, int], window: int, sinks: bool) -> tuple[Ops, Buffer]:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from py_engine.plan import decode_tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
-from py_engine.plan.plan import Plan
+from py_engine.plan.plan import Op, Plan
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.cpu_models import header
 
@@ -18,12 +19,18 @@ def plan_of(model: str, device: Device, kv_type: str = "f16") -> Plan:
 
 
 def lists_with(plan: Plan, *, merged: bool) -> set[str]:
-    """The lists in which attention normalises heads, or in which another dispatch does."""
+    """The lists in which attention normalises heads, or in which another dispatch does in contexts of any length."""
     return {
         name
         for name, ops in plan.lists.items()
-        if any(bool(op.params.get("NORMS")) if merged else op.kernel == "norm_rope_append" for op in ops)
+        if any(bool(op.params.get("NORMS")) if merged else normalises_any(op) for op in ops)
     }
+
+
+def normalises_any(op: Op) -> bool:
+    """Whether an op normalises heads in contexts of any length. Another does for attention_decode_tiles.wgsl."""
+    assert op.contexts.above in (0, decode_tiles.ABOVE)
+    return op.kernel == "norm_rope_append" and not op.contexts.above
 
 
 def test_one_token_has_a_dispatch_less() -> None:
@@ -38,7 +45,7 @@ def test_one_token_has_a_dispatch_less() -> None:
 def test_layers_without_keys_have_a_dispatch_less_too() -> None:
     """They read another layer's cache, and store nothing in it."""
     ops = plan_of("gemma4/gemma4.F16", DEVICE).lists[DECODE]
-    assert not any(op.kernel == "norm_rope_append" for op in ops)
+    assert not any(normalises_any(op) for op in ops)
     found = {(op.params["NORMS"], bool(op.consts["kv_rows"])) for op in ops if op.kernel == "attention_decode"}
     assert found == {(1, True), (2, False)}
 

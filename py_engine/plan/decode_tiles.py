@@ -1,0 +1,84 @@
+"""How attention of a small batch is divided in long contexts, where query heads share keys.
+
+The #params of attention_decode_tiles.wgsl. Short contexts have too little work for it, and are left to
+attention_decode.wgsl.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.plan.attention import Call
+from py_engine.plan.kernels import Device
+
+ABOVE = 512  # positions of a context from which on it is used
+HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
+LATENT_HEADS = (8, 12, 4, 16, 20, 7, 6, 5, 3, 2)  # the same where one row serves all heads
+OCTET = 8  # positions of a thread's scores
+SCORES = ((4, 16), (4, 8), (2, 16), (2, 8), (2, 4))  # (HT, SLICES), the best first
+MAX_SUMS = 24  # vectors of a thread's sums, which are in registers
+MAX_AHEAD = 2  # octets of a thread that are in registers before the scores
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`share`: workgroups that share a key/value head, each with `heads` of its query heads. `params`: #params."""
+
+    share: int
+    heads: int
+    params: dict[str, int]
+
+
+def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
+    """The largest tile of `positions` positions that fits; None if there is none, or the kernel cannot do it.
+
+    Without subgroups, keys that are not shared, windows, biases, q8_0 caches and encoders are left out.
+    """
+    n_head, n_head_kv, head_dim = call.heads
+    options, group, latents = call.options, n_head // n_head_kv, call.cache.k is call.cache.v
+    plain = not (options.window or options.part or options.slopes or options.relative)
+    first = options.value_from if latents else 0
+    whole = head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == page % OCTET == 0 and bool(first) == latents
+    if device.software or not (plain and whole and group > 1 and call.cache.kind in ("f16", "f32")):
+        return None
+    loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
+    for heads in LATENT_HEADS if latents else HEADS:
+        if group % heads == 0 and (params := _params(device, heads, positions, head_dim, first, loaded)):
+            return Tile(group // heads, heads, params)
+    return None
+
+
+def left(shares: list[tuple[int, int]], batch: int) -> list[tuple[int, int]]:
+    """tiles.attention_shares() of attention_decode.wgsl, which has the contexts up to ABOVE.
+
+    It is also dispatched for batches with longer ones, since some of their tokens may have short ones: which kernel a
+    token has does not depend on other tokens.
+    """
+    short = [(share, up_to) for share, up_to in shares if 0 < up_to < ABOVE]
+    return [*short, (shares[len(short)][0], ABOVE if batch == 1 else 0)]
+
+
+def _params(
+    device: Device, heads: int, positions: int, head_dim: int, first: int, loaded: int
+) -> dict[str, int] | None:
+    chunks, columns = head_dim // 4 // loaded, (head_dim - first) // 4
+    for per_thread, slices in SCORES:
+        groups = -(-heads // per_thread)
+        threads = slices * (positions // OCTET) * groups
+        if slices > min(device.subgroup, chunks) or threads > device.max_threads or per_thread >= 2 * heads:
+            continue
+        vectors, teams = -(-columns // threads), 1
+        while 2 * teams <= min(positions // OCTET, threads // columns):
+            teams *= 2
+        pitch = -(-chunks // slices) * slices * loaded
+        used = groups * per_thread * (16 * pitch + 4 * positions + 4 * (positions // OCTET) + 4)
+        if used <= device.max_workgroup_storage and vectors * heads <= MAX_SUMS:
+            return {
+                "HT": per_thread,
+                "SLICES": slices,
+                "VC": vectors,
+                "TEAMS": teams,
+                "AHEAD": min(MAX_AHEAD, positions // OCTET // teams),
+                "FIRST": first,
+            }
+    return None
