@@ -231,7 +231,9 @@ class Gpu(Memory):
                         tile, times, axis = g.tile, g.times, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
                 grid = {"x": x, "y": y, "z": z, "tile": tile, "times": times, "axis": axis}
-                contexts = {"positions": op.contexts.positions, "above": op.contexts.above, "upTo": op.contexts.up_to}
+                where = op.contexts
+                contexts = {"positions": where.positions, "above": where.above, "upTo": where.up_to}
+                contexts["orUnknown"] = where.or_unknown
                 command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
                 self.replay.add(name, command)
 

@@ -11,6 +11,7 @@
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
  * @property {number} above it is left out if `end`, the longest context, is not above it
  * @property {number} upTo if not 0, it is left out if `end` is above it
+ * @property {boolean} orUnknown it is not left out if `end` is not known
  */
 
 const PROBE_EVERY_MS = 0.1; // while a result is due
@@ -236,7 +237,8 @@ const waiting = [];
 tasks.port1.onmessage = () => waiting.shift()?.();
 
 /** Whether a command belongs to contexts of up to `end` positions. @param {Command} command @param {number} end */
-function runs({ above, upTo }, end) {
+function runs({ above, upTo, orUnknown }, end) {
+  if (end === Infinity && orUnknown) return true;
   return end > above && (!upTo || end <= upTo);
 }
 

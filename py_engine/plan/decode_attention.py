@@ -92,10 +92,13 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     shares = tiles.attention_shares(ops.device, head_dim, call.group, ops.batch, call.options.window)
     if call.options.part:  # the length of its context is not known on the host
         positions, shares = 0, shares[-1:]
-    tile, above = decode_tiles.tile(ops.device, call, positions, ops.plan.page), 0
-    for share, up_to in decode_tiles.left(shares, ops.batch) if tile else shares:
-        limit = {"UP_TO": decode_tiles.ABOVE} if tile and not up_to else {}
-        _add_splits(ops, replace(call, share=call.share * share), splits, Contexts(positions, above, up_to), limit)
+    tile, above = decode_tiles.tile(ops.device, call, positions, ops.plan), 0
+    for share, up_to in decode_tiles.left(shares) if tile else shares:
+        contexts, limit = Contexts(positions, above, up_to), dict[str, int]()
+        if tile and not up_to:
+            contexts = decode_tiles.last_contexts(ops.batch, positions, above)
+            limit = {"UP_TO": decode_tiles.ABOVE}
+        _add_splits(ops, replace(call, share=call.share * share), splits, contexts, limit)
         above = up_to
     if tile:
         contexts = Contexts(positions, decode_tiles.ABOVE)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from py_engine.plan.attention import Call
 from py_engine.plan.kernels import Device
+from py_engine.plan.plan import Contexts, Plan
+from py_engine.plan.shared import MAX_STEPS
 
 ABOVE = 512  # positions of a context from which on it is used
 HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
@@ -29,7 +31,7 @@ class Tile:
     params: dict[str, int]
 
 
-def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
+def tile(device: Device, call: Call, positions: int, plan: Plan) -> Tile | None:
     """The largest tile of `positions` positions that fits; None if there is none, or the kernel cannot do it.
 
     Without subgroups, keys that are not shared, windows, biases, q8_0 caches and encoders are left out.
@@ -38,8 +40,10 @@ def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
     options, group, latents = call.options, n_head // n_head_kv, call.cache.k is call.cache.v
     plain = not (options.window or options.part or options.slopes or options.relative)
     first = options.value_from if latents else 0
-    whole = head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == page % OCTET == 0 and bool(first) == latents
-    if device.software or not (plain and whole and group > 1 and call.cache.kind in ("f16", "f32")):
+    whole = (
+        head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == plan.page % OCTET == 0 and bool(first) == latents
+    )
+    if device.software or plan.n_ctx <= ABOVE or not (plain and whole and group > 1 and call.cache.kind != "q8_0"):
         return None
     loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
     for heads in LATENT_HEADS if latents else HEADS:
@@ -48,14 +52,19 @@ def tile(device: Device, call: Call, positions: int, page: int) -> Tile | None:
     return None
 
 
-def left(shares: list[tuple[int, int]], batch: int) -> list[tuple[int, int]]:
-    """tiles.attention_shares() of attention_decode.wgsl, which has the contexts up to ABOVE.
-
-    It is also dispatched for batches with longer ones, since some of their tokens may have short ones: which kernel a
-    token has does not depend on other tokens.
-    """
+def left(shares: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """tiles.attention_shares() of attention_decode.wgsl, which has the contexts up to ABOVE."""
     short = [(share, up_to) for share, up_to in shares if 0 < up_to < ABOVE]
-    return [*short, (shares[len(short)][0], ABOVE if batch == 1 else 0)]
+    return [*short, (shares[len(short)][0], 0)]
+
+
+def last_contexts(batch: int, positions: int, above: int) -> Contexts:
+    """When the last op of attention_decode.wgsl is dispatched, of contexts that are longer than `above`.
+
+    The host knows a bound of the batch's longest context, which several steps may have in common. Other tokens may have
+    short ones, and which kernel a token has does not depend on others: each kernel leaves out the other one's tokens.
+    """
+    return Contexts(positions, above, ABOVE + MAX_STEPS if batch == 1 else 0, or_unknown=True)
 
 
 def _params(

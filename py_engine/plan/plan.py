@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import inf, prod
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
@@ -125,15 +125,18 @@ class Contexts:
     `positions`: if not 0, a workgroup along y has so many positions of a context, or more where the op's `grid` has too
     few workgroups. Those after the newest position do nothing. `above`, `up_to`: the op is dispatched only if the
     context is longer than `above`, and at most `up_to` (0: of any length). Where the length is not known on the host,
-    ops with `up_to` are left out.
+    ops with `up_to` are left out, but for those with `or_unknown`.
     """
 
     positions: int = 0
     above: int = 0
     up_to: int = 0
+    or_unknown: bool = False
 
     def include(self, length: float) -> bool:
         """Whether the op is dispatched in contexts of so many positions. lists.js decides the same."""
+        if length == inf and self.or_unknown:
+            return True
         return length > self.above and (not self.up_to or length <= self.up_to)
 
 

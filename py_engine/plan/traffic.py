@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from typing import Any, Protocol
 
 from py_engine.plan import kernels, panels
@@ -102,7 +102,7 @@ def of_step(
         pair
         for name in names
         for pair in zip(plan.lists[name], of_list(plan, name, device, n, position, panelled=panelled), strict=True)
-        if pair[0].contexts.include(position + n)
+        if pair[0].contexts.include(position + n) and position < pair[0].params.get("UP_TO", inf)
     ]
 
 

@@ -146,7 +146,7 @@ def _far(op: Op, merged_splits: int) -> int:
         return int(op.params["WINDOW"]) + START
     if "SPLIT" not in op.params:
         return START
-    tile, splits, up_to = int(op.params["TS"]), int(op.params["SPLIT"]), op.contexts.up_to
+    tile, splits, up_to = int(op.params["TS"]), int(op.params["SPLIT"]), int(op.params.get("UP_TO", op.contexts.up_to))
     if up_to and up_to <= tile * splits:  # each split is one tile there
         splits = min(splits, 2 * merged_splits, up_to // tile - 1)
     return tile * splits + tile // 2 + 3

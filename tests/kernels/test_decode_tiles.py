@@ -1,6 +1,7 @@
 """Attention of a small batch in long contexts, where query heads share keys: attention_decode_tiles.wgsl."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from py_engine.plan.cache import page_group
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
+from py_engine.plan.shared import MAX_STEPS
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.variants import in_turn
@@ -30,7 +32,8 @@ def attend(bench: Bench, ops: Ops, y: Buffer, cols: int, context: int) -> None:
     kernels = ["attention_decode", "attention_decode_tiles", "attention_combine"]
     assert [op.kernel for op in ops.ops][-3:] == kernels
     ops.ops[:] = [op for op in ops.ops if op.contexts.include(context)]
-    assert [op.kernel for op in ops.ops] == kernels if ops.batch > 1 else kernels[1:]
+    alone = ops.batch == 1 and context > decode_tiles.ABOVE + MAX_STEPS
+    assert [op.kernel for op in ops.ops] == (kernels[1:] if alone else kernels)
     gpu, host = bench.run(ops)
     parts = ops.ops[0].bindings["parts"].name
     assert np.array_equal(*(np.isnan(found[parts][..., :-2]) for found in (gpu, host)))  # the last two are unused
@@ -89,6 +92,19 @@ def test_latents(bench: Bench, heads: int, rank: int, rope: int, kv_type: str, p
     bench.fill(cache.k)
     y = ops.attention(q, cache, (heads, 1, shape.row), AttentionOptions(shape.row**-0.5, value_from=rope))
     attend(bench, ops, y, heads * shape.row, max(places) + 1)
+
+
+@in_turn("context", [65, 64 + MAX_STEPS, inf], SUBGROUPS)
+def test_a_context_that_is_shorter_than_the_host_knows(bench: Bench, context: float) -> None:
+    """Of one of several steps in a submit, or of a step with drafts, whose context the host does not know."""
+    for pos in (0, 63, 64):
+        ops = bench.begin(Setup(batch=1, n=1, n_ctx=400, pos=pos))
+        q = ops.rows("q", 8 * 64)
+        bench.fill(q)
+        y = ops.attention(q, bench.cache(2 * 64, "f16"), (8, 2, 64), AttentionOptions(0.2))
+        ops.ops[:] = [op for op in ops.ops if op.contexts.include(context)]
+        gpu, host = bench.run(ops)
+        check(bench, gpu[y.name][:1, : 8 * 64], host[y.name][:1, : 8 * 64])
 
 
 @in_turn("heads", [(4, 2, 64), (6, 1, 100)], SUBGROUPS)

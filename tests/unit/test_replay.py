@@ -27,11 +27,12 @@ START = """(() => {
   const sizes = { maxSteps: 4, maxSmallBatch: 8, shortBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
   const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
   const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
-  const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0 };
+  const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0, orUnknown: false };
   replay.add("split", { ...grid, positions: 32 });
   replay.add("whole", { ...grid, positions: 0 });
   replay.add("by context", { ...grid, y: 1, positions: 0, upTo: 256 });
   replay.add("by context", { ...grid, y: 2, positions: 0, above: 256 });
+  replay.add("or unknown", { ...grid, y: 3, positions: 0, upTo: 256, orUnknown: true });
   const clear = () => Object.assign(seen, { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] });
   CODE
   return seen;
@@ -87,8 +88,12 @@ def test_steps_run_what_belongs_to_their_longest_context(
 
 
 def test_where_the_context_is_not_known_what_belongs_to_any_runs(evaluate: Evaluate) -> None:
-    code = 'replay.forward([{ seq: 0, position: 3 }], ["by context"]);'
-    assert heights(evaluate(START.replace("CODE", code))) == [2]
+    for name, found in (("by context", [2]), ("or unknown", [3])):
+        code = "replay.forward([{ seq: 0, position: 3 }], [a[0]]);"
+        assert heights(evaluate(START.replace("CODE", code), name)) == found
+    for position, found in ((255, [3]), (256, [])):
+        code = 'replay.feed(0, a[0], new Uint32Array(1), ["or unknown"], false, false);'
+        assert heights(evaluate(START.replace("CODE", code), position)) == found
 
 
 @pytest.mark.parametrize(("position", "n", "workgroups"), [(0, 1, 1), (30, 2, 1), (30, 3, 2), (64, 8, 3)])
