@@ -61,6 +61,8 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panell
 
     `panelled`: matrices are stored as the CPU engine has them (panels.py), not as a GPU.
     """
+    if position >= op.params.get("UP_TO", inf):  # another op has contexts of this length
+        return Traffic()
     access = kernels.expand(op.kernel, op.params, device).bindings
     read = written = 0
     for name, bound in op.bindings.items():
@@ -102,7 +104,7 @@ def of_step(
         pair
         for name in names
         for pair in zip(plan.lists[name], of_list(plan, name, device, n, position, panelled=panelled), strict=True)
-        if pair[0].contexts.include(position + n) and position < pair[0].params.get("UP_TO", inf)
+        if pair[0].contexts.include(position + n)
     ]
 
 
