@@ -58,7 +58,7 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
 
 @pytest.mark.parametrize("name", [DECODE, SMALL_BATCH])
 def test_one_kernel_has_a_context(name: str) -> None:
-    """Where both are dispatched, one of them leaves the context out, and moves nothing. A profile has an entry for each."""
+    """Where both are dispatched, one leaves the context out, and moves nothing. A profile has an entry for each."""
     plan = make_plan(header_of(GOLDEN / "llama" / "llama.Q4_0.gguf"), DEVICE, PlanOptions(2048, 64, "f16"))
     for position, reader in ((400, "attention_decode"), (511, "attention_decode"), (1000, "attention_decode_tiles")):
         step = of_step(plan, [name], DEVICE, 1, position)
