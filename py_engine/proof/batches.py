@@ -120,8 +120,11 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
     )
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
-        chosen = {FAR: far, MERGED: merged}
-        places = [(min(chosen.get(pos, pos), most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)]
+        above = int(op.params.get("ABOVE", 0))  # tokens of shorter contexts are another kernel's
+        chosen = {FAR: far, MERGED: above + merged}
+        places = [
+            (min(chosen.get(pos, above + pos), most), seq) for (pos, seq), most in zip(SMALL_BATCH, last, strict=False)
+        ]
         # the products have code for each of their tokens
         for count in (len(places), 3) if op.kernel == "matvec_small_batch" else (len(places) - 1,):
             yield Batch(tuple(places[:count]), True, slots=slots, part=part)
@@ -149,7 +152,7 @@ def _far(op: Op, merged_splits: int) -> int:
     tile, splits, up_to = int(op.params["TS"]), int(op.params["SPLIT"]), int(op.params.get("UP_TO", op.contexts.up_to))
     if up_to and up_to <= tile * splits:  # each split is one tile there
         splits = min(splits, 2 * merged_splits, up_to // tile - 1)
-    return tile * splits + tile // 2 + 3
+    return max(tile * splits, int(op.params.get("ABOVE", 0))) + tile // 2 + 3
 
 
 def _merged(op: Op, splits: int) -> int:

@@ -67,13 +67,13 @@ def choices(plan: Plan, device: Device, forced: Iterable[str]) -> list[Callable[
     if matrices:
         found.append(partial(_subgroups, matrix=matrices[0], fixed=fixed))
         found.append(partial(_activations, matrix=matrices[0], fixed=fixed))
-    if (prefill := prefill_of(plan)) is not None:
+    if (prefill := prefill_of(plan, device)) is not None:
         found.append(partial(_prefill, workload=prefill, fixed=fixed))
     found += [partial(_matrix, matrix=m, fixed=fixed) for m in matrices]
     found += [partial(_encoder_matmul, workload=rows) for rows in encoder_matmuls_of(plan)[:MAX_PRODUCTS]]
     if (of_media := media_attention_of(plan)) is not None:
         found.append(partial(_media_attention, workload=of_media))
-    if (attention := attention_of(plan)) is not None:
+    if (attention := attention_of(plan, device)) is not None:
         found.insert(4, partial(_attention, workload=attention))  # not last: its cost grows with the context
     found += [partial(_small_batch, matrix=m) for m in small_batches_of(plan)[:MAX_SMALL_BATCHES]]
     return found

@@ -6,9 +6,9 @@ A matrix that stays in the GPU's caches would look faster than it is, so several
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 
 from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan import tiles
 from py_engine.plan.cache import make_cache, page_group
 from py_engine.plan.encoder import Stage
 from py_engine.plan.kernels import Device
@@ -222,13 +222,14 @@ def small_batches_of(plan: Plan) -> list[SmallBatch]:
     return [SmallBatch(**{**f, **more, "name": f"{f['name']}, {SHORT_BATCH} tokens"}) for f in fields]
 
 
-def attention_of(plan: Plan) -> Attention | None:
-    """The decode attention of a layer, that of the longest contexts; one without a window if there is any."""
+def attention_of(plan: Plan, device: Device) -> Attention | None:
+    """The decode attention of a layer; one without a window if there is any."""
     ops = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
     if not ops:
         return None
-    op = min(ops, key=lambda op: (bool(op.params["WINDOW"]), -(op.contexts.up_to or inf)))  # a whole context costs most
-    n_ctx = min(plan.n_ctx, MAX_CONTEXT)
+    op = min(ops, key=lambda op: bool(op.params["WINDOW"]))  # a whole context costs most
+    head_dim, n_ctx = int(op.params["HEAD_DIM"]), min(plan.n_ctx, MAX_CONTEXT)
+    group = int(op.params["G"]) * int(op.params.get("SHARE", 1))  # of all workgroups that share a key head
     return Attention(
         "attention",
         n=1,
@@ -236,8 +237,8 @@ def attention_of(plan: Plan) -> Attention | None:
         pos=max(0, min(n_ctx, SHORT_CONTEXT) - 3),
         copies=1,
         n_head_kv=int(op.consts["n_head_kv"]),
-        group=int(op.params["G"]),
-        head_dim=int(op.params["HEAD_DIM"]),
+        group=group // tiles.attention_share(device, head_dim, group),
+        head_dim=head_dim,
         kv_type=str(op.params["KV"]),
         n_ctx=n_ctx,
         model_n_ctx=plan.n_ctx,
@@ -277,7 +278,7 @@ def media_attention_of(plan: Plan) -> MediaAttention | None:
     return MediaAttention("attention of rows", n, min(n, 37), pos=0, copies=1, heads=heads, head_dim=size)
 
 
-def prefill_of(plan: Plan) -> Prefill | None:
+def prefill_of(plan: Plan, device: Device) -> Prefill | None:
     """A prefill step, or rows of an encoder of images or sound."""
     stage = _encoder_stage(plan)
     name = stage.list if stage else PREFILL
@@ -292,6 +293,6 @@ def prefill_of(plan: Plan) -> Prefill | None:
         pos=0,
         copies=1,
         sample=_sample(products[0][1], WEIGHT_BYTES // 2),
-        attention=attention_of(plan),
+        attention=attention_of(plan, device),
         precise=stage is not None or bool(products[0][0].params.get("SUMS32")),
     )

@@ -13,6 +13,7 @@ from py_engine import planner
 from py_engine.cpu import sampling
 from py_engine.cpu.sampling import filtered, settings_of
 from py_engine.gpu import repack
+from py_engine.plan import tiles
 from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import LatentShape, make_latent_cache
@@ -300,3 +301,17 @@ def test_heads_that_several_workgroups_share_are_all_joined() -> None:
         shared = int(decode.params["SHARE"]) * int(decode.params["G"]) * int(decode.consts["n_head_kv"])
         assert int(decode.params["SHARE"]) > 1
         assert combine.consts["n_head"] == shared
+
+
+@pytest.mark.parametrize("name", ["decode", SMALL_BATCH])
+def test_the_kernel_of_long_contexts_computes_all_tokens_of_its_cases(name: str) -> None:
+    """Also where few splits were measured to be best, which shorter contexts would fill."""
+    shape = shapes.SHAPES["llama-3.2-1b"]
+    tile = tiles.attention_key(600, shape.head_dim, shape.n_head // shape.n_head_kv), (32, 2, 9)
+    device = replace(GPU, matrix=0, max_binding=1 << 31, max_buffer=1 << 31, tiles=(tile,))
+    plan = planner.make_plan(shapes.header(shape, shapes.MIX), device, planner.PlanOptions(600, 64, "f16"))
+    made = list(cases(plan, device, [name], lambda shader: shader.kernel != "attention_decode_tiles"))
+    assert made
+    for case in made:
+        parts = case.want[case.ops[0].bindings["parts"].name]  # (tokens, heads, splits, head_dim + 4)
+        assert not np.isnan(parts[: case.batch.n, :, 0, : shape.head_dim]).any()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from py_engine.files.gguf_header import Header, parse
+from py_engine.plan import decode_tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, GREEDY, PREFILL, SMALL_BATCH
 from py_engine.plan.plan import Buffer, Plan, Weight
@@ -22,8 +23,8 @@ def header_of(path: Path) -> Header:
     return parse(data, len(data))
 
 
-def plan_of(path: Path, kv_type: str = "f16") -> Plan:
-    return make_plan(header_of(path), DEVICE, PlanOptions(256, 64, kv_type))
+def plan_of(path: Path, kv_type: str = "f16", n_ctx: int = 256) -> Plan:
+    return make_plan(header_of(path), DEVICE, PlanOptions(n_ctx, 64, kv_type))
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +152,15 @@ def test_profile_has_a_floor_for_each_dispatch_and_for_all(llama: Plan) -> None:
     assert step["bytes"] == sum(e["bytes"] for e in each)
     assert all(e["floor_ns"] == floor_ns(RATES, e["bytes"]) for e in each)
     assert step["floor_ns"] == step_floor_ns(RATES, step["bytes"], len(each))
+
+
+@pytest.mark.parametrize(("name", "n"), [(DECODE, 1), (SMALL_BATCH, 8)])
+def test_a_step_has_all_that_is_dispatched_in_its_context(name: str, n: int) -> None:
+    """An op that leaves its tokens to the kernel of long contexts is dispatched, and moves nothing."""
+    plan = plan_of(GOLDEN / "llama" / "llama.Q4_0.gguf", n_ctx=1024)
+    for position in (decode_tiles.ABOVE - n, decode_tiles.ABOVE, decode_tiles.ABOVE + 200):
+        ops = of_step(plan, [name], DEVICE, n, position)
+        assert len(ops) == plan.dispatches([name], position + n)
+        moving = {op.kernel for op, moved in ops if op.kernel.startswith("attention_decode") and moved.bytes}
+        long = position >= decode_tiles.ABOVE
+        assert moving == {"attention_decode_tiles" if long else "attention_decode"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import encoder_shapes
+from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.tensor_types import TensorType as Q
@@ -267,7 +267,22 @@ def test_every_architecture_s_candidates_can_be_made(name: str) -> None:
             assert all(b.name in small.buffers for b in outputs)
         assert len(texts) == len(choice.candidates)
     attends = [op for op in plan.lists.get(DECODE, []) if op.kernel == "attention_decode"]
-    assert (attention_of(plan) is not None) == bool(attends)
+    assert (attention_of(plan, GPU) is not None) == bool(attends)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-3-1b", "qwen3-moe"])
+@pytest.mark.parametrize("n_ctx", [512, 4096])
+def test_decode_attention_is_measured_with_all_heads_that_share_keys(name: str, n_ctx: int) -> None:
+    """The model then gets what was measured, also where several workgroups share a key head in short contexts."""
+    device = replace(GPU, max_binding=1 << 31, max_buffer=1 << 31)
+    shape, options = shapes.SHAPES[name], planner.PlanOptions(n_ctx, 256, "f16")
+    plan = planner.make_plan(shapes.header(shape, shapes.MIX), device, options)
+    workload = attention_of(plan, device)
+    assert workload is not None
+    assert (workload.n_head_kv, workload.group) == (shape.n_head_kv, shape.n_head // shape.n_head_kv)
+    measured = tiles.with_tile(device, tiles.attention_key(n_ctx, shape.head_dim, workload.group), (32, 2, 16))
+    again = planner.make_plan(shapes.header(shape, shapes.MIX), measured, options)
+    assert {op.params["TS"] for op in again.lists[DECODE] if op.kernel.startswith("attention_decode")} == {32}
 
 
 @pytest.mark.parametrize("name", ["gemma-3-4b", "qwen2.5-vl-3b"])
@@ -300,7 +315,7 @@ def test_encoders_are_not_measured_with_rows_in_bytes() -> None:
     """Their lists do not round: what is fastest in bytes says nothing about them."""
     device = replace(GPU, max_binding=1 << 31, max_buffer=1 << 31, matrix=0)
     model = encoder_shapes.header(encoder_shapes.SHAPES["gemma-3-4b"])
-    workload = prefill_of(planner.make_plan(model, device, planner.PlanOptions(1, 1, "f16")))
+    workload = prefill_of(planner.make_plan(model, device, planner.PlanOptions(1, 1, "f16")), device)
     assert workload is not None
     of_integers = replace(workload, sample=replace(workload.sample, type=Q.Q8_0))
     found = candidates._prefill(device, of_integers, frozenset()).candidates
