@@ -354,12 +354,26 @@ UNSENT = """async () => {
 }"""
 
 
+# Notes how many media each change stores.
+COUNT_STORED = """(() => {
+    const { put } = IDBObjectStore.prototype;
+    globalThis.stored = [];
+    IDBObjectStore.prototype.put = function (value, ...key) {
+        if (this.name === "tabs") stored.push(value.length);
+        return put.call(this, value, ...key);
+    };
+})()"""
+
+
 def test_media_that_were_not_sent_outlive_a_reload(talk: Page) -> None:
     """Those of a private chat are not stored."""
+    talk.add_init_script(COUNT_STORED)
     choose(talk, "wide.png", "half.wav")
     expect(attached(talk)).to_have_count(2)
     wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png", "half.wav"])
     talk.reload()
+    expect(attached(talk)).to_have_count(2)
+    assert talk.evaluate("stored") == [2], "a second reload at any time would lose none"
     expect(attached(talk).locator("img")).to_have_js_property("naturalWidth", 150)
     expect(attached(talk).nth(1)).to_contain_text("0:01")
     expect(talk.locator("#send")).to_be_enabled()
@@ -376,6 +390,24 @@ def test_media_that_were_not_sent_outlive_a_reload(talk: Page) -> None:
     talk.reload()
     wait_ready(talk)
     expect(attached(talk)).to_have_count(0)
+
+
+def test_a_duplicated_tab_stores_its_media_apart(talk: Page) -> None:
+    choose(talk, "wide.png")
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png"])
+    with talk.expect_popup() as opening:
+        talk.evaluate("void open(location.href)")  # with a copy of the sessionStorage, as a duplicate
+    other = opening.value
+    expect(attached(other)).to_have_count(1)
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png", "wide.png"])
+    other.get_by_role("button", name="Remove wide.png").click()
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png"])
+    other.close()
+    talk.reload()
+    expect(attached(talk)).to_have_count(1)
+    wait_ready(talk)
+    clear(talk)
+    wait_for(lambda: talk.evaluate(UNSENT) == [])
 
 
 def test_media_of_tabs_that_were_closed_long_ago_are_deleted(talk: Page) -> None:

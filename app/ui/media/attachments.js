@@ -35,20 +35,24 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   /** @type {Map<Medium, HTMLElement>} each with its item in the list */
   const items = new Map();
 
-  /** @param {Medium} medium */
-  function put(medium) {
-    const tools = iconButton(
-      "close",
-      t("Remove {name}", { name: medium.name }),
-      () => remove(medium),
-      "attachment-remove",
-    );
-    const item = h("li", { class: "attachment" }, thumbnail(medium), h("small"), tools);
-    items.set(medium, item);
-    list.append(item);
+  /** @param {Medium[]} media */
+  function put(...media) {
+    for (const medium of media) {
+      const tools = iconButton(
+        "close",
+        t("Remove {name}", { name: medium.name }),
+        () => remove(medium),
+        "attachment-remove",
+      );
+      const item = h("li", { class: "attachment" }, thumbnail(medium), h("small"), tools);
+      items.set(medium, item);
+      list.append(item);
+    }
     show();
-    announce(t("{name} is added.", { name: medium.name }));
-    state(medium);
+    for (const medium of media) {
+      announce(t("{name} is added.", { name: medium.name }));
+      state(medium);
+    }
   }
 
   /** @param {Medium} medium */
@@ -157,7 +161,10 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     addChosen(files);
   });
 
-  const restore = async () => (await unsentMedia()).forEach(put);
+  const restore = async () => {
+    const media = await unsentMedia();
+    if (media.length) put(...media); // all at once: show() stores those that are there
+  };
   if (hasUnsentMedia()) void restore();
   else whenIdle(() => void unsentMedia()); // deletes what closed tabs have left
 
@@ -176,7 +183,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
       return media;
     },
     /** Puts media of a question back that was not sent. @param {Medium[]} media */
-    giveBack: (media) => media.forEach(put),
+    giveBack: (media) => put(...media),
     /** Another model answers: it may take other media, and counts others tokens. */
     check() {
       dismiss("projector");

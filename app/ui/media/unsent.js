@@ -1,6 +1,7 @@
 /**
  * The pictures, sounds and files of the message that is being written, in IndexedDB: a reload would lose them. Each tab has a
- * record of its own, whose key is in its sessionStorage. Those of a private chat are never stored.
+ * record of its own, whose key is in its sessionStorage. A duplicated tab has a copy of that: its first change is stored in
+ * another record. Those of a private chat are never stored.
  */
 import { reopened } from "../../storage/reopened.js";
 
@@ -25,6 +26,19 @@ async function withRecords(use) {
   return used;
 }
 
+/** @type {(value?: unknown) => void} releases the lock of this tab's key */
+let release = () => {};
+
+/** Locks a key until the page ends, or another key is locked. False: another tab has it. @param {string} key @returns {Promise<boolean>} */
+function isOwn(key) {
+  release();
+  const released = new Promise((resolve) => (release = resolve));
+  return new Promise((resolve) => {
+    const use = (/** @type {Lock | null} */ lock) => (resolve(lock !== null), lock && released);
+    navigator.locks.request(`${KEY} ${key}`, { ifAvailable: true }, use).catch(() => resolve(true));
+  });
+}
+
 /** @param {Medium[]} media @param {boolean} isPrivate */
 export function keepUnsentMedia(media, isPrivate) {
   const before = sessionStorage.getItem(KEY);
@@ -35,14 +49,21 @@ export function keepUnsentMedia(media, isPrivate) {
     return;
   }
   const key = before ?? keyAt(Date.now());
-  sessionStorage.setItem(KEY, key);
+  if (!before) void isOwn(key);
+  try {
+    sessionStorage.setItem(KEY, key);
+  } catch {
+    return; // the message's text has filled it
+  }
   withRecords((store) => store.put(media, key)).catch(() => {}); // storage is full, perhaps: they can still be sent
 }
 
 /** What was not sent when the page ended. @returns {Promise<Medium[]>} */
 export async function unsentMedia() {
   const key = sessionStorage.getItem(KEY);
-  return (await withRecords((store) => (key ? store.get(key) : [])).catch(() => [])) ?? [];
+  const reading = withRecords((store) => (key ? store.get(key) : [])).catch(() => []); // first: what is added now is stored after it
+  if (key && !(await isOwn(key))) sessionStorage.removeItem(KEY);
+  return (await reading) ?? [];
 }
 
 /** Whether this tab has stored media. */
