@@ -291,12 +291,12 @@ def test_a_device_that_is_faster_without_tiles_of_long_contexts_has_none() -> No
 
     def kernels_of(device: Device) -> set[str]:
         options = planner.PlanOptions(4096, 256, "f16")
-        return {op.kernel for op in planner.make_plan(header, device, options).lists[DECODE]}
+        return {op.kernel for op in planner.make_plan(model, device, options).lists[DECODE]}
 
     device = replace(GPU, max_binding=1 << 31, max_buffer=1 << 31)
-    header = shapes.header(shapes.SHAPES["llama-3.2-1b"], shapes.MIX)
+    model = shapes.header(shapes.SHAPES["llama-3.2-1b"], shapes.MIX)
     assert "attention_decode_tiles" in kernels_of(device)
-    plan = planner.make_plan(header, device, planner.PlanOptions(4096, 256, "f16"))
+    plan = planner.make_plan(model, device, planner.PlanOptions(4096, 256, "f16"))
     chosen, _ = asyncio.run(tuner.tune(plan, device, Bench(time)))
     assert decode_tiles.NONE in chosen.tiles
     assert "attention_decode_tiles" not in kernels_of(chosen)
