@@ -18,6 +18,7 @@ HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
 LATENT_HEADS = (8, 12, 4, 16, 20, 7, 6, 5, 3, 2)  # the same where one row serves all heads
 OCTET = 8  # positions of a thread's scores
 SCORES = ((4, 16), (4, 8), (2, 16), (2, 8), (2, 4))  # (HT, SLICES), the best first
+NONE = ("attention_decode_tiles", (0,))  # in Device.tiles: the device is faster without them
 MAX_SUMS = 24  # vectors of a thread's sums, which are in registers
 MAX_AHEAD = 2  # octets of a thread that are in registers before the scores
 
@@ -43,7 +44,12 @@ def tile(device: Device, call: Call, positions: int, plan: Plan) -> Tile | None:
     whole = (
         head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == plan.page % OCTET == 0 and bool(first) == latents
     )
-    if device.software or plan.n_ctx <= ABOVE or not (plain and whole and group > 1 and call.cache.kind != "q8_0"):
+    if (
+        device.software
+        or NONE in device.tiles
+        or plan.n_ctx <= ABOVE
+        or not (plain and whole and group > 1 and call.cache.kind != "q8_0")
+    ):
         return None
     loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
     for heads in LATENT_HEADS if latents else HEADS:

@@ -61,7 +61,7 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panell
 
     `panelled`: matrices are stored as the CPU engine has them (panels.py), not as a GPU.
     """
-    if position >= op.params.get("UP_TO", inf):  # its tokens are another kernel's (decode_tiles.py)
+    if position >= float(op.params.get("UP_TO", inf)):  # its tokens are another kernel's (decode_tiles.py)
         return Traffic()
     access = kernels.expand(op.kernel, op.params, device).bindings
     read = written = 0

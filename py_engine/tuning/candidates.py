@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from py_engine.plan import matmul_tiles, small_batch_tiles, tiles
+from py_engine.plan import decode_tiles, matmul_tiles, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.tuning.workloads import (
@@ -216,5 +216,14 @@ def _attention(device: Device, workload: Attention) -> Choice:
         key = tiles.attention_key(workload.n_ctx, workload.head_dim, workload.group)
         name = f"{tile[0]} positions, {tile[1]} threads per position, {tile[2]} splits"
         candidates.append(Candidate(name, replace(device, tiles=((key, tile),))))
-    key = tiles.attention_key(workload.model_n_ctx, workload.head_dim, workload.group)
-    return Choice("attention", workload, candidates, lambda d, c: tiles.with_tile(d, key, c.device.tiles[0][1]))
+    without = replace(candidates[0].device, tiles=(*candidates[0].device.tiles, decode_tiles.NONE))
+    if any(op.kernel == "attention_decode_tiles" for op in workload.planned(device)[0].lists["test"]):
+        candidates.append(Candidate("no tiles of heads and positions", without))
+
+    def chosen(of_model: Device, candidate: Candidate) -> Device:
+        (_, tile), *more = candidate.device.tiles
+        of_model = tiles.with_tile(of_model, of_attention, tile)
+        return replace(of_model, tiles=(*of_model.tiles, *more))
+
+    of_attention = tiles.attention_key(workload.model_n_ctx, workload.head_dim, workload.group)
+    return Choice("attention", workload, candidates, chosen)

@@ -57,6 +57,17 @@ def test_attention_reads_what_is_seen(llama: Plan) -> None:
     assert more.written == 2 * less.written, "two splits of 64 positions"
 
 
+@pytest.mark.parametrize("name", [DECODE, SMALL_BATCH])
+def test_one_kernel_has_a_context(name: str) -> None:
+    """Where both are dispatched, one leaves the context out, and moves nothing. A profile has an entry for each."""
+    plan = make_plan(header_of(GOLDEN / "llama" / "llama.Q4_0.gguf"), DEVICE, PlanOptions(2048, 64, "f16"))
+    for position, reader in ((400, "attention_decode"), (511, "attention_decode"), (1000, "attention_decode_tiles")):
+        step = of_step(plan, [name], DEVICE, 1, position)
+        assert len(step) == plan.dispatches([name], position + 1)
+        moved = {op.kernel for op, traffic in step if "attention_decode" in op.kernel and traffic.bytes}
+        assert moved == {reader}
+
+
 def test_attention_stores_the_newest_position() -> None:
     """Where it also normalises and rotates, it reads the other positions, and writes their number's sums."""
     plan = plan_of(GOLDEN / "qwen" / "qwen3.F16.gguf")

@@ -12,7 +12,7 @@ from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import kernels, matmul_tiles, small_batch_tiles, tiles
+from py_engine.plan import decode_tiles, kernels, matmul_tiles, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, SMALL_BATCH
 from py_engine.plan.plan import Plan, Weight
@@ -283,6 +283,23 @@ def test_decode_attention_is_measured_with_all_heads_that_share_keys(name: str, 
     measured = tiles.with_tile(device, tiles.attention_key(n_ctx, shape.head_dim, workload.group), (32, 2, 16))
     again = planner.make_plan(shapes.header(shape, shapes.MIX), measured, options)
     assert {op.params["TS"] for op in again.lists[DECODE] if op.kernel.startswith("attention_decode")} == {32}
+
+
+def test_a_device_that_is_faster_without_tiles_of_long_contexts_has_none() -> None:
+    def time(device: Device, workload: Workload) -> float:
+        return 1.0 if decode_tiles.NONE in device.tiles else 2.0
+
+    def kernels_of(device: Device) -> set[str]:
+        options = planner.PlanOptions(4096, 256, "f16")
+        return {op.kernel for op in planner.make_plan(model, device, options).lists[DECODE]}
+
+    device = replace(GPU, max_binding=1 << 31, max_buffer=1 << 31)
+    model = shapes.header(shapes.SHAPES["llama-3.2-1b"], shapes.MIX)
+    assert "attention_decode_tiles" in kernels_of(device)
+    plan = planner.make_plan(model, device, planner.PlanOptions(4096, 256, "f16"))
+    chosen, _ = asyncio.run(tuner.tune(plan, device, Bench(time)))
+    assert decode_tiles.NONE in chosen.tiles
+    assert "attention_decode_tiles" not in kernels_of(chosen)
 
 
 @pytest.mark.parametrize("name", ["gemma-3-4b", "qwen2.5-vl-3b"])
