@@ -16,15 +16,14 @@ from py_engine.plan.kernels import WGSL, Device
 TIME_RAN_OUT = "time ran out before every candidate was measured"  # why a report has what it has
 FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice can change
 
+# Modules of plan/ that choose tiles, and numbers that kernels share
+CHOOSING = ("attention_tiles", "decode_tiles", "matmul_tiles", "shared", "small_batch_tiles", "tiles")
+
 
 def kernels_hash(files: Iterable[Path] | None = None) -> str:
     """Hash the kernels' text and the code that chooses their tiles."""
     engine = Path(__file__).parent.parent
-    files_of_plan = [
-        path
-        for name in ("matmul_tiles", "shared", "small_batch_tiles", "tiles")
-        for path in (engine / "plan").glob(f"{name}.py*")
-    ]
+    files_of_plan = [path for name in CHOOSING for path in (engine / "plan").glob(f"{name}.py*")]
     code = [*files_of_plan, *sorted((engine / "tuning").glob("*.py*"))]  # a page has bytecode
     digest = hashlib.sha256()
     for path in files or [*sorted(WGSL.rglob("*.wgsl")), *code]:

@@ -2,13 +2,14 @@
 dispatches that small batches run. So a seeded text is the same alone and beside others.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import pytest
 
 from py_engine.cpu.attention import cache_views
-from py_engine.plan import decode_attention, tiles
+from py_engine.plan import decode_attention, decode_tiles, tiles
 from py_engine.plan.attention import ALONE
 from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops
@@ -47,8 +48,11 @@ class Case:
     shifted: bool = False  # M-RoPE: after a picture, rotary positions differ from positions
     shares: bool = False  # another layer's cache: only queries
 
-    def build(self, bench: Bench) -> tuple[Ops, Cache, Buffer]:
-        """The layer's ops, its cache and attention's result. The cache is NaN where it is not seen."""
+    def build(self, bench: Bench, known: float = 0) -> tuple[Ops, Cache, Buffer]:
+        """The layer's ops, its cache and attention's result. The cache is NaN where it is not seen.
+
+        `known`: what the host knows of the context; 0: its length.
+        """
         n_head, n_kv, dim = self.heads
         ops = bench.begin(Setup(batch=1, n=1, pos=self.pos, n_ctx=N_CTX, seq=SEQUENCE))
         own_kv = 0 if self.shares else n_kv
@@ -78,7 +82,7 @@ class Case:
         q = ops.split_qkv(x, cache, (n_head, own_kv, dim), rope, norm, EPS)
         ops.quantize_cache(cache, own_kv * dim)
         y = ops.attention(q, cache, self.heads, AttentionOptions(dim**-0.5, self.window))
-        ops.ops[:] = [op for op in ops.ops if op.contexts.include(self.pos + 1)]
+        ops.ops[:] = [op for op in ops.ops if op.contexts.include(known or self.pos + 1)]
         return ops, cache, y
 
     def stored(self, cache: np.ndarray, row: int, page: int) -> np.ndarray:
@@ -127,6 +131,36 @@ def test_heads_get_what_two_dispatches_compute(bench: Bench, case: Case, monkeyp
     monkeypatch.setattr(decode_attention, "normalises", lambda *_: False)
     ops, cache, y = case.build(bench)
     assert [op.kernel for op in ops.ops] == ["norm_rope_append", "attention_decode", "attention_combine"]
+    two, _ = bench.run(ops)
+    for name in (y.name, cache.k.name, cache.v.name):
+        assert (gpu[name].view(np.uint8) == two[name].view(np.uint8)).all(), name
+
+
+@in_turn(
+    "case, known",
+    [
+        (Case((4, 2, 64), 40), inf),
+        (Case((4, 2, 64), 63), 70),
+        (Case((4, 2, 64), 64), 70),
+        (Case((4, 2, 64), 150), 151),
+        (Case((4, 1, 32), 150, shares=True), inf),
+    ],
+    [SUBGROUPS],
+)
+def test_heads_are_the_same_beside_the_kernel_of_long_contexts(
+    bench: Bench, case: Case, known: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dispatch normalises and rotates for that kernel, maybe once more: it stores the same key and value again."""
+    bench.device = replace(bench.device, software=False)
+    monkeypatch.setattr(decode_tiles, "ABOVE", 64)
+    ops, cache, y = case.build(bench, known)
+    assert [op.kernel for op in ops.ops][-3:] == ["norm_rope_append", "attention_decode_tiles", "attention_combine"]
+    gpu, host = bench.run(ops)
+    cols = case.heads[0] * case.heads[2]
+    check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols])
+    monkeypatch.setattr(decode_attention, "normalises", lambda *_: False)
+    ops, cache, y = case.build(bench, known)
+    assert ops.ops[0].kernel == "norm_rope_append"
     two, _ = bench.run(ops)
     for name in (y.name, cache.k.name, cache.v.name):
         assert (gpu[name].view(np.uint8) == two[name].view(np.uint8)).all(), name

@@ -163,11 +163,11 @@ def submitted(monkeypatch: pytest.MonkeyPatch, used: Engine) -> list[str]:
     return order
 
 
-@pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (17.0, 3), (100.0, 2)])
+@pytest.mark.parametrize(("prompt_ms", "first"), [(5.0, 4), (14.0, 3), (100.0, 2)])
 async def test_several_requests_join_before_more_steps(
     monkeypatch: pytest.MonkeyPatch, prompt_ms: float, first: int
 ) -> None:
-    """After the first prompt, as many follow each other as take 36 ms: its stream waits no longer for a token."""
+    """After the first prompt, as many follow each other as take SLICE_MS: its stream waits no longer for a token."""
     used = engine(parallel=4)
     monkeypatch.setattr(joining, "WAIT_SECONDS", 10.0)  # on a busy machine
     monkeypatch.setattr(counts(used), "prompt_ms", lambda n: prompt_ms)
