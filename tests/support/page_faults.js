@@ -23,7 +23,8 @@
     const { direction, textOverflow } = getComputedStyle(element);
     if (textOverflow !== "ellipsis" || element.scrollWidth <= element.clientWidth || !visible(element)) continue;
     const first = element.textContent.match(/[A-Za-z]|[\u0600-\u06ff]/)?.[0] ?? "";
-    if (first && (direction === "rtl") === /[A-Za-z]/.test(first)) faults.push(`its beginning is cut: ${describe(element)}`);
+    if (first && (direction === "rtl") === /[A-Za-z]/.test(first))
+      faults.push(`its beginning is cut: ${describe(element)}`);
   }
   // A size such as "9.6 MB" must not be torn apart by a name beside it: each text of a line is in one place.
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
