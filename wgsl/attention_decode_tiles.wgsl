@@ -17,7 +17,7 @@
 #param TEAMS // groups of threads that share a tile's positions for the sums
 #param AHEAD // groups of eight positions whose values a thread loads before the scores
 #param FIRST // not 0: keys and values are the same rows; a value has the columns from FIRST on
-#param ABOVE // positions of a token's context from which on it is computed here
+#param ABOVE // positions of a token's context above which it is computed here
 #param WINDOW // 0: a token sees the whole context
 #param SOFT_CAP // cap of the scores; 0: none
 #param SG

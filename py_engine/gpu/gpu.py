@@ -232,8 +232,8 @@ class Gpu(Memory):
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
                 grid = {"x": x, "y": y, "z": z, "tile": tile, "times": times, "axis": axis}
                 where = op.contexts
-                contexts = {"positions": where.positions, "above": where.above, "upTo": where.up_to}
-                contexts["orUnknown"] = where.or_unknown
+                contexts = {"positions": where.positions, "above": where.above}
+                contexts |= {"upTo": where.up_to, "orUnknown": where.or_unknown}
                 command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
                 self.replay.add(name, command)
 

@@ -13,7 +13,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Contexts, Plan
 from py_engine.plan.shared import MAX_STEPS
 
-ABOVE = 512  # positions of a context from which on it is used
+ABOVE = 512  # positions of a context above which it is used
 HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first
 LATENT_HEADS = (8, 12, 4, 16, 20, 7, 6, 5, 3, 2)  # the same where one row serves all heads
 OCTET = 8  # positions of a thread's scores
@@ -25,10 +25,9 @@ MAX_AHEAD = 2  # octets of a thread that are in registers before the scores
 
 @dataclass(frozen=True)
 class Tile:
-    """`share`: workgroups that share a key/value head, each with `heads` of its query heads. `params`: #params."""
+    """`share`: workgroups that share a key/value head, each with as many of its query heads. `params`: #params."""
 
     share: int
-    heads: int
     params: dict[str, int]
 
 
@@ -54,7 +53,7 @@ def tile(device: Device, call: Call, positions: int, plan: Plan) -> Tile | None:
     loaded = 2 if call.cache.kind == "f16" and head_dim % 8 == 0 and not latents else 1  # vectors of a load
     for heads in LATENT_HEADS if latents else HEADS:
         if group % heads == 0 and (params := _params(device, heads, positions, head_dim, first, loaded)):
-            return Tile(group // heads, heads, params)
+            return Tile(group // heads, params)
     return None
 
 
