@@ -1,7 +1,7 @@
 """Measure a projector's encoder in a headless browser: an encoder_shapes.py shape with random weights.
 
 python -m bench.encoders gemma-3-4b [--adapter lavapipe | --cpu] [--runs 5] [--count N] [--kernels] [--untuned]
-    [--tiles] [--instant]
+    [--no-matrices] [--tiles] [--instant]
 
 Times in milliseconds: `encode` from pixels or frames to the results on the host, median and best; `gpu` of the kernels
 alone; `host` of the inputs' layout. `--instant` measures the host where there is no GPU: dispatches have no workgroups.
@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
     parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
+    parser.add_argument("--no-matrices", action="store_true", help="without subgroup matrices, as browsers come")
     parser.add_argument("--tiles", action="store_true", help="instead, the products and attention with other tiles")
     parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
     options = parser.parse_args()
@@ -89,6 +90,9 @@ def main() -> None:
         if options.tiles:
             _print_tiles(in_browser(shape, file, options.adapter, "sweep"))
             return
+        load: dict[str, Any] = {"tune": not options.untuned} | (AS_ON_GPU if options.instant else {})
+        if options.no_matrices:
+            load["variant"] = {**load.get("variant", {}), "matrix": 0}
         found = in_browser(
             shape,
             file,
@@ -96,7 +100,7 @@ def main() -> None:
             "measure",
             runs=options.runs,
             kernels=options.kernels,
-            load={"tune": not options.untuned} | (AS_ON_GPU if options.instant else {}),
+            load=load,
             backend="cpu" if options.cpu else "webgpu",
             count=options.count,
             on_cpu=options.cpu,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.plan import tiles
+from py_engine.plan import attention_tiles, tiles
 from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.encoded import Part
 from py_engine.plan.op_list import OpList
@@ -211,7 +211,7 @@ def prefill(ops: OpList, call: Call) -> None:
     plain = slopes is None and relative is None
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
     if kernel == "attention" and ops.precise:
-        tile |= {"HALF_SUMS": 0, "CHAIN": 1}
+        tile = attention_tiles.attention(ops.device, head_dim, value, call.group, ops.plan.page, precise=True)
     if kernel == "attention_matrix":
         tile |= {"VDIM": -(-value // tile["SIDE"]) * tile["SIDE"]}
     mask = {"CAUSAL": int(causal), "WHOLE_MEDIA": int(call.options.whole_media)} | (

@@ -69,13 +69,20 @@ class _Shape:
         return numbers * self.size + rows * positions + 4 * rows
 
 
-def attention(device: Device, head_dim: int, value_dim: int, group: int, page: int) -> dict[str, int]:
-    """The tile of attention.wgsl: #params. `page`: positions of a page of the cache."""
+def attention(
+    device: Device, head_dim: int, value_dim: int, group: int, page: int, precise: bool = False
+) -> dict[str, int]:
+    """The tile of attention.wgsl: #params.
+
+    `page`: positions of a page of the cache. `precise`: products and sums are in f32.
+    """
     shape = _Shape(head_dim, value_dim, group, page, 2 if device.f16 else 4)
     if device.software:
-        return _params(device, shape, _software_tile(device, shape))
-    tile = dict(device.tiles).get(key(head_dim, group)) or _tile(device, shape)
-    return _params(device, shape, tile)
+        params = _params(device, shape, _software_tile(device, shape))
+    else:
+        measured = None if precise else dict(device.tiles).get(key(head_dim, group))
+        params = _params(device, shape, measured or _tile(device, shape))
+    return params | ({"SUMS32": 1, "HALF_SUMS": 0} if device.f16 and precise else {})
 
 
 def _params(device: Device, shape: _Shape, tile: tuple[int, ...]) -> dict[str, int]:

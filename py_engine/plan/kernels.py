@@ -17,7 +17,7 @@ the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) 
 are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE
 and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_THREADS
 (matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
-(matmul.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
+(matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
 (lib/attention_split.wgsl), NORMS and UP_TO (attention_decode.wgsl), SPLIT (attention.wgsl, attention_matrix.wgsl),
 MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND,
 FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl) default to 0.

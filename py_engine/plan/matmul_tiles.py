@@ -14,7 +14,7 @@ from py_engine.plan.tiles import FULL_OCCUPANCY, wide
 MATMUL = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
 MATMUL_TILES = (
     (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
-    (256, 128, 32, 4, 2, 1), (128, 64, 32, 2, 2, 2),
+    (256, 128, 32, 4, 2, 1), (128, 96, 64, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
 INT8_TILES = (
@@ -30,6 +30,8 @@ FLOAT_TILES: tuple[tuple[int, ...], ...] = (
     (32, 32, 4, 4),
     (16, 32, 2, 2),
 )  # as INT8_TILES
+WIDE_TILE = 128, 128, 8, 8  # of matmul.wgsl where everything is f32: in f16, it needs too many registers
+ENOUGH_WIDE_TILES = 96  # of them, which occupy a GPU
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -90,7 +92,7 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
     """The largest tile that leaves enough tiles to occupy a GPU, as measured on an H100."""
     tiles = -(-weight.rows // 128) * (batch // 128)
     fits_deep_tiles = device.max_workgroup_storage >= 48 << 10
-    if weight.layout.plain and tiles >= FULL_OCCUPANCY // 2 and fits_deep_tiles:
+    if weight.layout.plain and tiles >= FULL_OCCUPANCY * 3 // 8 and fits_deep_tiles:
         return 128, 128, 64, 2, 4, 1
     if tiles >= FULL_OCCUPANCY * 5 // 8:
         return 128, 128, 32, 2, 2, 0
@@ -136,6 +138,10 @@ def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[We
 
 def _float_tile(device: Device, batch: int, rows: int) -> dict[str, int]:
     """The tile of matmul.wgsl: the largest that leaves enough tiles to occupy a GPU. `rows`: of the matrix."""
+    fits = 4 * 36 * (WIDE_TILE[0] + WIDE_TILE[1]) <= device.max_workgroup_storage
+    wide_tiles = -(-batch // WIDE_TILE[0]) * -(-rows // WIDE_TILE[1])
+    if fits and not device.f16 and not device.software and wide_tiles >= ENOUGH_WIDE_TILES:
+        return dict(zip(FLOAT, WIDE_TILE, strict=True))
     return dict(zip(FLOAT, _largest(_float_tiles(device), batch, rows), strict=True))
 
 

@@ -167,11 +167,20 @@ def attention(
         if group == 1 and (measured := dict(device.tiles).get(media_attention_key(head_dim))):
             tile = dict(zip(MEDIA_ATTENTION, measured, strict=True))
             return "attention_matrix", tile | {"TQ": tile["ROWS"]} | sides
-        for rows, positions in ((128, 32), (64, 32)) if 64 < dim <= 128 else ((64, 32 if dim <= 64 else 16),):
+        for rows, positions in _attention_matrix_tiles(dim):
             used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
     return "attention", attention_tiles.attention(device, head_dim, value_dim or head_dim, group, page)
+
+
+def _attention_matrix_tiles(dim: int) -> list[tuple[int, int]]:
+    """(rows, positions) of tiles of attention_matrix.wgsl, as measured on H100 and H200, the best first."""
+    if dim <= 64:
+        return [(64, 32)]
+    if dim <= 128:
+        return [(128, 16 if dim <= 80 else 32), (64, 32)]
+    return [(64, 16)]
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:

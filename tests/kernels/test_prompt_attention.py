@@ -136,6 +136,27 @@ def test_both_ways(bench: Bench, heads: Heads, n: int, window: int) -> None:
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
+@in_turn("heads, n, kv_type", [((2, 2, 64), 65, "f16"), ((1, 1, 72), 257, "f32"), ((3, 3, 80), 33, "f16")], VARIANTS)
+def test_precise(bench: Bench, heads: Heads, n: int, kv_type: str) -> None:
+    """An encoder's attention is computed in f32 by a GPU with f16, too, but for its inputs and what it stores."""
+    bench, (n_head, n_kv, dim) = on_gpu(bench), heads
+    ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=320))
+    ops.precise = True
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = Cache(
+        ops.buffer("k", (320, n_kv * dim), kv_type), ops.buffer("v", (320, n_kv * dim), kv_type), kv_type, UNPAGED
+    )
+    for b in (cache.k, cache.v):
+        bench.fill(b)[n:] = np.nan
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, causal=False))
+    assert [op.params["SUMS32"] for op in ops.ops if bench.device.f16] in ([], [1])
+    gpu, host = bench.run(ops)
+    limit = 1e-6 if bench.device.f16 else 1e-11  # queries and weights are stored in f16
+    check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim], limit)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
 @in_turn(
     "heads, n, pos, kv_type, window, sinks",
     [
