@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -131,9 +131,14 @@ def test_runs_of_all_shaders_and_of_chosen_ones_are_stored_apart(
     code = "const A: u32 = {};\nconst B: u32 = {};\nfn f() {{}}"
     every = [Shader("norm", code.format(a, b), {}, {}) for a in (1, 2) for b in (1, 2)]
     asked: list[Shader] = []
+
+    def validate(found: Iterable[Shader]) -> list[shaders.Invalid]:
+        asked.extend(found)
+        return []
+
     monkeypatch.setattr(shaders, "expanded", lambda *_: every)
     monkeypatch.setattr(shaders, "unreached", lambda _: [])
-    monkeypatch.setattr(shaders, "validate", lambda found: asked.extend(found) or [])
+    monkeypatch.setattr(shaders, "validate", validate)
     assert shaders.main([]) == 0
     assert asked == every[:3]
     monkeypatch.setenv("WISP_ALL_SHADERS", "1")

@@ -48,4 +48,5 @@ def test_tensor_types_may_count_as_switches(plans: tuple[Path, ...]) -> None:
 
 
 def test_goldens_are_added_until_nothing_is_missing() -> None:
-    assert golden_ops.covering({"a": {1, 2}, "b": {2, 3, 4}, "c": {4}, "d": {1, 5}}) == ["b", "d"]
+    one, two, three, four, five = (("k", (("A", value),)) for value in range(5))
+    assert golden_ops.covering({"a": {one, two}, "b": {two, three, four}, "c": {four}, "d": {one, five}}) == ["b", "d"]
