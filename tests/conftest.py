@@ -1,4 +1,4 @@
-"""Fixtures that tests share. Browsers and engine pages live as long as the run: starting one costs seconds."""
+"""Fixtures that tests share. Browsers and engine pages outlive a file's tests: starting one costs seconds."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 expect.set_options(timeout=1000 * HANG_S)
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
+BROWSERS = pytest.StashKey[browsers.Browsers]()
 CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle
 
 
@@ -60,18 +61,19 @@ def playwright_run() -> Iterator[Playwright]:
 
 
 @pytest.fixture(scope="session")
-def chromium(playwright_run: Playwright) -> Iterator[Callable[[str | None], Browser]]:
+def chromium(playwright_run: Playwright, pytestconfig: pytest.Config) -> Iterator[Callable[[str | None], Browser]]:
     """chromium(adapter) -> the run's browser on an adapter (tests/support/browser.py), or None: without WebGPU."""
-    started: dict[str | None, Browser] = {}
+    started = pytestconfig.stash[BROWSERS] = browsers.Browsers(playwright_run)
+    yield started
+    started.close()
 
-    def get(adapter: str | None = "swiftshader") -> Browser:
-        if adapter not in started or not started[adapter].is_connected():
-            started[adapter] = browsers.launch(playwright_run, adapter)
-        return started[adapter]
 
-    yield get
-    for browser in started.values():
-        browser.close()
+@pytest.fixture(scope="module", autouse=True)
+def _idle_browsers(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Close browsers after each file's tests, when its own fixtures have ended."""
+    yield
+    if started := pytestconfig.stash.get(BROWSERS, None):
+        started.close(started.MOST)
 
 
 @pytest.fixture
@@ -91,25 +93,26 @@ def page(context: BrowserContext) -> Page:
 @pytest.fixture(scope="session")
 def engine_pages(chromium: Callable[[str | None], Browser], server: Server) -> Callable[[str | None], Page]:
     """engine_pages(adapter) -> the run's engine page on that adapter (tests/support/browser.py: run_python)."""
-    opened: dict[str | None, Page] = {}
+    opened: dict[Browser, Page] = {}
 
     def get(adapter: str | None = "swiftshader") -> Page:
-        if adapter not in opened or opened[adapter].is_closed():
-            opened[adapter] = browsers.open_engine_page(chromium(adapter), server.url)
+        browser = chromium(adapter)
+        if browser not in opened or opened[browser].is_closed():
+            opened[browser] = browsers.open_engine_page(browser, server.url)
             if adapter not in (None, "cpu"):
-                browsers.wait_for_adapter(opened[adapter])
-        return opened[adapter]
+                browsers.wait_for_adapter(opened[browser])
+        return opened[browser]
 
     return get
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engine_page(engine_pages: Callable[[str | None], Page]) -> Page:
     """The engine page on SwiftShader."""
     return engine_pages("swiftshader")
 
 
-@pytest.fixture(scope="session", params=browsers.ADAPTERS)
+@pytest.fixture(scope="module", params=browsers.ADAPTERS)
 def gpu_page(request: pytest.FixtureRequest, engine_pages: Callable[[str | None], Page]) -> Page:
     """The engine page, on each software GPU in turn."""
     return engine_pages(request.param)

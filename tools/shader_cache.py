@@ -19,13 +19,15 @@ VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
 class LastRun:
     """The last run without an error over all models of this checkout, with this Dawn.
 
+    Runs that validate every shader (`everything`) and those that choose some are stored apart.
     `is_current`: another run would read what this one has read, so none is needed. After a change, its shaders are
     still valid, and Dawn is given the others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, everything: bool = False) -> None:
         dawn = (NODE_MODULES / "webgpu" / "package.json").read_bytes()
-        self._file = cache_dir("shaders") / f"{_digest(str(ROOT).encode(), dawn, VALIDATOR.read_bytes())}.json"
+        which = _digest(str(ROOT).encode(), dawn, VALIDATOR.read_bytes())
+        self._file = cache_dir("shaders") / f"{which}{'-all' if everything else ''}.json"
         empty = {"modules": {}, "inputs": "", "valid": []}
         self._run = run = json.loads(self._file.read_text()) if self._file.exists() else empty
         self._valid: set[str] = set(run["valid"])

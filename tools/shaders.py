@@ -6,6 +6,7 @@ expanded. Dawn's null backend compiles WGSL without running it: no GPU and no br
 python3 -m tools.shaders [--quick | FILE.gguf ...]
 
 --quick: for two of the devices, the least and one with every feature.
+Of shaders that differ in numbers alone, tools/shader_choice.py chooses some; WISP_ALL_SHADERS=1 validates all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import gc
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,7 @@ from tools.goldens import GOLDEN, adapters_of, golden_models, golden_projectors,
 from tools.npm import node
 from tools.paths import ROOT
 from tools.shader_cache import VALIDATOR, LastRun
+from tools.shader_choice import ALL, chosen
 
 MARK = "#wgsl "  # begins each line of the validator; Dawn's own log has lines without it
 DONE = "done"  # its last line
@@ -231,13 +234,14 @@ def main(arguments: list[str]) -> int:
     """Validate the shaders of the named models, by default of all; return the exit status."""
     quick = arguments == [QUICK]
     models = [] if quick else [Path(name) for name in arguments]
-    last_run, shaders = LastRun(), list[Shader]()
+    last_run, shaders = LastRun(ALL in os.environ), list[Shader]()
     if not models and last_run.is_current:
         print(f"{last_run.count} shaders are valid")
         return 0
 
     def new() -> Iterator[Shader]:
-        for shader in expanded(models, QUICK_SETUPS if quick else SETUPS):
+        found = expanded(models, QUICK_SETUPS if quick else SETUPS)
+        for shader in found if models else chosen(found):
             shaders.append(shader)
             if shader not in last_run:
                 yield shader

@@ -271,9 +271,13 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
             if live[-1]:
                 variable, _, count = rest.partition(" in ")
                 given = _value(count, values)
+                body = "\n".join(lines[at:end])
                 for i in range(*given) if isinstance(given, tuple) else range(int(given)):
-                    body = [text.replace(f"${{{variable}}}", str(i)) for text in lines[at:end]]
-                    _lines(name, body, values, used, out)
+                    copy = body.replace(f"${{{variable}}}", str(i)).split("\n")
+                    if "#" in body:
+                        _lines(name, copy, values, used, out)
+                    else:
+                        out += copy
             at = end + 1
         elif not live[-1]:
             continue

@@ -5,13 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from py_engine.plan.kernels import Shader
-from tools import checks, shader_cache, shaders
+from tools import checks, shader_cache, shader_choice, shaders
 from tools.paths import ROOT, venv_python
 
 MODEL = "tests/golden/llama/llama.F16.gguf"
@@ -99,6 +99,51 @@ def test_a_quick_run_takes_two_devices_and_is_no_whole_run(monkeypatch: pytest.M
     assert not last_run.is_current
     assert first in last_run
     assert second in last_run
+
+
+def test_every_text_and_every_number_of_a_param_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shaders that differ in numbers alone are validated until every number of their kernel has been."""
+
+    def shader(kernel: str, a: int, b: int, code: str = "fn f() {}") -> Shader:
+        return Shader(f"{kernel} A={a}", f"const A: u32 = {a};\nconst B: u32 = {b};\n{code}", {}, {})
+
+    first, *left_out = shader("norm", 1, 1), shader("norm", 2, 1), shader("norm", 1, 2)
+    new = [
+        shader("norm", 2, 2),
+        shader("norm", 1, 1, "fn f() { A; }"),
+        shader("sample", 1, 1, "fn f() { A + B; }"),
+        shader("norm", 1, 3),
+        shader("sample", 3, 1, "fn f() { A + B; }"),
+        shader("sample", 1, 1, "const C = 1;"),
+        shader("sample", 1, 1, "const C = 2;"),  # written in the kernel's text
+    ]
+    every = [first, *new, *left_out]
+    assert list(shader_choice.chosen(every)) == [first, *new]
+    assert list(shader_choice.chosen([*left_out, *every])) == [*left_out, *new[1:]]
+    monkeypatch.setenv("WISP_ALL_SHADERS", "1")
+    assert list(shader_choice.chosen(every)) == every
+
+
+def test_runs_of_all_shaders_and_of_chosen_ones_are_stored_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code = "const A: u32 = {};\nconst B: u32 = {};\nfn f() {{}}"
+    every = [Shader("norm", code.format(a, b), {}, {}) for a in (1, 2) for b in (1, 2)]
+    asked: list[Shader] = []
+
+    def validate(found: Iterable[Shader]) -> list[shaders.Invalid]:
+        asked.extend(found)
+        return []
+
+    monkeypatch.setattr(shaders, "expanded", lambda *_: every)
+    monkeypatch.setattr(shaders, "unreached", lambda _: [])
+    monkeypatch.setattr(shaders, "validate", validate)
+    assert shaders.main([]) == 0
+    assert asked == every[:3]
+    monkeypatch.setenv("WISP_ALL_SHADERS", "1")
+    assert shaders.main([]) == 0
+    assert asked[3:] == every
 
 
 def test_lint_prints_a_line_for_each_checker(

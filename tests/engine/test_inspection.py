@@ -1,5 +1,9 @@
-"""What inspect() states before a download is what a load takes."""
+"""What inspect() states before a download is what a load takes.
 
+Models that have every two switches and tensor types of a kernel that meet in any; WISP_ALL_GOLDENS=1: all models.
+"""
+
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,14 @@ from playwright.sync_api import Page
 
 from bench.shapes import MIX, SHAPES
 from tests.support.browser import call_python
+from tests.support.golden_ops import representatives
 from tools.goldens import GOLDEN, golden_models
 from tools.paths import STATIC
 
 MINI = "/repo/static/models/wisp-mini-q4_0.gguf"
-MODELS = [str(p.relative_to(GOLDEN)) for p in golden_models()]
+ALL = golden_models()
+SOME = ALL if "WISP_ALL_GOLDENS" in os.environ else representatives(tuple(ALL), types=True)
+MODELS = [str(p.relative_to(GOLDEN)) for p in ALL if p in SOME]
 
 # Counts the bytes of the GPUBuffers that are not destroyed.
 COUNT = """() => {

@@ -37,13 +37,14 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
 # In subgroups of 8, kernels whose threads add by shuffles: products, scans, residual streams and experts.
 WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv/rwkv7.F16", "mamba/mamba2.F16"}
-# On lavapipe, as many models as have every op of all (golden_ops.py), and llama with one type of each kind; Q4_K_M has
-# Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1 runs them here, too.
+# On lavapipe, as many models as have every two switches of a kernel that meet in any (golden_ops.py), and llama with
+# one type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1
+# runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
 # llama.cpp's own roundings move this model's logits four times as far as deepseek2.F16's, which has the same ops: f16's
 # roundings would move them by more than the tolerance.
 SENSITIVE = "latent/deepseek2-joined.F16"
-EVERY_OP = {
+EVERY_PAIR = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
     for path in representatives(tuple(GOLDEN / f"{model}.gguf" for model in models if model != SENSITIVE))
@@ -57,7 +58,7 @@ def runs(model: str, way: str) -> bool:
         return model in WIDE
     if way == "lavapipe":
         every = "WISP_ALL_GOLDENS" in os.environ and model != SENSITIVE
-        return every or (model not in WIDE and (model in EVERY_OP or (name == "llama" and kind in KINDS)))
+        return every or (model not in WIDE and (model in EVERY_PAIR or (name == "llama" and kind in KINDS)))
     return model.removeprefix("llama/") in SOME[way]
 
 

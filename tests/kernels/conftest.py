@@ -1,4 +1,4 @@
-"""One page per software GPU for the whole session, and a bench for each kernel variant that the GPU supports."""
+"""One page per software GPU for each file, and a bench for each kernel variant that the GPU supports."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a page keeps its pipelines: those of all files would take gigabytes
 def kernel_pages(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> Iterator[Callable[[str], tuple[Page, dict[str, Any]]]]:

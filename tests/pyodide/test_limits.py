@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_pyodide import run_in_pyodide
 
-CASES = int(os.environ.get("WISP_FUZZ_CASES", "60"))
+CASES = int(os.environ.get("WISP_FUZZ_CASES", "30"))
 SEED = int(os.environ.get("WISP_FUZZ_SEED", "1"))
 CHUNK = 500  # cases of one call, which may take two minutes
 

@@ -61,6 +61,29 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
     return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
 
 
+class Browsers:
+    """The run's browser on each adapter, started when a test asks for it."""
+
+    MOST = 2  # that stay open between files: one with an engine's page takes 400 MB
+
+    def __init__(self, playwright: Playwright) -> None:
+        self._playwright = playwright
+        self._started: dict[str | None, Browser] = {}  # the one that was asked for last is at the end
+
+    def __call__(self, adapter: str | None = "swiftshader") -> Browser:
+        """Return the open browser on an adapter of launch()."""
+        browser = self._started.pop(adapter, None)
+        if browser is None or not browser.is_connected():
+            browser = launch(self._playwright, adapter)
+        self._started[adapter] = browser
+        return browser
+
+    def close(self, most: int = 0) -> None:
+        """Close all browsers but those that were asked for last."""
+        while len(self._started) > most:
+            self._started.pop(next(iter(self._started))).close()
+
+
 def new_profile(browser: Browser, *, service_worker: bool = True, **options: Any) -> BrowserContext:
     """A fresh profile: empty caches, empty IndexedDB. Its pages move nothing: software draws every frame.
 

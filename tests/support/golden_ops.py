@@ -1,5 +1,6 @@
-"""Which goldens have ops that no other one has, so that some of them run every op of all."""
+"""Which goldens have switches of kernels that no other one has, so that some of them have all that all have."""
 
+import itertools
 from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
@@ -15,25 +16,32 @@ LAVAPIPE = Device(f16=True, subgroup=4, software=True)
 OPTIONS = PlanOptions(256, 16, "f16")
 
 Name = TypeVar("Name")
-Op = tuple[str, frozenset[tuple[str, int | float | str]]]
+Switch = tuple[str, int | float | str]  # a param and its value
+Op = tuple[str, tuple[Switch, ...]]  # a kernel and one switch of an op, or two
 
 
-def ops_of(path: Path) -> set[Op]:
-    """The kernels of a golden's plan with their switches.
+def ops_of(path: Path, *, types: bool = False) -> set[Op]:
+    """The kernels of a golden's plan with every two switches that meet; with `types`, also the tensor types.
 
-    Sizes are not told apart, and neither are tensor types: tests/kernels has many of the former and all of the latter.
+    Sizes are not told apart: tests/kernels has many, and all types. Three switches that meet in no chosen golden are
+    run by tests/unit alone, on the CPU.
     """
     data = path.read_bytes()
-    return _ops(make_plan(parse(data, len(data)), LAVAPIPE, OPTIONS), types=False)
+    return _ops(make_plan(parse(data, len(data)), LAVAPIPE, OPTIONS), types=types)
 
 
 def _ops(plan: Plan, *, types: bool) -> set[Op]:
-    """The kernels of a plan with their switches, and the tensor types that they read if `types`."""
-    return {
-        (op.kernel, frozenset((name, _switch(at)) for name, at in op.params.items() if types or "QUANT" not in name))
+    """The kernels of a plan with every two switches that meet, also the tensor types that they read if `types`."""
+    found = {
+        (op.kernel, tuple(sorted((n, _switch(at)) for n, at in op.params.items() if types or "QUANT" not in n)))
         for ops in plan.lists.values()
         for op in ops
     }
+    return {(kernel, met) for kernel, switches in found for met in _met(switches)}
+
+
+def _met(switches: tuple[Switch, ...]) -> set[tuple[Switch, ...]]:
+    return {(), *((one,) for one in switches), *itertools.combinations(switches, 2)}
 
 
 def _switch(value: int | float | str) -> int | float | str:
@@ -41,19 +49,19 @@ def _switch(value: int | float | str) -> int | float | str:
 
 
 @cache
-def representatives(paths: tuple[Path, ...]) -> frozenset[Path]:
-    """Some of the goldens, with all ops of all."""
-    return frozenset(covering({path: ops_of(path) for path in paths}))
+def representatives(paths: tuple[Path, ...], *, types: bool = False) -> frozenset[Path]:
+    """Some of the goldens, with all that ops_of() finds in all."""
+    return frozenset(covering({path: ops_of(path, types=types) for path in paths}))
 
 
 def encoder_ops_of(path: Path) -> set[Op]:
-    """The kernels of a projector's plan with their switches and tensor types."""
+    """The kernels of a projector's plan with every two switches, or tensor types, that meet."""
     data = path.read_bytes()
     return _ops(make_plan(flattened(parse(data, len(data))), LAVAPIPE, OPTIONS), types=True)
 
 
 def covering(ops: Mapping[Name, Set[Op]]) -> list[Name]:
-    """Some of the names, with all ops of all: the one with the most that are missing comes first, then the next."""
+    """Some of the names, with all that all have: the one with the most that is missing comes first, then the next."""
     missing = set[Op]().union(*ops.values())
     chosen = []
     while missing:

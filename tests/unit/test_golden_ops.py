@@ -1,0 +1,52 @@
+"""Which goldens run on WebGPU: together they have every two switches of a kernel that meet in any golden."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support import golden_ops
+
+PLANS: dict[str, list[dict[str, Any]]] = {  # name -> the params of each op
+    "all off": [{"A": 0, "B": 0, "C": 0, "QUANT_W": "q4_0"}],
+    "a with b": [{"A": 1, "B": 1, "C": 0, "QUANT_W": "q4_0"}],
+    "a with c": [{"A": 1, "B": 0, "C": 1, "QUANT_W": "q4_0"}],
+    "b with c": [{"A": 0, "B": 1, "C": 1, "QUANT_W": "q4_0"}],
+    "another size": [{"A": 1, "B": 1, "C": 96, "QUANT_W": "q4_0"}, {"A": 1, "B": 1, "C": 128, "QUANT_W": "q4_0"}],
+    "three at once": [{"A": 1, "B": 1, "C": 1, "QUANT_W": "q4_0"}],
+    "another type": [{"A": 0, "B": 0, "C": 0, "QUANT_W": "q8_0"}],
+}
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, ...]:
+    """Files whose plans are PLANS."""
+
+    def plan(name: str, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(lists={"decode": [SimpleNamespace(kernel="k", params=params) for params in PLANS[name]]})
+
+    monkeypatch.setattr(golden_ops, "parse", lambda data, _: data.decode())
+    monkeypatch.setattr(golden_ops, "make_plan", plan)
+    for name in PLANS:
+        (tmp_path / name).write_text(name)
+    return tuple(tmp_path / name for name in PLANS)
+
+
+def names_of(paths: frozenset[Path]) -> set[str]:
+    return {path.name for path in paths}
+
+
+def test_every_two_switches_that_meet_are_in_a_chosen_golden(plans: tuple[Path, ...]) -> None:
+    chosen = names_of(golden_ops.representatives(plans))
+    assert chosen == {*PLANS} - {"three at once", "another type"}
+
+
+def test_tensor_types_may_count_as_switches(plans: tuple[Path, ...]) -> None:
+    chosen = names_of(golden_ops.representatives(plans, types=True))
+    assert chosen == {*PLANS} - {"three at once"}
+
+
+def test_goldens_are_added_until_nothing_is_missing() -> None:
+    one, two, three, four, five = (("k", (("A", value),)) for value in range(5))
+    assert golden_ops.covering({"a": {one, two}, "b": {two, three, four}, "c": {four}, "d": {one, five}}) == ["b", "d"]

@@ -1,0 +1,29 @@
+"""Choose the shaders that are validated out of many that differ in numbers alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from py_engine.plan.kernels import Shader
+
+ALL = "WISP_ALL_SHADERS"  # in the environment: choose every shader
+PARAM = re.compile(r"^const (\w+: [uf]32) = ([-\w.]+);$", re.MULTILINE)  # what expand() writes for a number
+
+
+def chosen(shaders: Iterable[Shader]) -> Iterator[Shader]:
+    """Yield each text that is new but for its params' numbers, and each number that is new to a kernel's param.
+
+    A shader that is left out has the code of a chosen one, and each of its numbers is in a chosen one of its kernel.
+    """
+    texts: set[int] = set()
+    numbers: set[tuple[str, str, str]] = set()  # kernel, param, value
+    for shader in shaders:
+        kernel = shader.label.partition(" ")[0]
+        own = {(kernel, param, value) for param, value in PARAM.findall(shader.code)}
+        text = hash(PARAM.sub(r"\1", shader.code))
+        if ALL in os.environ or text not in texts or not own <= numbers:
+            texts.add(text)
+            numbers |= own
+            yield shader
