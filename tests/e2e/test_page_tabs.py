@@ -67,6 +67,16 @@ def test_a_chat_goes_on_in_both_tabs(tabs: list[Page], scripted: ScriptedServer)
     assert texts(second) == both
 
 
+def test_a_reload_shows_the_chat_of_its_tab(tabs: list[Page]) -> None:
+    first, second = tabs
+    new_chat(second)
+    ask(second, "A chat of the second tab")
+    first.reload()
+    expect(first.locator("#thread .bubble").first).to_have_text("The beginning")
+    second.reload()
+    expect(second.locator("#thread .bubble")).to_have_text("A chat of the second tab")
+
+
 def test_an_answer_of_one_tab_grows_in_the_other(tabs: list[Page], scripted: ScriptedServer) -> None:
     first, second = tabs
     scripted.script = ["It grows."]
@@ -86,7 +96,7 @@ def test_an_answer_of_one_tab_grows_in_the_other(tabs: list[Page], scripted: Scr
     assert wait_answer(second) == "It grows."
 
 
-def test_an_answer_whose_tab_is_gone_is_stopped(tabs: list[Page], scripted: ScriptedServer, server: Server) -> None:
+def test_an_answer_whose_tab_was_closed_is_stopped(tabs: list[Page], scripted: ScriptedServer, server: Server) -> None:
     _, second = tabs
     third = open_page(second.context, server.url)
     third.locator("#chat-list .chat-open").first.click()
@@ -104,7 +114,7 @@ def test_an_answer_whose_tab_is_gone_is_stopped(tabs: list[Page], scripted: Scri
         scripted.rest = None
 
 
-def test_the_lists_are_the_same_and_a_deleted_chat_is_gone(tabs: list[Page], scripted: ScriptedServer) -> None:
+def test_the_lists_are_the_same_and_lose_a_deleted_chat(tabs: list[Page], scripted: ScriptedServer) -> None:
     first, second = tabs
     new_chat(second)
     ask(second, "A chat of the second tab")
