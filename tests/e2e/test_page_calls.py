@@ -53,7 +53,7 @@ def talk(opened: tuple[Page, list[str]]) -> Iterator[Page]:
 
 def test_a_failed_call_says_why_while_it_is_folded(talk: Page, scripted: ScriptedServer) -> None:
     switch_on(talk)
-    code = "throw new Error('The till is closed.')"
+    code = "console.log('Counting.'); throw new Error('The till is closed.')"
     scripted.script = [[("javascript", {"code": code}), ("absent", {})], "Neither ran."]
     send(talk, "Go")
     cards(talk).first.get_by_role("button", name="Allow once").click()

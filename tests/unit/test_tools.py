@@ -58,7 +58,7 @@ def call(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_every_call_is_told_with_a_result(evaluate: Evaluate) -> None:
-    steps = [{"content": "Wait.", "calls": [call(0, text="x" * 90 + "y" * 90), call(1, state="running")]}]
+    steps: list[Any] = [{"content": "Wait.", "calls": [call(0, text="x" * 90 + "y" * 90), call(1, state="running")]}]
     answer, long, missing = evaluate("m.saidIn(a[0], 100)", steps)
     assert [each["id"] for each in answer["tool_calls"]] == ["c0", "c1"]
     assert long["content"] == f"{'x' * 50}\n[... 80 characters left out ...]\n{'y' * 50}"

@@ -149,10 +149,10 @@ function readable(text) {
   }
 }
 
-/** What went wrong, in a line: the last one of a Python traceback. @param {string} text */
+/** What went wrong, in a line: the last one, as code writes before it fails; without the frames of a stack. @param {string} text */
 function lineOf(text) {
-  const lines = text.trim().split("\n");
-  const line = /^Traceback/.test(lines[0]) ? (lines.at(-1) ?? "") : lines[0];
+  const lines = text.split("\n").filter((line) => line.trim() && !/^\s+at /.test(line));
+  const line = lines.at(-1) ?? "";
   return line.length > MOST_OF_WHY ? `${line.slice(0, MOST_OF_WHY)}…` : line;
 }
 
