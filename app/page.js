@@ -330,8 +330,8 @@ function showChat() {
   byId("chat-title").textContent = conversation.title;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
-  if (empty || conversation.info.private) localStorage.removeItem(STORED_CHAT);
-  else localStorage.setItem(STORED_CHAT, conversation.id);
+  const stored = empty || conversation.info.private ? "" : conversation.id;
+  for (const storage of [sessionStorage, localStorage]) storage.setItem(STORED_CHAT, stored);
   privateChats.show(conversation.info);
   chatList.show(all, conversation.id);
   composer.setBusy(busy);
@@ -372,7 +372,8 @@ document.addEventListener("keydown", (event) => {
 
 const firstLoad = loadFirst(load, DEFAULT);
 firstLoad.then(() => startBridge((servers) => void mcp.relay(servers))).then(downloads.resume);
-await chat.restore(localStorage.getItem(STORED_CHAT)).catch((error) => {
+const shownLast = sessionStorage.getItem(STORED_CHAT) ?? localStorage.getItem(STORED_CHAT); // in this tab, or in any
+await chat.restore(shownLast || null).catch((error) => {
   notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
   showChat();
 });

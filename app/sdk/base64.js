@@ -2,7 +2,10 @@
 export function base64Of(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onload = () => {
+      const text = String(reader.result); // a data URL, whose media type may have commas in quotes
+      resolve(blob.size ? text.slice(text.lastIndexOf(",") + 1) : "");
+    };
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(blob);
   });

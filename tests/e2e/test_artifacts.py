@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Error, FrameLocator, Page, expect
@@ -196,14 +197,67 @@ def test_the_same_document_reaches_all_of_it_in_a_plain_page(
     context.close()
 
 
-def test_svg_and_diagrams_are_drawn(page: Page) -> None:
-    frame = preview(page, "svg", '<svg viewBox="0 0 9 9"><circle cx="4" cy="4" r="3"/></svg>')
+def test_svg_is_shown_as_a_picture_which_reaches_nothing(page: Page, listener: Listener) -> None:
+    address = f"http://127.0.0.1:{listener.port}/svg"
+    parts = f"""<image href="{address}" width="9" height="9"/><style>@import "{address}";</style>
+        <circle cx="4" cy="4" r="3" fill="url({address}#a)"/><use href="{address}#b"/>"""
+    namespace = 'xmlns="http://www.w3.org/2000/svg"'
+    for start in (f"<svg {namespace}", "<svg", "<svg checked"):  # models leave out what HTML does without
+        body = show(page, f'```svg\n{start} width="50" height="20">{parts}<title>A dot</title></svg>\n```')
+        expect(body.get_by_role("img", name="A dot")).to_have_js_property("naturalWidth", 50)
+        expect(body.locator("code")).to_be_hidden()
+    body.get_by_role("button", name="Code", exact=True).click()
+    expect(body.locator("code")).to_be_visible()
+    expect(body.get_by_role("img")).to_have_count(0)
+    assert listener.reached == []
+
+
+def test_svg_that_acts_waits_for_a_press_and_runs_in_a_frame(page: Page) -> None:
+    code = '<svg viewBox="0 0 9 9"><circle cx="4" cy="4" r="3"/><script>document.title = "x"</script></svg>'
+    frame = preview(page, "svg", code)
     expect(frame.locator("circle")).to_be_visible()
+
+
+def test_previews_follow_the_colours_of_the_page(page: Page) -> None:
+    """Documents that name colours were made for white: they stay as they are."""
+    background = "(element) => getComputedStyle(element.ownerDocument.documentElement).backgroundColor"
+    dark = "rgb(24, 32, 38)"
+    try:
+        page.emulate_media(color_scheme="dark")
+        frame = preview(page, "html", "<h1>Plain</h1>")
+        assert frame.locator("h1").evaluate(background) == dark
+        page.emulate_media(color_scheme="light")
+        expect(frame.locator("h1")).to_have_css("color", "rgb(0, 0, 0)")
+        page.emulate_media(color_scheme="dark")
+        expect(frame.locator("h1")).to_have_css("color", "rgb(230, 235, 234)")
+        frame = preview(page, "html", "<style>body { background: #eee }</style><h1>Grey</h1>")
+        expect(frame.locator("h1")).to_have_css("color", "rgb(0, 0, 0)")
+        assert frame.locator("h1").evaluate(background) != dark
+        frame = preview(page, "mermaid", "graph TD; A[Start here]")
+        assert frame.locator("svg .node").first.evaluate(background) == dark
+    finally:
+        page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [("python", "code.py"), ("C++", "code.cpp"), ("css", "code.css"), ("", "code.txt"), ("../x", "code.txt"),
+     ("Dockerfile", "Dockerfile"), ("constructor", "code.txt")],
+)  # fmt: skip
+def test_code_is_saved_as_a_file(page: Page, language: str, name: str) -> None:
+    body = show(page, f"```{language}\nfirst\nsecond\n```")
+    with page.expect_download() as download:
+        body.get_by_role("button", name="Save the code as a file").click()
+    assert download.value.suggested_filename == name
+    assert Path(download.value.path()).read_text(encoding="utf-8") == "first\nsecond\n"
+
+
+def test_diagrams_are_drawn(page: Page) -> None:
+    frame = preview(page, "mermaid", "graph TD; A[Start here] --> B[</script><!--]")
+    expect(frame.locator("svg .node").first).to_contain_text("Start here")
     page.get_by_role("button", name="Code", exact=True).click()
     expect(page.locator(".artifact-frame")).to_have_count(0)
     expect(page.locator("#answer code")).to_be_visible()
-    frame = preview(page, "mermaid", "graph TD; A[Start here] --> B[</script><!--]")
-    expect(frame.locator("svg .node").first).to_contain_text("Start here")
     frame = preview(page, "mermaid", "graph TD; A[")
     expect(frame.locator("#diagram")).to_contain_text("The diagram has a mistake.")
 

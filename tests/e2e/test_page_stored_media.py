@@ -54,6 +54,15 @@ def test_media_of_a_chat_are_stored_exported_and_imported(talk: Page, tmp_path: 
     expect(picture).to_have_js_property("naturalWidth", 150)
 
 
+def test_the_bytes_of_a_file_are_read_whatever_its_type_is(talk: Page) -> None:
+    """An export had wrong bytes of a type with a comma in quotes."""
+    code = """async (types) => {
+        const { base64Of } = await import("/repo/app/sdk/base64.js");
+        return Promise.all(types.map((type) => base64Of(new Blob(type === "empty" ? [] : ["Tea"], { type }))));
+    }"""
+    assert talk.evaluate(code, ['text/html;profile="a,b"', "", "empty"]) == ["VGVh", "VGVh", ""]
+
+
 # The names of what tabs have stored of messages that were not sent.
 UNSENT = """async () => {
     const opening = indexedDB.open("wisp-unsent");

@@ -101,6 +101,29 @@ def ask(page: Page, text: str) -> str:
     return wait_answer(page)
 
 
+def answer_by(page: Page, url: str) -> None:
+    """Let another server answer, whose model is called "scripted"."""
+    page.click("#model-button")
+    page.click("#upstream-add")
+    page.fill("#upstream-form [name=name]", "script")
+    page.fill("#upstream-form [name=baseURL]", url)
+    page.get_by_role("button", name="Save").click()
+    page.locator("#upstream-list .model").first.click()
+    expect(page.locator("#model-name")).to_have_text("scripted")
+
+
+def switch_on(page: Page, tools: str = "Code in a sandbox") -> None:
+    """Let the chat's answers use tools."""
+    page.click("#tools-button")
+    page.get_by_role("menuitem", name=tools).click()
+    expect(page.locator("#tools-button")).to_have_attribute("aria-pressed", "true")
+
+
+def cards(page: Page) -> Locator:
+    """The calls of tools of the newest answer."""
+    return last_answer(page).locator(".tool-call")
+
+
 def use_wisp_mini(page: Page) -> None:
     """Load Wisp Mini, if another model answers since the last test."""
     if page.locator("#model-name").inner_text() == "Wisp Mini":

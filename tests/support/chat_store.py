@@ -15,7 +15,7 @@ STORE = """async (chats) => {
     }
     await new Promise((resolve) => (writing.oncomplete = resolve));
     db.close();
-    localStorage["wisp.chat"] = chats.at(-1).info.id;
+    sessionStorage["wisp.chat"] = localStorage["wisp.chat"] = chats.at(-1).info.id;
 }"""
 # Stores chats as version 1 of the page did, and nothing else.
 OLD = """async (conversations) => {
@@ -30,7 +30,7 @@ OLD = """async (conversations) => {
     for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
     await new Promise((resolve) => (writing.oncomplete = resolve));
     db.close();
-    localStorage["wisp.chat"] = conversations[0].id;
+    sessionStorage["wisp.chat"] = localStorage["wisp.chat"] = conversations[0].id;
 }"""
 
 

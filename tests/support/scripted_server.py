@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
             said = "No more calls."
         chunks = [json.dumps(chunk) for chunk in self._chunks(said)]
         body = "".join(f"data: {chunk}\n\n" for chunk in [*chunks, "[DONE]"])
-        self._send(200, "text/event-stream", body.encode())
+        self._send(200, "text/event-stream", body.encode(), self.server.rest)
 
     def _chunks(self, said: Said) -> list[dict[str, Any]]:
         def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -49,21 +49,25 @@ class Handler(BaseHTTPRequestHandler):
         ]  # fmt: skip
         return [chunk({"role": "assistant", "tool_calls": calls}), chunk({}, "tool_calls"), usage]
 
-    def _send(self, status: int, kind: str, body: bytes) -> None:
+    def _send(self, status: int, kind: str, body: bytes, rest: threading.Event | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Access-Control-Allow-Headers", "authorization, content-type")
         self.end_headers()
-        self.wfile.write(body)
+        at = body.index(b"\n\n") + 2 if rest else 0  # after the first chunk
+        self.wfile.write(body[:at])
+        if rest:
+            rest.wait()
+        self.wfile.write(body[at:])
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """The server. `script` has the coming answers, `asked` the requests so far."""
+    """The server. `script` has the coming answers, `asked` the requests so far; `rest` holds back their ends."""
 
     daemon_threads = True
 
@@ -71,6 +75,7 @@ class ScriptedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script: list[Said] = ["Hello."]
         self.asked: list[dict[str, Any]] = []
+        self.rest: threading.Event | None = None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

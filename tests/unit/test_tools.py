@@ -58,11 +58,13 @@ def call(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_every_call_is_told_with_a_result(evaluate: Evaluate) -> None:
-    steps = [{"content": "Wait.", "calls": [call(0, text="x" * 90 + "y" * 90), call(1, state="running")]}]
-    answer, long, missing = evaluate("m.saidIn(a[0], 60)", steps)
+    steps: list[Any] = [{"content": "Wait.", "calls": [call(0, text="x" * 90 + "y" * 90), call(1, state="running")]}]
+    answer, long, missing = evaluate("m.saidIn(a[0], 100)", steps)
     assert [each["id"] for each in answer["tool_calls"]] == ["c0", "c1"]
-    assert long["content"] == f"{'x' * 30}\n[... 120 characters left out ...]\n{'y' * 30}"
-    assert "stopped" in json.loads(missing["content"])["error"]
+    assert long["content"] == f"{'x' * 50}\n[... 80 characters left out ...]\n{'y' * 50}"
+    assert "It may have done its work." in json.loads(missing["content"])["error"]
+    steps[0]["calls"][1]["state"] = "asked"
+    assert "before this ran" in json.loads(evaluate("m.saidIn(a[0], 100)", steps)[2]["content"])["error"]
     assert [long["tool_call_id"], missing["tool_call_id"]] == ["c0", "c1"]
 
 

@@ -1,18 +1,24 @@
 /**
  * Previews HTML, SVG and Mermaid that a model wrote: artifact.html shows it in a frame of an opaque origin, without
- * network, storage or access to the page.
+ * network, storage or access to the page. SVG that is a picture alone is shown as one, at once.
  */
 import { t } from "../../language/phrase.js";
+import { isDark, onDark } from "../dark.js";
 import { h, iconButton } from "../dom.js";
 import { partUrl } from "../parts.js";
 import { say } from "../texts.js";
+import { svgPicture } from "./svg_picture.js";
 
-/** @typedef {(code: string) => string | Promise<string>} Draw makes the document of a preview */
+/**
+ * @typedef {(code: string, dark: boolean) => string | Promise<string>} Draw makes the document of a preview
+ * @typedef {{ element: HTMLElement, end: () => void }} Shown a preview; `end`: it is removed
+ */
 
 const STYLE = `<style>
   body { display: grid; place-items: center; box-sizing: border-box; min-height: 100vh; margin: 0; padding: 1rem; font: 1rem system-ui }
   svg { max-width: 100%; max-height: calc(100vh - 2rem); height: auto }
 </style>`;
+const DARK = "<style>:root { color-scheme: dark; background: #182026; color: #e6ebea }</style>";
 
 // No policy of a <meta> governs WebRTC: the header Connection-Allowlist does (tools/headers.py), where host and browser know it.
 const WITHOUT_PEERS = `<!doctype html><script>
@@ -20,12 +26,18 @@ const WITHOUT_PEERS = `<!doctype html><script>
   document.currentScript.remove();
 </script>`;
 
+// A document that says nothing of colours is dark in a dark page. Any other was made for white.
+const COLOURS = /colou?r|background|fill|stroke|canvas|<(?:svg|img|link|video|iframe)\b/i;
+
 /** @type {Record<string, Draw>} by the language of the code */
 const DRAW = {
-  html: (code) => code,
+  html: (code, dark) => (dark ? DARK + code : code),
   svg: (code) => page(code),
   mermaid,
 };
+
+/** Whether a preview is dark in a dark page. @param {Draw} draw @param {string} code */
+const canBeDark = (draw, code) => draw === DRAW.mermaid || (draw === DRAW.html && !COLOURS.test(code));
 
 /** @param {string} language as the answer names it @param {string} code @returns {Draw | undefined} */
 function drawing(language, code) {
@@ -43,25 +55,44 @@ function drawing(language, code) {
 export function previewOf(language, code, block) {
   const draw = partUrl("artifact") ? drawing(language, code()) : undefined;
   if (!draw) return null;
-  /** @type {HTMLElement | null} */
+  const picture = draw === DRAW.svg ? svgPicture(code()) : null;
+  /** @type {Shown | null} */
   let shown = null;
   const toggle = () => {
-    if (shown) shown.remove();
-    shown = shown ? null : preview(draw, code());
-    if (shown) block.append(shown);
+    shown?.end();
+    shown?.element.remove();
+    shown = shown ? null : picture ? framed(picture) : preview(draw, code());
+    if (shown) block.append(shown.element);
     block.classList.toggle("previewing", shown !== null);
     say(button, shown ? t("Code") : t("Preview"));
   };
   const button = h("button", { type: "button", class: "text-button", on: { click: toggle } }, t("Preview"));
+  if (picture) toggle();
   return button;
 }
 
-/** @param {Draw} draw @param {string} code */
+/** @param {HTMLElement} picture @returns {Shown} */
+function framed(picture) {
+  const foot = h("div", { class: "artifact-foot" }, h("span"), fullScreen(picture));
+  return { element: h("div", { class: "artifact" }, picture, foot), end: () => {} };
+}
+
+/** @param {HTMLElement} element */
+const fullScreen = (element) => iconButton("expand", t("Full screen"), () => void element.requestFullscreen());
+
+/** A preview that is drawn again where the page becomes dark or light. @param {Draw} draw @param {string} code @returns {Shown} */
 function preview(draw, code) {
-  const frame = h("iframe", { class: "artifact-frame", title: t("Preview of the code"), src: partUrl("artifact") });
+  if (!canBeDark(draw, code)) return { element: drawn(draw, code, false), end: () => {} };
+  const element = h("div", {}, drawn(draw, code, isDark()));
+  return { element, end: onDark(() => element.replaceChildren(drawn(draw, code, isDark()))) };
+}
+
+/** @param {Draw} draw @param {string} code @param {boolean} dark */
+function drawn(draw, code, dark) {
+  const style = dark ? "artifact-frame dark" : "artifact-frame";
+  const frame = h("iframe", { class: style, title: t("Preview of the code"), src: partUrl("artifact") });
   const note = h("p", { class: "artifact-note" }, t("Runs without network, and without access to this page."));
-  const whole = iconButton("expand", t("Full screen"), () => void frame.requestFullscreen());
-  const made = Promise.resolve(code).then(draw);
+  const made = Promise.resolve(code).then((code) => draw(code, dark));
   const listen = async (/** @type {MessageEvent} */ { source, origin }) => {
     if (source !== frame.contentWindow || origin !== location.origin) return;
     removeEventListener("message", listen);
@@ -74,30 +105,23 @@ function preview(draw, code) {
     }
   };
   addEventListener("message", listen);
-  return h("div", { class: "artifact" }, frame, h("div", { class: "artifact-foot" }, note, whole));
+  return h("div", { class: "artifact" }, frame, h("div", { class: "artifact-foot" }, note, fullScreen(frame)));
 }
 
 /** @param {string} body @param {boolean} [dark] */
 function page(body, dark = false) {
-  const scheme = dark ? "<style>:root { color-scheme: dark; background: #182026; color: #e6ebea }</style>" : "";
-  return `<!doctype html><meta charset="utf-8">${STYLE}${scheme}${body}`;
+  return `<!doctype html><meta charset="utf-8">${STYLE}${dark ? DARK : ""}${body}`;
 }
 
 /** A diagram that Mermaid draws inside the frame, which gets its source as text. @type {Draw} */
-async function mermaid(code) {
+async function mermaid(code, dark) {
   const response = await fetch(partUrl("mermaid") ?? "").catch(() => null);
   if (!response?.ok)
     throw new Error(`${t("Mermaid, which draws diagrams, cannot be loaded. Check the connection and try again.")}`);
   const library = inScript(await response.text());
-  const dark = prefersDark();
   const mistake = JSON.stringify(String(t("The diagram has a mistake.")));
   const call = inScript(`drawDiagram(${JSON.stringify(code)}, ${dark}, ${mistake})`);
   return page(`<div id="diagram"></div><script>${library}</script><script>${call}</script>`, dark);
-}
-
-function prefersDark() {
-  const { theme } = document.documentElement.dataset;
-  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 /** Code whose strings neither end the script element nor begin a comment in it. @param {string} code */

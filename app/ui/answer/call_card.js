@@ -33,28 +33,36 @@ const CONFIRM = [
   [true, t("Allow once")],
   [false, t("Refuse")],
 ];
+const MOST_OF_WHY = 200; // characters of an error beside a folded call
 const PICTURE = /^image\/(png|jpeg|gif|webp|svg\+xml)$/;
 
 export class CallCard {
+  /** @type {import("../texts.js").Text} */
+  #label = STATES.asked;
   #state = h("span", { class: "call-state" });
   #result = h("pre", { class: "call-result", tabIndex: 0, dir: "auto", hidden: true, "aria-label": t("Result") });
   #made = h("div", { class: "call-made" });
   #question = h("div", { class: "call-question", role: "group", hidden: true });
+  #why = h("p", { class: "call-why", dir: "auto", hidden: true });
+  #summary;
   #fold;
 
   /** @param {Call} call */
   constructor(call) {
-    const summary = h("summary", {}, h("code", {}, call.name), " ", this.#state);
-    this.#fold = h("details", {}, summary, ...argumentsOf(call), this.#result);
-    this.element = h("div", { class: "tool-call" }, this.#fold, this.#question, this.#made);
+    this.#summary = h("summary", {}, h("code", {}, call.name), " ", this.#state);
+    this.#fold = h("details", {}, this.#summary, ...argumentsOf(call), this.#result);
+    this.element = h("div", { class: "tool-call" }, this.#fold, this.#why, this.#question, this.#made);
   }
 
   /** @param {Call} call @param {boolean} growing its answer is being made */
   update({ state, text, files = [] }, growing) {
     this.element.dataset.state = state;
-    say(this.#state, growing || text !== undefined ? STATES[state] : STOPPED);
+    this.#label = growing || text !== undefined ? STATES[state] : STOPPED;
+    if (this.#question.hidden) say(this.#state, this.#label);
     if (text === undefined) return;
-    this.#show(text);
+    this.#show(readable(text));
+    this.#why.hidden = state !== "failed";
+    this.#why.textContent = state === "failed" ? lineOf(readable(text)) : "";
     const pictures = files.filter(({ blob }) => PICTURE.test(blob.type));
     const others = files.filter((file) => !pictures.includes(file));
     const media = mediaList(pictures.map(({ name, blob }) => ({ kind: /** @type {const} */ ("image"), name, blob })));
@@ -74,15 +82,17 @@ export class CallCard {
 
   /**
    * Asks whether the call may run, and shows its arguments. Rejects with the signal's reason.
-   * @param {Offered} tool @param {{ again: boolean, signal: AbortSignal }} how @returns {Promise<Choice>}
+   * @param {Offered} tool
+   * @param {{ again: boolean, signal: AbortSignal, allowed: Promise<Choice> }} how `allowed`: by what the user decides elsewhere
+   * @returns {Promise<Choice>}
    */
-  async ask(tool, { again, signal }) {
+  async ask(tool, { again, signal, allowed }) {
     const name = tool.title ?? tool.name;
     const text = t("May {tool} of “{source}” run with these arguments?", { tool: name, source: `${tool.source.name}` });
     const note = again ? h("p", { class: "more" }, t("The answer was stopped before: it may have run already.")) : null;
     this.#fold.open = true;
     try {
-      return await this.#choose(text, note, CHOICES, signal);
+      return await this.#choose(text, note, CHOICES, signal, allowed);
     } finally {
       this.#fold.open = false;
     }
@@ -95,12 +105,14 @@ export class CallCard {
 
   /**
    * @template C @param {import("../texts.js").Text} text @param {HTMLElement | null} note
-   * @param {[C, import("../texts.js").Text][]} choices the first is the usual one @param {AbortSignal} signal @returns {Promise<C>}
+   * @param {[C, import("../texts.js").Text][]} choices the first is the usual one @param {AbortSignal} signal
+   * @param {Promise<C>} [elsewhere] what is chosen without this question @returns {Promise<C>}
    */
-  async #choose(text, note, choices, signal) {
+  async #choose(text, note, choices, signal, elsewhere) {
     signal.throwIfAborted();
     try {
       return await new Promise((resolve, reject) => {
+        void elsewhere?.then(resolve);
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
         const buttons = choices.map(([choice, label], i) =>
           h(
@@ -115,13 +127,33 @@ export class CallCard {
           h("div", { class: "row" }, ...buttons),
         );
         this.#question.hidden = false;
+        say(this.#state, STATES.asked);
         announce(text);
       });
     } finally {
+      if (this.#question.contains(document.activeElement)) this.#summary.focus({ preventScroll: true });
       this.#question.hidden = true;
       this.#question.replaceChildren();
+      say(this.#state, this.#label);
     }
   }
+}
+
+/** A result without the JSON around an error, which only models need. @param {string} text */
+function readable(text) {
+  try {
+    const { error, ...others } = Object(JSON.parse(text));
+    return typeof error === "string" && !Object.keys(others).length ? error : text;
+  } catch {
+    return text;
+  }
+}
+
+/** What went wrong, in a line: the last one, as code writes before it fails; without the frames of a stack. @param {string} text */
+function lineOf(text) {
+  const lines = text.split("\n").filter((line) => line.trim() && !/^\s+at /.test(line));
+  const line = lines.at(-1) ?? "";
+  return line.length > MOST_OF_WHY ? `${line.slice(0, MOST_OF_WHY)}…` : line;
 }
 
 /** What a call was given: code as code, anything else as JSON. @param {Call} call */

@@ -1,9 +1,11 @@
-/** A block of code: its language, buttons to copy and preview it, colours, and long code folded. */
+/** A block of code: its language, buttons to save, copy and preview it, colours, and long code folded. */
 import { t } from "../../language/phrase.js";
 import { copyButton } from "../copy.js";
-import { h } from "../dom.js";
+import { h, iconButton } from "../dom.js";
+import { saveFile } from "../save_file.js";
 import { say } from "../texts.js";
 import { previewOf } from "./artifact.js";
+import { codeFileName } from "./code_file.js";
 import { showCode } from "./highlight.js";
 
 const MOST_LINES = 40; // of code that is shown whole
@@ -25,7 +27,13 @@ export class CodeBlock {
 
   /** @param {string} text @param {string} language @param {boolean} growing more of it is coming */
   constructor(text, language, growing) {
-    this.#tools.append(copyButton(t("Copy the code"), () => this.#text));
+    const save = iconButton("fetch", t("Save the code as a file"), () =>
+      saveFile(codeFileName(this.#name), [`${this.#text}\n`]),
+    );
+    this.#tools.append(
+      save,
+      copyButton(t("Copy the code"), () => this.#text),
+    );
     const head = h("div", { class: "code-head" }, this.#language, this.#tools);
     this.element = h("div", { class: "block code" }, head, this.#pre, this.#fold);
     this.update(text, language, growing);

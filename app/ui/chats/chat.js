@@ -9,6 +9,7 @@ import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
 import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
 import * as database from "./database.js";
+import { answering, OtherTabs } from "./other_tabs.js";
 import { contextOf, usageOf } from "./request.js";
 import { emptied } from "./turns.js";
 import { usingTools } from "./using_tools.js";
@@ -40,6 +41,7 @@ export class Chat {
   #opening = 0; // counts the chats that were opened or begun
   #shown = Promise.resolve(); // once the chat that was chosen last is shown; rejects if it cannot be read
   #paired = false; // two answers are shown side by side
+  #others = new OtherTabs(this);
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -158,7 +160,7 @@ export class Chat {
 
   #draw() {
     this.#paired = false;
-    this.parts.thread.show(this.conversation);
+    this.#others.show(this.conversation);
     this.parts.changed();
   }
 
@@ -275,7 +277,8 @@ export class Chat {
     const view = thread.answer(message);
     thread.toEnd();
     const tools = this.parts.tools(this.conversation.info);
-    await this.#stream(message, this.conversation.messages.slice(0, -1), { view, engine, controller, tools });
+    const { id, messages } = this.conversation;
+    await answering(id, this.#stream(message, messages.slice(0, -1), { view, engine, controller, tools }));
     this.#end(controller);
   }
 
@@ -295,9 +298,10 @@ export class Chat {
     const views = thread.pair(answers, names, (message) => this.#pick(conversation, message));
     this.#paired = true;
     thread.toEnd();
-    await Promise.all(
-      answers.map((message, i) => this.#stream(message, history, { view: views[i], engine: engines[i], controller })),
+    const both = answers.map((message, i) =>
+      this.#stream(message, history, { view: views[i], engine: engines[i], controller }),
     );
+    await answering(conversation.id, Promise.all(both));
     this.#end(controller);
   }
 

@@ -3,6 +3,7 @@ import { t } from "../../language/phrase.js";
 import { whyNotStored } from "../../storage/failures.js";
 import { dismiss, notify } from "../notices.js";
 import * as database from "./database.js";
+import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 
@@ -43,6 +44,8 @@ function enqueue(write) {
 
 export class Conversation {
   #failed = false; // a write: what it had is not stored
+  #isStored = false;
+  deleted = false; // in another tab
   #timesLost = database.timesLost();
 
   /** @param {ChatInfo} info @param {Message[]} [messages] */
@@ -62,8 +65,11 @@ export class Conversation {
   static async read(info, reading) {
     await writing;
     const messages = await (reading ?? database.readMessages(info.id));
-    for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
-    return new Conversation(info, messages);
+    if (!(await isAnswering(info.id)))
+      for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
+    const conversation = new Conversation(info, messages);
+    conversation.#isStored = true;
+    return conversation;
   }
 
   get id() {
@@ -94,12 +100,22 @@ export class Conversation {
     const lacks = this.isBehind;
     const copy = structuredClone({ info: this.info, messages: lacks ? this.#readable(this.tree.all) : messages });
     if (lacks) [this.#failed, this.#timesLost] = [false, database.timesLost()];
-    enqueue(() =>
-      database.saveChat(copy.info, copy.messages, growing).catch((error) => {
+    enqueue(async () => {
+      try {
+        const wasStored = await database.saveChat(copy.info, copy.messages, growing);
+        if (this.#isStored && !wasStored) await this.#restore(copy.info);
+        this.#isStored = true;
+      } catch (error) {
         this.#failed = true;
         throw error;
-      }),
-    );
+      }
+    });
+  }
+
+  /** Stores all of a chat that another tab deleted while this one went on with it; or nothing, if this one heard of it. @param {ChatInfo} info */
+  async #restore(info) {
+    if (this.deleted) await database.deleteChat(info.id);
+    else await database.saveChat(info, this.#readable(this.tree.all));
   }
 
   /** Stores the shown branch while the page closes, and the others if storage may lack them. */

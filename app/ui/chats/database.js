@@ -85,6 +85,21 @@ const VERSION = 2;
 /** What other tabs do: `blocked`: an older version of the page has the database open; `replaced`: a newer one took it. */
 export const tabs = { blocked: () => {}, replaced: () => {} };
 
+/**
+ * @typedef {{ kind: "saved", info: ChatInfo, numbers: number[] } | { kind: "deleted", id: string } | { kind: "imported" }} News
+ *   what another tab has stored; `numbers`: of its messages
+ */
+const channel = new BroadcastChannel("wisp-chats");
+/** Hears of what other tabs store. @type {{ heard: (news: News) => void }} */
+export const news = { heard: () => {} };
+channel.onmessage = ({ data }) => news.heard(data);
+
+/** @param {News} news */
+const tellOthers = (news) => channel.postMessage(news);
+
+/** @param {ChatInfo} info @param {Message[]} messages */
+const tellSaved = (info, messages) => tellOthers({ kind: "saved", info, numbers: messages.map(({ n }) => n) });
+
 const open = reopened("wisp-page", VERSION, {
   async upgrade(db, before, _, transaction) {
     const chats = db.createObjectStore("chats", { keyPath: "id" });
@@ -174,9 +189,13 @@ export async function readChat(id) {
   return info && readableInfo(info);
 }
 
-/** @param {string} id @returns {Promise<Message[]>} in the order of their numbers */
-export async function readMessages(id) {
-  const stored = await readAll("messages", messagesOf(id));
+/**
+ * The messages of a chat, or some of them.
+ * @param {string} id @param {number[]} [numbers] @returns {Promise<Message[]>} in the order of their numbers
+ */
+export async function readMessages(id, numbers) {
+  const ranges = numbers?.map((n) => IDBKeyRange.only([id, n])) ?? [messagesOf(id)];
+  const stored = (await Promise.all(ranges.map((range) => readAll("messages", range)))).flat();
   return readableMessages(stored.map(({ chat, ...message }) => message));
 }
 
@@ -194,16 +213,20 @@ export function readAtStart(id) {
 }
 
 /**
- * Stores what changed of a chat.
+ * Stores what changed of a chat. Resolves to whether it was stored before.
  * @param {ChatInfo} info @param {Message[]} messages @param {boolean} [growing] the last message is not complete: the search
  *   index gets it later
  */
 export async function saveChat(info, messages, growing = false) {
   const transaction = (await opened()).transaction(["chats", "messages", "unindexed"], "readwrite");
+  const before = transaction.objectStore("chats").getKey(info.id);
+  request(before);
   put(transaction, info, messages);
   mark(transaction, info.id, growing);
   transaction.commit(); // else a page that goes away before it has heard of the writes loses them
   await transaction.done;
+  tellSaved(info, messages);
+  return (await before) !== undefined;
 }
 
 const STEP = 200; // chats, after which saveChats() says how far it is
@@ -226,6 +249,7 @@ export async function saveChats(chats, tell, signal) {
     }
     signal.throwIfAborted();
     await transaction.done;
+    tellOthers({ kind: "imported" });
   } catch (error) {
     try {
       transaction.abort(); // else what came before is committed
@@ -245,6 +269,7 @@ export function saveAtOnce(info, messages) {
   put(writing, info, messages);
   mark(writing, info.id);
   writing.commit();
+  tellSaved(info, messages);
 }
 
 /** @param {string} id */
@@ -254,6 +279,7 @@ export async function deleteChat(id) {
   transaction.objectStore("messages").delete(messagesOf(id));
   mark(transaction, id);
   await transaction.done;
+  tellOthers({ kind: "deleted", id });
 }
 
 /**

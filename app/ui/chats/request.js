@@ -43,7 +43,7 @@ export async function requestFor(message, history, { wisp, loaded, documents, se
   let begun = message.content;
   const added = `${textOfSteps(message.steps)}${tools ? JSON.stringify(tools) : ""}`;
   if (limits && (begun || !surelyFits(turns, loaded, { settings, added, most: limits.most }))) {
-    const fitted = await fit({ turns, begun, context, limits, messagesOf }, (part) =>
+    const fitted = await fit({ turns, begun, context, limits, messagesOf, tools: Boolean(tools) }, (part) =>
       countOf(wisp, { ...fields, ...part }, history),
     );
     message.dropped = fitted.dropped;
@@ -104,10 +104,10 @@ export function contextOf({ choice, stats }) {
 /**
  * The turns that fit, and as much of the begun answer.
  * @param {{ turns: Message[], begun: string, context: number, limits: import("./window.js").Limits,
- *   messagesOf: (dropped: number) => Messages }} about
+ *   messagesOf: (dropped: number) => Messages, tools: boolean }} about
  * @param {(part: { messages: Messages }) => Promise<number>} count
  */
-async function fit({ turns, begun, context, limits, messagesOf }, count) {
+async function fit({ turns, begun, context, limits, messagesOf, tools }, count) {
   const questions = turns.filter(({ role }) => role === "user").length;
   const tokens = (/** @type {number} */ dropped, text = begun) => count(continued(messagesOf(dropped), text));
   const dropped = await dropTurns(turns, context, limits, tokens);
@@ -116,10 +116,15 @@ async function fit({ turns, begun, context, limits, messagesOf }, count) {
     begun = await fittingEnd(begun, limits.target, (text) => tokens(dropped, text));
   const least = await tokens(dropped);
   if (least <= limits.last) return { dropped, begun };
-  const message = t(
-    "The question and the system prompt have {least} tokens. The context holds {context}, the answer included.",
-    { least, context },
-  );
+  const message = tools
+    ? t(
+        "The question, the system prompt and the tools have {least} tokens. The context holds {context}, the answer included.",
+        { least, context },
+      )
+    : t("The question and the system prompt have {least} tokens. The context holds {context}, the answer included.", {
+        least,
+        context,
+      });
   throw Object.assign(new Error(`${message}`), { code: "context_length_exceeded" });
 }
 

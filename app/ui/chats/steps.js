@@ -8,6 +8,7 @@
  */
 
 const NOT_RUN = JSON.stringify({ error: "The answer was stopped before this ran." });
+const NOT_ENDED = JSON.stringify({ error: "The answer was stopped while this ran. It may have done its work." });
 const RESULT = 1 / 4; // of the context, in characters for each token, that one result may have
 const MOST = 10_000; // characters of a result
 
@@ -32,7 +33,7 @@ export function saidIn(steps = [], limit = MOST) {
         function: { name, arguments: args },
       })),
     },
-    ...calls.map(({ id, name, text = NOT_RUN }) => ({
+    ...calls.map(({ id, name, state, text = state === "running" ? NOT_ENDED : NOT_RUN }) => ({
       role: "tool",
       tool_call_id: id,
       name,

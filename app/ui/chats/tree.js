@@ -60,6 +60,36 @@ export class Tree {
     this.shown = last.n;
   }
 
+  /**
+   * Takes over messages as another tab stored them: those that are known stay the same objects.
+   * @param {Message[]} messages @param {(message: Message) => boolean} isMine stays as it is
+   */
+  merge(messages, isMine) {
+    /** @type {Message[]} */
+    const added = [];
+    /** @type {Message[]} */
+    const changed = [];
+    for (const message of messages) {
+      const known = this.#messages.get(message.n);
+      if (!known) {
+        this.#insert(message);
+        added.push(message);
+      } else if (!isMine(known)) {
+        for (const name of Object.keys(known)) delete (/** @type {any} */ (known)[name]);
+        changed.push(Object.assign(known, message));
+      }
+    }
+    return { added, changed };
+  }
+
+  /** Shows a later message, if the shown branch leads to it. @param {number | null} n */
+  follow(n) {
+    if (n === null || !this.#messages.has(n)) return;
+    const before = this.shown;
+    this.shown = n;
+    if (before !== null && !this.path().some((message) => message.n === before)) this.shown = before;
+  }
+
   /** @param {Message} message */
   #insert(message) {
     this.#messages.set(message.n, message);

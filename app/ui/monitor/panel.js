@@ -2,6 +2,7 @@
 import { date, joined, number, t } from "../../language/phrase.js";
 import { h, iconButton } from "../dom.js";
 import { bytes, percent, rate, seconds, speed } from "../format.js";
+import { saveFile } from "../save_file.js";
 import { translated } from "../texts.js";
 import { kernels } from "./kernels.js";
 import { Plot } from "./plot.js";
@@ -186,10 +187,7 @@ export class Panel {
   }
 
   #save() {
-    const lines = this.#earlier + (this.#monitor?.lines() ?? "");
-    const url = URL.createObjectURL(new Blob([lines], { type: "application/jsonl" }));
-    h("a", { href: url, download: "wisp-monitor.jsonl" }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    saveFile("wisp-monitor.jsonl", [this.#earlier + (this.#monitor?.lines() ?? "")]);
   }
 }
 

@@ -1,8 +1,9 @@
 /** Saves chats as files, and reads chats from files. */
 import { sentences, t } from "../../../language/phrase.js";
 import { byId, h } from "../../dom.js";
-import { announce, dismiss, notify } from "../../notices.js";
+import { dismiss, notify } from "../../notices.js";
 import * as database from "../database.js";
+import { saveFile } from "../../save_file.js";
 import { openMenu } from "../menu.js";
 import { importFile } from "./import.js";
 import { fileName, FRAME, WRITE } from "./write.js";
@@ -74,10 +75,7 @@ async function save(infos, name, form) {
     parts.push((index ? between : "") + (await WRITE[form]({ info, messages: await database.readMessages(info.id) })));
   }
   dismiss(key);
-  const url = URL.createObjectURL(new Blob([...parts, end], { type: "application/octet-stream" }));
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  announce(t("{name} is saved.", { name }));
+  saveFile(name, [...parts, end]);
 }
 
 /** @param {import("../../texts.js").Text} text @param {unknown} error */

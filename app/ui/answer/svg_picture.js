@@ -1,0 +1,32 @@
+/**
+ * An SVG drawing as a picture. A browser runs no script of a picture and fetches nothing for it, so that it needs neither a
+ * frame nor a click.
+ */
+import { t } from "../../language/phrase.js";
+import { h } from "../dom.js";
+import { urlOf } from "../media/medium.js";
+
+const NAMESPACE = "http://www.w3.org/2000/svg";
+const MOST = 200_000; // characters
+const ACTS = /<script|<a[\s>]|<foreignObject|\son\w+\s*=/i; // what a picture does not show
+
+/** The picture; null: the code is not one, or it is more than a picture. @param {string} code */
+export function svgPicture(code) {
+  const root = code.length <= MOST && !ACTS.test(code) ? rootOf(code) : null;
+  if (!root) return null;
+  const blob = new Blob([new XMLSerializer().serializeToString(root)], { type: "image/svg+xml" });
+  const title = root.querySelector("title")?.textContent?.trim();
+  const image = h("img", { class: "artifact-picture", src: urlOf(blob), alt: title || t("Preview of the code") });
+  blobs.set(image, blob);
+  return image;
+}
+
+/** @type {WeakMap<HTMLElement, Blob>} the address of a blob works as long as the blob is referenced */
+const blobs = new WeakMap();
+
+/** The drawing; HTML's rules read what is no XML, such as one without its namespace. @param {string} code */
+function rootOf(code) {
+  const { documentElement } = new DOMParser().parseFromString(code, "image/svg+xml");
+  if (documentElement.namespaceURI === NAMESPACE && documentElement.localName === "svg") return documentElement;
+  return new DOMParser().parseFromString(code, "text/html").querySelector("svg");
+}
