@@ -52,7 +52,7 @@ export class ChatAddresses {
     else history.pushState({ chat: id }, "", address);
   }
 
-  /** Shows the chat of the entry that the user has gone to. */
+  /** Shows the chat of the entry that the user chose with Back or Forward. */
   async #follow() {
     const chat = this.#chat;
     const named = namedChat();

@@ -31,7 +31,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     const unfolded = [...list.querySelectorAll("details[open]")].map(({ id }) => id);
     const focused = /** @type {HTMLElement | null} */ (list.querySelector(":focus"));
     const places = [...list.querySelectorAll("ul")].map((kept) => ({ kept, top: kept.scrollTop }));
-    const items = entries.map(item); // these take over the kept elements, which lose focus and place
+    const items = entries.map(item); // moves the lists, which lose the focus and their places
     list.replaceChildren(...items);
     for (const { kept, top } of places) kept.scrollTop = top;
     for (const id of unfolded) document.getElementById(id)?.toggleAttribute("open", true);
