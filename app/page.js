@@ -4,8 +4,9 @@ import "./ui/storage_fallback.js";
 import { sentences, t } from "./language/phrase.js";
 import { adviceFor, explain } from "./ui/advice.js";
 import { startWords } from "./ui/answer/words.js";
-import { startBridge } from "./ui/bridge.js";
+import { startBridge, takeTicket } from "./ui/bridge.js";
 import { startCached } from "./ui/cached.js";
+import { ChatAddresses } from "./ui/chats/addresses.js";
 import { startAssistants } from "./ui/chats/assistants.js";
 import { Chat } from "./ui/chats/chat.js";
 import { startChatList } from "./ui/chats/list.js";
@@ -50,7 +51,6 @@ import { tools } from "./tools/registry.js";
 
 /** @typedef {import("./ui/engine.js").Choice} Choice */
 
-const STORED_CHAT = "wisp.chat";
 const READ_NOTICE = "wisp.notice"; // a dismissed notice about this device: its text, not shown again
 
 startLanguage(() => privateChats.show(chat.conversation.info)); // the window's title
@@ -128,6 +128,8 @@ const chat = new Chat({
   changed: showChat,
   failed: answerFailed,
 });
+const ticket = takeTicket();
+const addresses = new ChatAddresses(chat);
 const isPrivate = () => chat.conversation.info.private ?? false;
 const titles = startTitles({ chat, engine });
 const privateChats = startPrivate(newChat);
@@ -330,8 +332,7 @@ function showChat() {
   byId("chat-title").textContent = conversation.title;
   document.body.classList.toggle("empty", empty);
   document.title = conversation.title ? `${conversation.title} · Wisp` : "Wisp";
-  const stored = empty || conversation.info.private ? "" : conversation.id;
-  for (const storage of [sessionStorage, localStorage]) storage.setItem(STORED_CHAT, stored);
+  addresses.show();
   privateChats.show(conversation.info);
   chatList.show(all, conversation.id);
   composer.setBusy(busy);
@@ -371,9 +372,8 @@ document.addEventListener("keydown", (event) => {
 });
 
 const firstLoad = loadFirst(load, DEFAULT);
-firstLoad.then(() => startBridge((servers) => void mcp.relay(servers))).then(downloads.resume);
-const shownLast = sessionStorage.getItem(STORED_CHAT) ?? localStorage.getItem(STORED_CHAT); // in this tab, or in any
-await chat.restore(shownLast || null).catch((error) => {
+firstLoad.then(() => startBridge(ticket, (servers) => void mcp.relay(servers))).then(downloads.resume);
+await addresses.restore().catch((error) => {
   notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
   showChat();
 });

@@ -3,14 +3,18 @@ import { Wisp } from "../wisp.js";
 
 const STORED = "wisp.bridge"; // in this tab's session: the ticket of the next connection
 
-/** @param {(servers: import("../sdk/bridge.js").RelayedServer[]) => void} onRelay */
-export function startBridge(onRelay) {
+/** The ticket of the next connection, if there is one. The address loses it: it is nobody else's business. */
+export function takeTicket() {
   const given = /^#bridge=([\w-]+)$/.exec(location.hash)?.[1];
   if (given) {
     sessionStorage.setItem(STORED, given);
     history.replaceState(null, "", location.pathname + location.search); // remove the ticket from the address bar
   }
-  const ticket = given ?? sessionStorage.getItem(STORED);
+  return given ?? sessionStorage.getItem(STORED);
+}
+
+/** @param {string | null} ticket @param {(servers: import("../sdk/bridge.js").RelayedServer[]) => void} onRelay */
+export function startBridge(ticket, onRelay) {
   if (!ticket) return;
   const url = new URL(`v1/bridge?ticket=${ticket}`, location.href.replace(/^http/, "ws"));
   Wisp.lend(url, { onTicket: (next) => sessionStorage.setItem(STORED, next), onRelay });

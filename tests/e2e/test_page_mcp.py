@@ -175,6 +175,32 @@ def test_a_server_is_added_turned_off_and_removed(page: Page) -> None:
     expect(entry(page, "till")).to_have_count(0)
 
 
+def test_single_tools_are_switched_off_and_stay_so(page: Page) -> None:
+    tools = connect(page, "shop")
+    summary = entry(page, "shop").locator("details", has=page.get_by_label("All tools")).locator("summary")
+    weather, article = (tools.get_by_role("checkbox", name=name) for name in ("get_weather", "price"))
+    article.focus()
+    page.keyboard.press("Space")
+    expect(summary).to_have_text("8 of 10 tools are on")  # no model can be held to one's pattern
+    expect(article).to_be_focused()
+    expect(tools.get_by_role("checkbox", name="look_behind")).to_be_disabled()
+    page.reload()
+    wait_ready(page)
+    page.click("#settings-button")
+    page.click("#mcp-button")
+    tools = connect(page, "shop")
+    expect(article).not_to_be_checked()
+    expect(weather).to_be_checked()
+    every = entry(page, "shop").get_by_label("All tools")
+    expect(every).to_have_js_property("indeterminate", True)
+    every.check()
+    expect(article).to_be_checked()
+    expect(summary).to_have_text("10 tools")
+    every.uncheck()
+    expect(weather).not_to_be_checked()
+    every.check()
+
+
 def test_a_user_signs_in_to_a_server_in_a_tab_of_its_own(page: Page) -> None:
     with mcp_server("--cors", "--oauth") as url:
         page.click("#mcp-add")
@@ -282,6 +308,9 @@ def test_models_get_the_tools_of_the_servers_that_are_on(page: Page) -> None:
             return told;
         })()"""
         assert "at 2" in page.evaluate(steps)
+        page.evaluate("servers.list().then(([entry]) => servers.turnTools(entry, ['price', 'fail'], false))")
+        left = page.evaluate("servers.sources[0].tools.map(({ name }) => name)")
+        assert left == [name for name in names if name not in ("price", "fail")]
         page.evaluate("servers.list().then(([entry]) => servers.turn(entry, false))")
         assert page.evaluate("servers.sources") == []
         page.evaluate("servers.list().then(([entry]) => servers.turn(entry, true))")

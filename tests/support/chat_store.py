@@ -15,7 +15,8 @@ STORE = """async (chats) => {
     }
     await new Promise((resolve) => (writing.oncomplete = resolve));
     db.close();
-    sessionStorage["wisp.chat"] = localStorage["wisp.chat"] = chats.at(-1).info.id;
+    localStorage["wisp.chat"] = chats.at(-1).info.id;
+    history.replaceState(null, "", `#chat=${localStorage["wisp.chat"]}`);
 }"""
 # Stores chats as version 1 of the page did, and nothing else.
 OLD = """async (conversations) => {
@@ -30,7 +31,7 @@ OLD = """async (conversations) => {
     for (const conversation of conversations) writing.objectStore("conversations").put(conversation);
     await new Promise((resolve) => (writing.oncomplete = resolve));
     db.close();
-    sessionStorage["wisp.chat"] = localStorage["wisp.chat"] = conversations[0].id;
+    localStorage["wisp.chat"] = conversations[0].id;
 }"""
 
 

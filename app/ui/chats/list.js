@@ -6,6 +6,7 @@ import { isKey } from "../shortcuts.js";
 import { say, show } from "../texts.js";
 import { VirtualList } from "../virtual.js";
 import { readMessages } from "./database.js";
+import { addressOf } from "./addresses.js";
 import { openMenu } from "./menu.js";
 import { excerptOf } from "./search/excerpt.js";
 import { Search } from "./search/client.js";
@@ -115,14 +116,19 @@ export function startChatList(actions) {
         () => {},
       );
     }
+    const click = (/** @type {MouseEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return; // the browser opens it elsewhere
+      event.preventDefault();
+      actions.open(id, sought);
+    };
     const open = h(
-      "button",
+      "a",
       {
-        type: "button",
+        href: addressOf(id),
         class: "chat-open",
         title,
         "aria-current": isCurrent ? "page" : null,
-        on: { click: () => actions.open(id, sought) },
+        on: { click },
       },
       h("span", { dir: "auto" }, title),
       excerpt,

@@ -2,12 +2,12 @@
 import { t } from "../../language/phrase.js";
 import { byId, h, iconButton } from "../dom.js";
 import { clock } from "../format.js";
-import { LongList } from "../long_list.js";
 import { announce, notify } from "../notices.js";
 import { show } from "../texts.js";
 import { offersList } from "./offers.js";
 import { askUser } from "./question.js";
 import { McpServers } from "./servers.js";
+import { ToolList } from "./tool_list.js";
 
 /** @typedef {import("./servers.js").Entry} Entry */
 
@@ -25,13 +25,17 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
   const draw = async () => {
     if (!dialog.open) return;
-    const items = (await servers.list()).map(item);
+    const entries = await servers.list();
     const list = byId("mcp-list");
+    for (const entry of entries) toolLists.get(entry)?.draw();
     const unfolded = [...list.querySelectorAll("details[open]")].map(({ id }) => id);
     const focused = /** @type {HTMLElement | null} */ (list.querySelector(":focus"));
+    const places = [...list.querySelectorAll("ul")].map((kept) => ({ kept, top: kept.scrollTop }));
+    const items = entries.map(item); // moves the lists, which lose the focus and their places
     list.replaceChildren(...items);
+    for (const { kept, top } of places) kept.scrollTop = top;
     for (const id of unfolded) document.getElementById(id)?.toggleAttribute("open", true);
-    focused?.focus({ preventScroll: true }); // a field of an offer, which the list has again
+    focused?.focus({ preventScroll: true }); // a switch, or a field of an offer, which the list has again
   };
   const changedNow = () => {
     onChange?.(servers);
@@ -42,6 +46,8 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   let leaving = new AbortController(); // of a connection for which the user waits
   /** @type {WeakMap<Entry, HTMLElement>} what each server offers: it stays when the list is drawn again */
   const offers = new WeakMap();
+  /** @type {WeakMap<Entry, ToolList>} likewise */
+  const toolLists = new WeakMap();
   /** @type {Entry | null} the one that the form changes */
   let changed = null;
   let shown = {}; // what the form is for: an answer for what it was for earlier changes nothing in it
@@ -129,6 +135,9 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     const where = relayed ? t("relayed by the terminal") : url;
     const offered = offers.get(entry) ?? offersList(servers.server(entry), uses);
     offers.set(entry, offered);
+    const listed = toolLists.get(entry) ?? new ToolList(entry, servers);
+    if (!toolLists.has(entry)) listed.draw();
+    toolLists.set(entry, listed);
     return h(
       "li",
       { class: "upstream" },
@@ -143,21 +152,11 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
       h("label", { class: "check" }, use, h("span", {}, t("Models may call its tools"))),
       entry.error ? h("p", { class: "form-error" }, entry.error) : null,
       log(entry),
-      tools.length > 0 && toolList(entry),
+      tools.length > 0 && listed.element,
       offered,
     );
   };
   return servers;
-}
-
-/** @param {Entry} entry */
-function toolList({ name, tools }) {
-  const list = h("ul", { "aria-label": t("Tools of {name}", { name }), tabIndex: 0 }); // it scrolls
-  const item = (/** @type {Entry["tools"][number]} */ { name, unusable, description }) =>
-    h("li", {}, h("code", {}, name), " ", h("small", { dir: "auto" }, unusable ?? description));
-  new LongList(list, list).show(tools.map((tool, index) => ({ key: `${index}`, draw: () => item(tool) })));
-  const summary = h("summary", {}, t("{n} tools", { n: tools.length }));
-  return h("details", { class: "mcp-tools", id: `mcp-tools-${name}` }, summary, list);
 }
 
 /** The calls of this visit. @param {Entry} entry */

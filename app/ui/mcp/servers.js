@@ -22,6 +22,7 @@ import { openSignIn, redirectUrl } from "./sign_in.js";
  * @property {string} secret a token, or "HEADER: VALUE"
  * @property {boolean} on whether models may call its tools
  * @property {KnownTool[]} tools as the server listed them last
+ * @property {string[]} off the tools that models do not get, by the server's names
  * @property {import("../../sdk/types.d.ts").McpGrant | null} grant what signing in has given
  *
  * @typedef {{ time: number, tool: string, given: Record<string, any>, failed: string | null }} Call
@@ -57,6 +58,7 @@ import { openSignIn, redirectUrl } from "./sign_in.js";
  */
 
 const STORED = "mcp"; // in the text store
+const SWITCHES = "mcp-relayed"; // beside it: what is off of the servers that the command line relays
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,27}$/;
 const TOOL = /^[A-Za-z0-9_-]{1,64}$/;
 const HEADER = /^([A-Za-z][\w-]*):\s*(\S.*)$/;
@@ -69,6 +71,8 @@ export class McpServers {
   #hidden = [];
   /** @type {Promise<void> | null} */
   #loaded = null;
+  /** @type {Record<string, { on?: boolean, off?: string[] }>} of relayed servers, by their names */
+  #switches = {};
   #parts;
 
   /**
@@ -105,6 +109,7 @@ export class McpServers {
       secret: secret || (known?.secret ?? ""),
       on: true,
       tools: [],
+      off: known?.off ?? [],
       grant: known?.grant ?? null,
     });
     await this.#close(before);
@@ -127,6 +132,13 @@ export class McpServers {
     await this.#store();
   }
 
+  /** Sets whether models get some of a server's tools. @param {Entry} entry @param {string[]} tools the server's names @param {boolean} on */
+  async turnTools(entry, tools, on) {
+    const others = entry.off.filter((own) => !tools.includes(own));
+    entry.off = on ? others : [...others, ...tools];
+    await this.#store();
+  }
+
   /** Takes over the servers of the command line. @param {RelayedServer[]} servers */
   async relay(servers) {
     const all = await this.list();
@@ -135,8 +147,9 @@ export class McpServers {
     const own = [...all.filter(({ relayed }) => !relayed), ...this.#hidden];
     const named = new Set(servers.map(({ name }) => name));
     const relayed = servers.map(({ headers, ...server }) => {
-      const { on = true, tools = [], calls = [] } = before.get(server.name) ?? {};
-      return { ...made({ ...server, secret: "", on, tools, grant: null }), calls, relayed: true, headers };
+      const { tools = [], calls = [] } = before.get(server.name) ?? {};
+      const { on = true, off = [] } = this.#switches[server.name] ?? {};
+      return { ...made({ ...server, secret: "", on, tools, off, grant: null }), calls, relayed: true, headers };
     });
     this.#hidden = own.filter(({ name }) => named.has(name));
     this.#all = [...own.filter(({ name }) => !named.has(name)), ...relayed];
@@ -152,7 +165,7 @@ export class McpServers {
     return (entry.opening = this.#connect(entry, openSignIn, signal));
   }
 
-  /** The tools of the servers that are on; without those whose arguments cannot be constrained. @returns {Source[]} */
+  /** The tools that are on, of the servers that are on; without those whose arguments cannot be constrained. @returns {Source[]} */
   get sources() {
     return this.#all
       .filter(({ on }) => on)
@@ -160,7 +173,7 @@ export class McpServers {
         // with the address: permissions of a server are not those of another one that takes its name
         id: `mcp-${digest(entry.relayed ? `relayed ${entry.name}` : `${entry.name} ${entry.url}`)}`,
         name: entry.name,
-        tools: entry.tools.filter(({ unusable }) => !unusable).map((tool) => this.#sourceTool(entry, tool)),
+        tools: entry.tools.filter((tool) => isOffered(entry, tool)).map((tool) => this.#sourceTool(entry, tool)),
         prepare: async () => void (await this.#opened(entry)),
       }));
   }
@@ -302,6 +315,7 @@ export class McpServers {
   async #read() {
     const known = new Set(this.#all.map(({ name }) => name));
     const added = listOf(await read(STORED)).filter(({ name }) => !known.has(name));
+    this.#switches = switchesOf(await read(SWITCHES));
     this.#all = [...added.map(made), ...this.#all];
     this.#parts.changed();
   }
@@ -309,7 +323,9 @@ export class McpServers {
   async #store() {
     await this.#load(); // servers that were not read yet would be lost
     const own = [...this.#all.filter(({ relayed }) => !relayed), ...this.#hidden];
+    for (const { name, relayed, on, off } of this.#all) if (relayed) this.#switches[name] = { on, off };
     await write(STORED, JSON.stringify(own.map(stored)));
+    await write(SWITCHES, JSON.stringify(this.#switches));
     this.#parts.changed();
   }
 }
@@ -324,8 +340,21 @@ function listOf(text) {
   }
 }
 
+/** The stored switches of relayed servers, without damaged ones. @param {string | undefined} text */
+function switchesOf(text) {
+  try {
+    const found = Object.entries(JSON.parse(text ?? "{}"));
+    return Object.fromEntries(found.filter(([, { off }]) => Array.isArray(off)));
+  } catch {
+    return {};
+  }
+}
+
+/** Whether models get a tool of a server that is on. @param {Entry} entry @param {KnownTool} tool */
+export const isOffered = ({ off }, { own, unusable }) => !unusable && !off.includes(own);
+
 /** @param {Entry} entry @returns {Stored} */
-const stored = ({ name, url, secret, on, tools, grant }) => ({ name, url, secret, on, tools, grant });
+const stored = ({ name, url, secret, on, tools, off, grant }) => ({ name, url, secret, on, tools, off, grant });
 
 /** Asks nobody in the middle of an answer. @returns {Promise<string>} */
 const signInInSettings = () => Promise.reject(new Error(`${t("Sign in first: connect to it in Settings.")}`));
@@ -334,6 +363,7 @@ const signInInSettings = () => Promise.reject(new Error(`${t("Sign in first: con
 const made = (stored) => ({
   ...stored,
   tools: Array.isArray(stored.tools) ? stored.tools : [],
+  off: Array.isArray(stored.off) ? stored.off : [],
   relayed: false,
   headers: {},
   opening: null,
