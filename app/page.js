@@ -344,12 +344,13 @@ function showChat() {
 
 function newChat(isPrivate = false) {
   chat.startNew(isPrivate);
+  composer.store(); // or delete: nothing of a private chat is stored
+  attachments.store();
   sidebar.close();
   composer.focus();
 }
 
-byId("new-chat").onclick = () => newChat();
-byId("top-new-chat").onclick = () => newChat();
+for (const id of ["new-chat", "top-new-chat"]) byId(id).onclick = () => newChat();
 const helpDialog = /** @type {HTMLDialogElement} */ (byId("help-dialog"));
 byId("help-button").onclick = () => helpDialog.showModal();
 byId("loading-cancel").onclick = () => engine.cancel();

@@ -21,6 +21,7 @@
  * Where there are no locks (on a page from plain http, or one that may store nothing), the worker belongs to one page and ends with it.
  *
  * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
+ * @typedef {{ isLent: boolean, lend: (link: import("../py_engine/cpu/compute.js").Link) => void, lose: (reason: string) => void }} Lending
  */
 const locks = globalThis.navigator.locks;
 // Contains the worker's name: a page finds the running shared worker by it (app/sdk/link.js).
@@ -43,7 +44,7 @@ export class Ports {
   #asked = new Set();
   #serve;
   #addDownloadWorker;
-  /** @type {Map<MessagePort, { lent: (link: import("../py_engine/cpu/compute.js").Link) => void, lost: (reason: string) => void }>} of pages whose compute worker is in use */
+  /** @type {Map<MessagePort, Lending[]>} of pages that were asked for compute workers */
   #computing = new Map();
 
   /** @param {(port: MessagePort) => Served} serve @param {(port: MessagePort) => void} addDownloadWorker */
@@ -114,16 +115,19 @@ export class Ports {
       let lost = () => {};
       /** @type {Promise<string>} */
       const ended = new Promise((ends) => (lost = ends));
-      const before = this.#computing.get(page);
-      let lent = false;
-      this.#computing.set(page, {
-        lent: (link) => (resolve({ ...link, ended: Promise.race([ended, link.ended]) }), (lent = true)),
-        lost: (reason) => {
-          before?.lost(reason);
-          lost(reason);
-          if (!lent) resolve(this.askForCompute());
+      /** @type {Lending} */
+      const lending = {
+        isLent: false,
+        lend(link) {
+          lending.isLent = true;
+          resolve({ ...link, ended: Promise.race([ended, link.ended]) });
         },
-      });
+        lose: (reason) => {
+          lost(reason);
+          if (!lending.isLent) resolve(this.askForCompute());
+        },
+      };
+      this.#computing.set(page, [...(this.#computing.get(page) ?? []), lending]);
       page.postMessage({ kind: "compute" });
     });
   }
@@ -133,8 +137,9 @@ export class Ports {
     const served = this.#serve(port);
     const leave = () => {
       if (!this.#pages.delete(port)) return;
-      this.#computing.get(port)?.lost("its tab was closed");
+      const lendings = this.#computing.get(port) ?? [];
       this.#computing.delete(port);
+      for (const { lose } of lendings) lose("its tab was closed");
       port.close();
       for (const { page, failed } of this.#asked) if (page === port) failed(new Error("its page was closed"));
       served.leave();
@@ -147,7 +152,8 @@ export class Ports {
         const ended = new Promise(
           (resolve) => (data.failure.onmessage = (/** @type {MessageEvent} */ event) => resolve(event.data)),
         );
-        this.#computing.get(port)?.lent({ port: data.port, ended, close: () => data.port.close() });
+        const asked = this.#computing.get(port)?.find(({ isLent }) => !isLent);
+        asked?.lend({ port: data.port, ended, close: () => data.port.close() });
       } else if (data.kind === "leave") leave();
       else if (data.kind === "end") {
         leave();

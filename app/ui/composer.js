@@ -19,9 +19,10 @@ export function startComposer({ send, stop, hasMedia, isPrivate }) {
     field.style.height = `${Math.min(field.scrollHeight, 200)}px`;
     sendButton.disabled = !field.value.trim() && !hasMedia();
   };
+  const store = () => keepUnsent(field.value, isPrivate());
   const changed = () => {
     fit();
-    keepUnsent(field.value, isPrivate());
+    store();
   };
   field.addEventListener("input", changed);
   field.addEventListener("keydown", (event) => {
@@ -52,6 +53,8 @@ export function startComposer({ send, stop, hasMedia, isPrivate }) {
     },
     /** Looks again whether there is something to send. */
     check: fit,
+    /** Stores what is written, or deletes it in a private chat. */
+    store,
     focus: () => field.focus(),
     /** Adds a text after what is there. @param {string} text */
     add(text) {

@@ -74,3 +74,32 @@ def test_an_answer_goes_on_with_another_compute_worker(context: BrowserContext, 
     text, expected, started = page.evaluate(ANSWERS)
     assert text == expected
     assert started == 2
+
+
+def test_a_page_that_is_asked_for_two_compute_workers_lends_two(server: Server, context: BrowserContext) -> None:
+    """The first asker waited for ever, and the second worker was nobody's."""
+    page = opened(context, server)
+    assert page.evaluate(
+        """async () => {
+            const { Ports } = await import("/repo/app/ports.js");
+            const ports = new Ports(() => ({ receive() {}, async leave() {} }), () => {});
+            const { port1: client, port2 } = new MessageChannel();
+            ports.add(port2);
+            const lent = [];
+            const hello = new Promise((resolve) => {
+                client.onmessage = ({ data }) => {
+                    if (data.kind === "hello") return resolve();
+                    const [work, failure] = [new MessageChannel(), new MessageChannel()];
+                    work.port1.postMessage(lent.push(work));
+                    const request = { kind: "compute", port: work.port2, failure: failure.port2 };
+                    client.postMessage(request, [work.port2, failure.port2]);
+                };
+            });
+            client.postMessage({ kind: "hello", lock: null, page: true });
+            await hello;
+            const links = await Promise.all([ports.askForCompute(), ports.askForCompute()]);
+            return Promise.all(links.map(({ port }) => new Promise((resolve) => {
+                port.onmessage = ({ data }) => resolve(data);
+            })));
+        }"""
+    ) == [1, 2]

@@ -2,7 +2,9 @@
 
 import base64
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -74,6 +76,20 @@ UNSENT = """async () => {
 }"""
 
 
+STORE_UNSENT = """async (keys) => {
+    const opening = indexedDB.open("wisp-unsent");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const store = db.transaction("tabs", "readwrite").objectStore("tabs");
+    for (const key of keys) {
+        const record = [{ kind: "image", name: `${key}.png`, blob: new Blob(["old"]) }];
+        await new Promise((resolve) => (store.put(record, key).onsuccess = resolve));
+    }
+    db.close();
+}"""
+# Holds a lock until the page ends.
+HOLD = """(name) => new Promise((held) => {
+    void navigator.locks.request(name, () => (held(), new Promise(() => {})));
+})"""
 # Notes how many media each change stores.
 COUNT_STORED = """(() => {
     const { put } = IDBObjectStore.prototype;
@@ -103,9 +119,12 @@ def test_media_that_were_not_sent_outlive_a_reload(talk: Page) -> None:
     send(talk, "What is it?")
     expect(talk.locator(".answer-error")).to_be_visible()
     wait_for(lambda: talk.evaluate(UNSENT) == [])
+    choose(talk, "wide.png")
+    wait_for(lambda: talk.evaluate(UNSENT) == ["wide.png"])
     talk.click("#private-chat")
+    wait_for(lambda: talk.evaluate(UNSENT) == [])
     choose(talk, "square.png")
-    expect(attached(talk)).to_have_count(1)
+    expect(attached(talk)).to_have_count(2)
     assert talk.evaluate(UNSENT) == []
     talk.reload()
     wait_ready(talk)
@@ -131,20 +150,14 @@ def test_a_duplicated_tab_stores_its_media_apart(talk: Page) -> None:
 
 
 def test_media_of_tabs_that_were_closed_long_ago_are_deleted(talk: Page) -> None:
-    talk.evaluate(
-        """async () => {
-            const opening = indexedDB.open("wisp-unsent");
-            const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
-            const store = db.transaction("tabs", "readwrite").objectStore("tabs");
-            const record = [{ kind: "image", name: "old.png", blob: new Blob(["old"]) }];
-            for (const days of [6, 8]) {
-                const time = new Date(Date.now() - days * 24 * 3600 * 1000).toISOString();
-                await new Promise((resolve) => (store.put(record, `${time} a`).onsuccess = resolve));
-            }
-            db.close();
-        }"""
-    )
+    """A tab that is open as long keeps its own: it holds the lock of their key."""
+    keys = {days: f"{datetime.now(UTC) - timedelta(days):%Y-%m-%d} of {days} days" for days in (6, 8, 9)}
+    open_tab = talk.context.new_page()
+    open_tab.goto(urljoin(talk.url, "notices.html"))
+    open_tab.evaluate(HOLD, f"wisp.unsent-media {keys[9]}")
+    talk.evaluate(STORE_UNSENT, list(keys.values()))
     talk.reload()
     wait_ready(talk)
-    wait_for(lambda: len(talk.evaluate(UNSENT)) == 1)
+    wait_for(lambda: talk.evaluate(UNSENT) == [f"{keys[9]}.png", f"{keys[6]}.png"])
     expect(attached(talk)).to_have_count(0)
+    open_tab.close()

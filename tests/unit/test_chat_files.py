@@ -171,6 +171,64 @@ def test_open_webui_s_export(js: Evaluate) -> None:
     assert branch(read(js, linear)[0]) == ["a", "b"]
 
 
+def test_claude_s_export(js: Evaluate) -> None:
+    messages = [
+        {"uuid": "1", "sender": "human", "text": "Sum?", "content": [{"type": "text", "text": "Sum?"}],
+         "attachments": [{"file_name": "a.txt", "extracted_content": "2 and 2"}], "files": []},
+        {"uuid": "2", "sender": "assistant", "text": "I look.\n\nFour.", "content": [
+            {"type": "thinking", "thinking": "Add."}, {"type": "text", "text": "I look."},
+            {"type": "tool_use", "name": "add", "input": {}}, {"type": "tool_result", "content": []},
+            {"type": "text", "text": "Four."}]},
+        {"uuid": "3", "sender": "human", "text": "Thanks", "content": []},
+    ]  # fmt: skip
+    entry = {
+        "uuid": "c", "name": "Sums", "created_at": "2026-01-02T03:04:05.678901Z",
+        "updated_at": "2026-01-02T03:05:00Z", "account": {"uuid": "x"}, "chat_messages": messages,
+    }  # fmt: skip
+    chat, empty = read(js, [entry, {"uuid": "d", "name": "", "chat_messages": []}])
+    assert branch(chat) == ["[attachment]\n\nSum?", "I look.\n\nFour.", "Thanks"]
+    assert branch(chat, texts=False)[1]["reasoning"] == "Add."
+    info = chat["info"]
+    assert (info["id"], info["title"]) == ("claude c", "Sums")
+    assert (info["created"], info["updated"]) == (1767323045678, 1767323100000)
+    assert (empty["info"]["title"], empty["messages"]) == ("Untitled", [])
+    again = {"uuid": "4", "sender": "assistant", "text": "4.", "parent_message_uuid": "1"}
+    parents = ["00000000-0000-4000-8000-000000000000", "1", "2"]
+    tree = [message | {"parent_message_uuid": parent} for message, parent in zip(messages, parents, strict=True)]
+    (chat,) = read(js, entry | {"chat_messages": [*tree, again], "current_leaf_message_uuid": "4"})
+    assert branch(chat) == ["[attachment]\n\nSum?", "4."]
+    assert len(chat["messages"]) == 4
+
+
+def test_the_export_of_llama_cpp_s_web_ui(js: Evaluate) -> None:
+    def message(id: Any, parent: Any, role: str, content: str, **fields: Any) -> dict[str, Any]:
+        return {"id": id, "convId": "c", "type": "text", "timestamp": 1700000000500, "parent": parent, "role": role,
+                "content": content, "children": []} | fields  # fmt: skip
+
+    root = message("r", None, "system", "", type="root")
+    messages = [
+        root,
+        message("s", "r", "system", "Be brief."),
+        message("u", "s", "user", "What is it?", extra=[{"type": "imageFile", "name": "a.png", "base64Url": "data:"}]),
+        message("a", "u", "assistant", "A cat.", reasoningContent="Ears.", model="m.gguf", timings={}),
+        message("b", "u", "assistant", "A dog.", thinking="Tail."),
+        message("v", "a", "user", "Why?"),
+    ]
+    conv = {"id": "c", "name": "A picture", "lastModified": 1700000002000, "currNode": "v"}
+    for file in ({"conv": conv, "messages": messages}, [{"conv": conv, "messages": messages}]):
+        (chat,) = read(js, file)
+        assert branch(chat) == ["[attachment]\n\nWhat is it?", "A cat.", "Why?"]
+        answers = [one for one in chat["messages"] if one["role"] == "assistant"]
+        assert [one["reasoning"] for one in answers] == ["Ears.", "Tail."]
+        assert answers[0]["model"] == "m.gguf"
+        info = chat["info"]
+        assert (info["id"], info["title"], info["settings"]) == ("llama.cpp c", "A picture", {"system": "Be brief."})
+        assert (info["created"], info["updated"]) == (1700000000500, 1700000002000)
+    numbered = [message(1, 0, "user", "Hi"), message(2, 1, "assistant", "Hello.")]
+    (chat,) = read(js, {"conv": conv | {"currNode": 2}, "messages": numbered})
+    assert branch(chat) == ["Hi", "Hello."]
+
+
 def test_a_long_chat_is_read(js: Evaluate) -> None:
     nodes = [
         gpt(str(n), str(n - 1) if n else None, "user" if n % 2 else "assistant", f"text {n}") for n in range(20_000)
@@ -251,6 +309,9 @@ def changed(path: str, value: Any) -> Any:
         ("{", "damaged"),
         ([], "no chats"),
         ({"a": 1}, "not of ChatGPT"),
+        ({"conv": None, "messages": []}, "not of ChatGPT"),
+        ([{"conv": {"id": "c"}, "messages": [None, 7]}, 3], "not of ChatGPT"),
+        ({"chat_messages": {}}, "not of ChatGPT"),
         ([{"mapping": {}}, 5], "Chat 2 of 2"),
         ([{"chat": {"history": {"messages": None}, "messages": 7}}], "not of ChatGPT"),
         (own(CHAT) | {"version": 9}, "version 9"),

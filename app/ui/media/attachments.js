@@ -66,9 +66,12 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   function show() {
     list.hidden = !items.size;
     if (!items.size) dismiss("projector");
-    keepUnsentMedia([...items.keys()], isPrivate());
+    store();
     changed();
   }
+
+  /** Stores the media, or deletes those of a private chat. */
+  const store = () => keepUnsentMedia([...items.keys()], isPrivate());
 
   /** States what a medium costs, or why the model does not take it. @param {Medium} medium */
   async function state(medium) {
@@ -171,6 +174,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   return {
     isMedium,
     add,
+    store,
     get size() {
       return items.size;
     },

@@ -15,12 +15,11 @@ const opened = reopened("wisp-unsent", 1, { upgrade: (db) => void db.createObjec
 /** The time comes first, so that old records are a range of keys. @param {number} time ms since 1970 */
 const keyAt = (time) => `${new Date(time).toISOString()} ${crypto.randomUUID()}`;
 
-/** Deletes old records, and runs requests in the same transaction. @template T @param {(store: any) => T} use @returns {Promise<Awaited<T>>} */
+/** Runs requests in one transaction. @template T @param {(store: any) => T} use @returns {Promise<Awaited<T>>} */
 async function withRecords(use) {
   const transaction = (await opened()).transaction("tabs", "readwrite");
   transaction.done.catch(() => {}); // a request that fails rejects, too
   const store = transaction.objectStore("tabs");
-  store.delete(IDBKeyRange.upperBound(keyAt(Date.now() - MOST_AGE_MS))).catch(() => {});
   const used = await use(store);
   await transaction.done;
   return used;
@@ -36,6 +35,16 @@ function isOwn(key) {
   return new Promise((resolve) => {
     const use = (/** @type {Lock | null} */ lock) => (resolve(lock !== null), lock && released);
     navigator.locks.request(`${KEY} ${key}`, { ifAvailable: true }, use).catch(() => resolve(true));
+  });
+}
+
+/** Deletes the old records of tabs that are closed: an open one holds the lock of its key. */
+async function deleteOld() {
+  const { held = [] } = await navigator.locks.query();
+  await withRecords(async (store) => {
+    const old = await store.getAllKeys(IDBKeyRange.upperBound(keyAt(Date.now() - MOST_AGE_MS)));
+    const isOpen = (/** @type {string} */ key) => held.some(({ name }) => name === `${KEY} ${key}`);
+    for (const key of old) if (!isOpen(key)) store.delete(key).catch(() => {});
   });
 }
 
@@ -63,6 +72,7 @@ export async function unsentMedia() {
   const key = sessionStorage.getItem(KEY);
   const reading = withRecords((store) => (key ? store.get(key) : [])).catch(() => []); // first: what is added now is stored after it
   if (key && !(await isOwn(key))) sessionStorage.removeItem(KEY);
+  deleteOld().catch(() => {}); // where there are no locks, none is deleted
   return (await reading) ?? [];
 }
 

@@ -1,10 +1,20 @@
-/** Reads files of chats: Wisp's own, ChatGPT's and Open WebUI's. */
+/** Reads files of chats: Wisp's own, and those of other programs. */
 import { t } from "../../../language/phrase.js";
 import { fromChatGpt, isChatGpt } from "./chatgpt.js";
+import { fromClaude, isClaude } from "./claude.js";
+import { fromLlamaCpp, isLlamaCpp } from "./llama_cpp.js";
 import { fromOpenWebUi, isOpenWebUi } from "./open_webui.js";
 import { FORMAT, fromOwn } from "./own.js";
 
 /** @typedef {import("./tree.js").Stored} Stored */
+
+/** @type {{ isOf: (entry: any) => boolean, read: (entry: any) => Stored }[]} */
+const PROGRAMS = [
+  { isOf: isChatGpt, read: fromChatGpt },
+  { isOf: isClaude, read: fromClaude },
+  { isOf: isLlamaCpp, read: fromLlamaCpp },
+  { isOf: isOpenWebUi, read: fromOpenWebUi },
+];
 
 /** The chats of a file's text. An Error says what is wrong. @param {string} text @returns {Stored[]} */
 export function chatsOf(text) {
@@ -20,10 +30,11 @@ export function chatsOf(text) {
   if (!list.length) throw failure(t("The file has no chats."));
   return list.map((entry, index) => {
     const place = { number: index + 1, count: list.length };
-    const read = isChatGpt(entry) ? fromChatGpt : isOpenWebUi(entry) ? fromOpenWebUi : null;
-    if (!read) throw failure(t("Chat {number} of {count} is not of ChatGPT, Open WebUI or Wisp.", place));
+    const program = PROGRAMS.find(({ isOf }) => isOf(entry));
+    if (!program)
+      throw failure(t("Chat {number} of {count} is not of ChatGPT, Claude, llama.cpp, Open WebUI or Wisp.", place));
     try {
-      return read(entry);
+      return program.read(entry);
     } catch (error) {
       throw failure(t("Chat {number} of {count} is damaged: {why}", { ...place, why: whyOf(error) }));
     }
