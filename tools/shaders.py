@@ -31,7 +31,7 @@ from py_engine.errors import WispError
 from py_engine.files.adapter_header import prefixed
 from py_engine.files.gguf_header import Header, parse
 from py_engine.gpu import repack
-from py_engine.plan import kernels
+from py_engine.plan import kernels, matmul_tiles
 from py_engine.plan.adapters import Adapters, read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.processors import lists_of, processor
@@ -79,6 +79,8 @@ SETUPS = (
     Setup(replace(GPU, matrix=16), 2048, "f16"),
     Setup(replace(GPU, max_workgroup_storage=32768, matrix=8), 64, "q8_0"),
 )
+
+MATRIX_GPU = SETUPS[5].device
 
 QUICK = "--quick"
 QUICK_SETUPS = (SETUPS[0], SETUPS[5])
@@ -150,6 +152,19 @@ def expanded(models: Iterable[Path], setups: Iterable[Setup] = SETUPS) -> Iterat
             if shader.code not in seen:
                 seen.add(shader.code)
                 yield shader
+
+
+def of_encoder_tiles() -> Iterator[Shader]:
+    """Yield the shaders of real encoders in f32 on a large GPU, and in each tile that tuning may choose."""
+    wide = replace(GPU, f16=False)
+    for shape in encoder_shapes.SHAPES.values():
+        model = Model(encoder_shapes.header(shape), Adapters())
+        yield from _of_model(model, Setup(wide, 512, "f32"), set())
+        weights = planner.make_plan(model.header, MATRIX_GPU, planner.PlanOptions(N_CTX, 512, "f16")).weights
+        keys = {matmul_tiles.matmul_key(weight) for weight in weights.values()}
+        for tile in matmul_tiles.MATMUL_TILES:
+            tuned = replace(MATRIX_GPU, tiles=tuple((key, tile) for key in keys))
+            yield from _of_model(model, Setup(tuned, 512, "f16"), set())
 
 
 def _of_device(device: Device) -> Iterator[Shader]:
@@ -241,6 +256,8 @@ def main(arguments: list[str]) -> int:
 
     def new() -> Iterator[Shader]:
         found = expanded(models, QUICK_SETUPS if quick else SETUPS)
+        if not models and not quick:
+            found = itertools.chain(found, of_encoder_tiles())
         for shader in found if models else chosen(found):
             shaders.append(shader)
             if shader not in last_run:

@@ -16,7 +16,7 @@
 #param G // query heads per key/value head
 #param TQ // tokens of a tile
 #param ROWS // TQ * G, rounded up to whole strips
-#param STRIP // rows of a subgroup
+#param STRIP // rows of a subgroup, at most TS
 #param TS // positions of a tile; a divisor of PAGE
 #param SOFT_CAP // cap of the scores; 0: none
 #param SPLIT // workgroups that share a tile's positions; 0: one has all

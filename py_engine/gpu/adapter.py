@@ -15,6 +15,7 @@ LIMITS = (
 )  # fmt: skip
 MATRICES = "chromium-experimental-subgroup-matrix"
 MATRICES_STORAGE = 32768  # bytes of workgroup memory for the tiles that multiply with matrices
+MATRICES_SUBGROUPS = 8  # of a workgroup, for the same
 
 
 async def request_adapter(least_ms: int = 0) -> Any | None:
@@ -72,10 +73,12 @@ def _power_of_two(n: int) -> int:
 def _matrix_side(adapter: Any) -> int:
     """The side of the square subgroup matrices with f16 inputs and f32 sums.
 
-    0 without them, where subgroups have no fixed size, or where tiles do not fit into workgroup memory.
+    0 without them, where subgroups have no fixed size, or where tiles do not fit into a workgroup.
     """
-    info = adapter.info
-    if adapter.limits.maxComputeWorkgroupStorageSize < MATRICES_STORAGE:
+    info, limits = adapter.info, adapter.limits
+    if limits.maxComputeWorkgroupStorageSize < MATRICES_STORAGE:
+        return 0
+    if limits.maxComputeInvocationsPerWorkgroup < MATRICES_SUBGROUPS * info.subgroupMaxSize:
         return 0
     if not adapter.features.has(MATRICES) or info.subgroupMinSize != info.subgroupMaxSize:
         return 0

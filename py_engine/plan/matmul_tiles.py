@@ -106,9 +106,9 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
 def product(
     device: Device, batch: int, weight: Weight, epilogue: str, bindings: int = 0, precise: bool = False
 ) -> tuple[str, dict[str, int]]:
-    """matmul(), for a product with an epilogue: where that gates, a subgroup has rows of both the gate and the up."""
+    """matmul(), for a product with an epilogue: where that gates, a subgroup has pairs of matrices, gate and up."""
     kernel, tile = matmul(device, batch, weight, bindings, precise)
-    if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] < 2 * tile["SN"] * tile["SIDE"]:
+    if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] % (2 * tile["SN"] * tile["SIDE"]):
         if tile["TM"] >= tile["SM"] * tile["SN"] * tile["SIDE"]:
             tile |= {"SM": tile["SM"] * tile["SN"], "SN": 1}
         else:

@@ -212,6 +212,50 @@ def test_svg_is_shown_as_a_picture_which_reaches_nothing(page: Page, listener: L
     assert listener.reached == []
 
 
+COPIES = "".join(
+    f'<g id="g{n}">' + f'<use href="#g{n - 1}"/>' * 10 + "</g>" if n else '<circle id="g0" r="1"/>' for n in range(7)
+)
+MARKED = '<marker id="m"><g>' + "<circle/>" * 99 + '</g></marker><path marker-mid="url(#m)" d="' + "l1 1" * 900 + '"/>'
+COSTLY = {
+    "copies of copies": f'<defs>{COPIES}</defs><use href="#g6"/>',
+    "old links": f'<defs>{COPIES.replace("href", "xlink:href")}</defs><use xlink:href="#g6"/>',
+    "a circle of copies": '<g id="a"><use href="#b"/></g><g id="b"><use href="#a"/></g>',
+    "markers": MARKED,
+    "many filters": '<filter id="f"><feGaussianBlur/></filter>' + '<rect filter="url(#f)"/>' * 99,
+    "references in a style": "<style>rect { fill: url(#p) }</style><rect/>",
+    "an escape": "<style>rect { fill: u\\72l(#p) }</style><rect/>",
+    "a picture in it": '<image href="data:image/png;base64,AA=="/>',
+    "deep groups": "<g>" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_svg_that_would_block_the_page_waits_for_a_press(page: Page, name: str) -> None:
+    body = show(page, f"```svg\n<svg viewBox='0 0 9 9'>{COSTLY[name]}</svg>\n```")
+    expect(body.get_by_role("button", name="Preview")).to_be_visible()
+    expect(body.locator("img")).to_have_count(0)
+
+
+def test_several_drawings_wait_for_a_press_and_are_all_shown(page: Page) -> None:
+    drawing = '<svg viewBox="0 0 9 9"><circle r="3"/></svg>'
+    frame = preview(page, "svg", drawing * 2)
+    expect(frame.locator("svg")).to_have_count(2)
+
+
+def test_a_drawing_that_refers_to_others_is_a_picture(page: Page) -> None:
+    parts = '<linearGradient id="l"/><g id="a"><rect fill="url(#l)"/></g>' + '<use href="#a"/>' * 50
+    body = show(page, f"```svg\n<svg viewBox='0 0 9 9'>{parts}</svg>\n```")
+    expect(body.locator("img")).to_have_count(1)
+
+
+def test_a_drawing_that_ends_twice_has_one_picture(page: Page) -> None:
+    """Once at the end of its code, and once at the end of the answer."""
+    text = '```svg\n<svg viewBox="0 0 9 9"><rect/></svg>\n```\n\nA drawing'
+    body = show(page, text, growing=True)
+    page.evaluate("(text) => shown.render(text)", text)
+    expect(body.locator("img")).to_have_count(1)
+
+
 def test_svg_that_acts_waits_for_a_press_and_runs_in_a_frame(page: Page) -> None:
     code = '<svg viewBox="0 0 9 9"><circle cx="4" cy="4" r="3"/><script>document.title = "x"</script></svg>'
     frame = preview(page, "svg", code)

@@ -67,8 +67,14 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
 SMALL = {"TM": 32, "TN": 64, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0}
 
 
-@pytest.mark.parametrize(("gated", "width"), [(False, 84), (True, 44), (True, 92)])
-def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int) -> None:
+@pytest.mark.parametrize(
+    ("gated", "width", "tile"),
+    [
+        (False, 84, SMALL), (True, 44, SMALL), (True, 92, SMALL),
+        (False, 140, SMALL | {"TN": 96}), (True, 140, SMALL | {"TN": 96, "SN": 1}),
+    ],
+)  # fmt: skip
+def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int, tile: dict[str, int]) -> None:
     """The activated result, with padding of tokens, rows and columns, in one dispatch."""
     ops = matrix_bench.begin(Setup(batch=256, n=70))
     ops.precise = True  # as encoders of media are
@@ -77,7 +83,7 @@ def test_product_with_an_activation(matrix_bench: Bench, gated: bool, width: int
     projection = Projection([matrix_bench.weight("w", Q.F16, rows, 76)], matrix_bench.vector("bias", rows))
     y = ops.gated(x, projection) if gated else ops.activated(x, projection, "gelu_erf")
     (op,) = ops.ops
-    ops.ops[:] = [replace(op, params=op.params | SMALL, grid=(-(-rows // 64), PerToken(32), 1))]
+    ops.ops[:] = [replace(op, params=op.params | tile, grid=(-(-rows // tile["TN"]), PerToken(32), 1))]
     gpu, host = matrix_bench.run(ops)
     assert nmse(gpu[y.name][:70, :width], host[y.name][:70, :width]) < 1e-10
     assert np.isnan(gpu[y.name][70:]).all()

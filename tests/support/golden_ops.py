@@ -1,6 +1,7 @@
 """Which goldens have switches of kernels that no other one has, so that some of them have all that all have."""
 
 import itertools
+import re
 from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
@@ -11,9 +12,12 @@ from py_engine.files.gguf_header import parse
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.planner import PlanOptions, make_plan
+from tools.paths import ROOT
 
 LAVAPIPE = Device(f16=True, subgroup=4, software=True)
 OPTIONS = PlanOptions(256, 16, "f16")
+
+MODE = re.compile(r"^#(?:el)?if .*?\b([A-Z][A-Z_]*) [=!]= (?:[2-9]|\d\d)", re.MULTILINE)
 
 Name = TypeVar("Name")
 Switch = tuple[str, int | float | str]  # a param and its value
@@ -23,8 +27,8 @@ Op = tuple[str, tuple[Switch, ...]]  # a kernel and one switch of an op, or two
 def ops_of(path: Path, *, types: bool = False) -> set[Op]:
     """The kernels of a golden's plan with every two switches that meet; with `types`, also the tensor types.
 
-    Sizes are not told apart: tests/kernels has many, and all types. Three switches that meet in no chosen golden are
-    run by tests/unit alone, on the CPU.
+    Sizes are not told apart: tests/kernels has many, and all types. Numbers that a kernel compares are (MODE). Three
+    switches that meet in no chosen golden are run by tests/unit alone, on the CPU.
     """
     data = path.read_bytes()
     return _ops(make_plan(parse(data, len(data)), LAVAPIPE, OPTIONS), types=types)
@@ -33,7 +37,7 @@ def ops_of(path: Path, *, types: bool = False) -> set[Op]:
 def _ops(plan: Plan, *, types: bool) -> set[Op]:
     """The kernels of a plan with every two switches that meet, also the tensor types that they read if `types`."""
     found = {
-        (op.kernel, tuple(sorted((n, _switch(at)) for n, at in op.params.items() if types or "QUANT" not in n)))
+        (op.kernel, tuple(sorted((n, _switch(n, at)) for n, at in op.params.items() if types or "QUANT" not in n)))
         for ops in plan.lists.values()
         for op in ops
     }
@@ -44,8 +48,14 @@ def _met(switches: tuple[Switch, ...]) -> set[tuple[Switch, ...]]:
     return {(), *((one,) for one in switches), *itertools.combinations(switches, 2)}
 
 
-def _switch(value: int | float | str) -> int | float | str:
-    return value if isinstance(value, str) or value in (0, 1) else "a size"
+def _switch(name: str, value: int | float | str) -> int | float | str:
+    return value if isinstance(value, str) or value in (0, 1) or name in _modes() else "a size"
+
+
+@cache
+def _modes() -> frozenset[str]:
+    """The params that are no sizes: those that kernels compare with a number above 1."""
+    return frozenset(name for path in (ROOT / "wgsl").rglob("*.wgsl") for name in MODE.findall(path.read_text("utf-8")))
 
 
 @cache

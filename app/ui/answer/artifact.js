@@ -48,9 +48,9 @@ function drawing(language, code) {
 }
 
 /**
- * A button that shows a block of code as what it draws; null for other code.
+ * The preview of a block of code, and the button that shows it; null for code that draws nothing.
  * @param {string} language @param {() => string} code @param {HTMLElement} block of the code
- * @returns {HTMLElement | null}
+ * @returns {{ button: HTMLElement, end: () => void } | null} `end`: removes what is shown
  */
 export function previewOf(language, code, block) {
   const draw = partUrl("artifact") ? drawing(language, code()) : undefined;
@@ -58,9 +58,12 @@ export function previewOf(language, code, block) {
   const picture = draw === DRAW.svg ? svgPicture(code()) : null;
   /** @type {Shown | null} */
   let shown = null;
-  const toggle = () => {
+  const end = () => {
     shown?.end();
     shown?.element.remove();
+  };
+  const toggle = () => {
+    end();
     shown = shown ? null : picture ? framed(picture) : preview(draw, code());
     if (shown) block.append(shown.element);
     block.classList.toggle("previewing", shown !== null);
@@ -68,7 +71,7 @@ export function previewOf(language, code, block) {
   };
   const button = h("button", { type: "button", class: "text-button", on: { click: toggle } }, t("Preview"));
   if (picture) toggle();
-  return button;
+  return { button, end };
 }
 
 /** @param {HTMLElement} picture @returns {Shown} */

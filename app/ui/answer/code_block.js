@@ -22,7 +22,7 @@ export class CodeBlock {
   /** @type {boolean | null} null: nothing is shown yet */
   #growing = null;
   #lines = 0;
-  /** @type {HTMLElement | null} the button that previews it */
+  /** @type {ReturnType<typeof previewOf>} */
   #preview = null;
 
   /** @param {string} text @param {string} language @param {boolean} growing more of it is coming */
@@ -61,9 +61,11 @@ export class CodeBlock {
     const long = this.#lines > MOST_LINES;
     this.#fold.hidden = !long;
     this.#setFolded(long);
-    this.#preview?.remove();
+    this.#preview?.end();
+    this.#preview?.button.remove();
+    this.element.classList.remove("previewing");
     this.#preview = previewOf(this.#name, () => this.#text, this.element);
-    if (this.#preview) this.#tools.prepend(this.#preview);
+    if (this.#preview) this.#tools.prepend(this.#preview.button);
   }
 
   #toggle() {
