@@ -49,7 +49,7 @@ def test_what_is_damaged_says_so_and_the_rest_is_shown(page: Page, tmp_path: Pat
     page.fill("#chat-search", "London")
     expect(page.locator("#chat-found")).to_have_text("1 chat")
     page.fill("#chat-search", "")
-    page.get_by_role("button", name="Good", exact=True).click()
+    page.get_by_role("link", name="Good", exact=True).click()
     expect(page.locator("#thread")).to_contain_text("Hello")
 
 
@@ -58,6 +58,6 @@ def test_a_chat_that_cannot_be_read_says_so(page: Page) -> None:
     page.reload()
     expect(page.locator("#thread")).to_contain_text("Hello")
     page.evaluate(REPLACE)
-    page.get_by_role("button", name="Other", exact=True).click()
+    page.get_by_role("link", name="Other", exact=True).click()
     expect(page.locator("#notices .error")).to_contain_text("This chat cannot be read. The others are not affected.")
     expect(page.locator("#thread")).to_contain_text("Hello")

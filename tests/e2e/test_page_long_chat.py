@@ -102,7 +102,7 @@ def message(page: Page, number: int) -> Any:
 
 
 def show_shorter(page: Page) -> None:
-    page.get_by_role("button", name="Shorter", exact=True).click()
+    page.get_by_role("link", name="Shorter", exact=True).click()
     expect(page.locator("#chat-title")).to_have_text("Shorter")
 
 
@@ -360,7 +360,7 @@ def test_a_print_has_all_messages(page: Page) -> None:
 
 def test_a_print_has_the_end_of_a_long_answer(page: Page) -> None:
     """The browser lays a print out as soon as the event's listeners have returned."""
-    page.get_by_role("button", name="Essay", exact=True).click()
+    page.get_by_role("link", name="Essay", exact=True).click()
     expect(page.locator("#chat-title")).to_have_text("Essay")
     expect(message(page, 2)).to_have_count(0)
     assert page.evaluate(PRINT)
@@ -378,7 +378,7 @@ def test_it_goes_on_with_a_question(page: Page) -> None:
 
 def test_a_question_is_asked_without_counting_the_whole_chat(page: Page) -> None:
     page.evaluate(COUNT_MESSAGES)
-    page.get_by_role("button", name="Stored", exact=True).click()
+    page.get_by_role("link", name="Stored", exact=True).click()
     expect(page.locator("#chat-title")).to_have_text("Stored")
     assert "Rome" in ask(page, "What is the capital of Italy?")
     expect(page.locator("#gauge-tip")).to_contain_text("are not sent")
