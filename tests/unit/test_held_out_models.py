@@ -1,0 +1,64 @@
+"""What models that campaign.py made showed: metadata and tensors that llama.cpp reads, in forms that few files have."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from py_engine.models.families import family
+from tests.golden.make.changed_models import QKV, Change, all_of, joined
+from tests.golden.make.further_changes import single_biases
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.random_models import build
+from tests.support.cpu_models import evaluate, header, load
+
+
+def config(name: str, **changes: Any) -> Any:
+    """A golden's hyperparameters with other metadata."""
+    found = header(name)
+    own = {f"{found.architecture}.{key}": value for key, value in changes.items()}
+    return family(found).Config.from_gguf(replace(found, metadata=found.metadata | own))
+
+
+@pytest.mark.parametrize("scaling", [{}, {"rope.scale_linear": 3.0}, {"rope.scaling.type": "yarn"}])
+def test_a_factor_of_zero_does_not_scale_positions(scaling: dict[str, object]) -> None:
+    found = config("llama/llama.F16", **scaling, **{"rope.scaling.factor": 0.0})
+    assert found == config("llama/llama.F16", **scaling, **{"rope.scaling.factor": 1.0})
+    assert config("llama/llama.F16", **{"rope.scale_linear": 0.0}) == config("llama/llama.F16")
+
+
+def test_dense_layers_are_as_wide_as_the_first() -> None:
+    """Most architectures have the width of the first layer in all, whatever the list says of the others."""
+    width = config("llama/llama.F16").feed_forward_length
+    assert config("llama/llama.F16", **{"feed_forward_length": [width, width // 2]}).feed_forward_length == width
+
+
+def logits(path: Path, *changes: Change) -> np.ndarray:
+    file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+    all_of(*changes)(file)
+    file.write(path, "F32", Layout(), None)
+    return evaluate(load(path, 64), list(range(10, 30)))
+
+
+def test_joined_matrices_may_have_the_biases_of_three(tmp_path: Path) -> None:
+    file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+    biases = single_biases(file)
+    found = logits(tmp_path / "joined.gguf", joined(QKV, "attn_qkv", 0), biases)
+    assert np.abs(found - logits(tmp_path / "none.gguf")).max() > 0.1
+
+    def apart(changed: GgufFile) -> None:
+        """The same biases beside three matrices."""
+        joined_file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+        all_of(joined(QKV, "attn_qkv", 0), biases)(joined_file)
+        for part in QKV:
+            changed.constant(f"blk.0.{part}.bias", joined_file.tensors[f"blk.0.{part}.bias"])
+
+    np.testing.assert_allclose(found, logits(tmp_path / "apart.gguf", apart), atol=1e-4)
+    some = logits(tmp_path / "some.gguf", joined(QKV, "attn_qkv", 0), biases, without_values)
+    np.testing.assert_allclose(some, logits(tmp_path / "none.gguf"), atol=1e-4)  # llama.cpp reads all three or none
+
+
+def without_values(file: GgufFile) -> None:
+    del file.tensors["blk.0.attn_v.bias"]
