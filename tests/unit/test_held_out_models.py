@@ -29,6 +29,13 @@ def test_a_factor_of_zero_does_not_scale_positions(scaling: dict[str, object]) -
     assert config("llama/llama.F16", **{"rope.scale_linear": 0.0}) == config("llama/llama.F16")
 
 
+@pytest.mark.parametrize(("layers", "rotates", "alibi"), [(32, True, 0.0), (40, False, 8.0), (2, False, 0.0)])
+def test_the_positions_of_baichuan_depend_on_its_layers(layers: int, rotates: bool, alibi: float) -> None:
+    name = "dense/baichuan-13b.F16" if layers > 32 else "dense/baichuan.F16"
+    found = config(name, block_count=layers)
+    assert ({rope.dim > 0 for rope in found.ropes}, found.alibi_max_bias) == ({rotates}, alibi)
+
+
 def test_dense_layers_are_as_wide_as_the_first() -> None:
     """Most architectures have the width of the first layer in all, whatever the list says of the others."""
     width = config("llama/llama.F16").feed_forward_length

@@ -13,7 +13,7 @@ import argparse
 import multiprocessing
 import os
 import tempfile
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -123,23 +123,27 @@ def compared(model: RandomModel, folder: Path) -> str:
         return NOT_COMPARED
     except WispError as error:
         return f"refused: {error}"
-    except Exception as error:
-        return f"fails: {type(error).__name__}: {error}"
     return "" if found <= LIMIT else f"differs by {found:.3g}"
 
 
-def report(model: RandomModel, folder: Path, to: Connection) -> None:
-    os.environ["GGML_NO_BACKTRACE"] = "1"
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    to.send(compared(model, folder))
+def in_process(work: Callable[[Path], str]) -> str:
+    """What `work` says, in a process of its own, which llama.cpp ends when one of its checks fails.
 
-
-def tried(model: RandomModel) -> str:
-    """As compared(), in a process of its own, which llama.cpp ends when one of its checks fails."""
+    `work` gets a folder for its files.
+    """
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
+
+    def report() -> None:
+        os.environ["GGML_NO_BACKTRACE"] = "1"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            theirs.send(work(Path(folder)))
+        except Exception as error:  # Wisp refuses with a WispError
+            theirs.send(f"fails: {type(error).__name__}: {error}")
+
     with tempfile.TemporaryDirectory() as folder:
-        worker = context.Process(target=report, args=(model, Path(folder), theirs))
+        worker = context.Process(target=report)
         worker.start()
         theirs.close()
         try:
@@ -149,6 +153,11 @@ def tried(model: RandomModel) -> str:
         finally:
             worker.kill()
             worker.join()
+
+
+def tried(model: RandomModel) -> str:
+    """As compared(), in a process of its own."""
+    return in_process(lambda folder: compared(model, folder))
 
 
 def simplest(model: RandomModel, found: str) -> tuple[RandomModel, str]:
@@ -169,7 +178,7 @@ def main() -> None:
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
             model = RandomModel(seed, arguments.presets or list(PRESETS))
-        except (AssertionError, ValueError):  # shapes that do not go together
+        except (AssertionError, LookupError, ValueError):  # shapes that do not go together
             continue
         found = tried(model)
         ran += found != NOT_COMPARED
