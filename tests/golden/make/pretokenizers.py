@@ -1,7 +1,7 @@
 """Compare every pre-tokenizer that llama.cpp knows with Wisp's, on random texts and a vocabulary that shows each cut.
 
     python -m tests.golden.make.pretokenizers --seed 1 --count 300 [NAME ...]
-    python -m tests.golden.make.pretokenizers --write               # tests/golden/vocab/pretokenizers.json
+    python -m tests.golden.make pretokenizers                       # tests/golden/vocab/pretokenizers.json
 
 A vocabulary has tokens of any two of a few characters, of more of them, and tokens that no merges lead to. NAME: a
 value of tokenizer.ggml.pre, or a kind of tokenizer in KINDS. The golden has llama.cpp's ids of a few texts; names with
@@ -18,7 +18,7 @@ from pathlib import Path
 from py_engine.text.tokenizer import load_tokenizer
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp import Vocabulary
-from tests.golden.make.llama_cpp_api import library
+from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.tokenizers import random_text
 from tests.golden.make.toy_vocabularies import BYTE, CONTROL, NORMAL, byte_characters
 from tools.gguf_writer import Value
@@ -76,14 +76,14 @@ def vocabulary(name: str, seed: int) -> dict[str, Value]:
     }
 
 
-def load(name: str, seed: int, folder: Path) -> Vocabulary:
+def load(name: str, seed: int, folder: Path, library: Library) -> Vocabulary:
     """llama.cpp's tokenizer."""
     file, path = GgufFile("llama", SEED), folder / f"{name}.gguf"
     file.metadata = list(vocabulary(name, seed).items())
     file.add("llama.vocab_size", len(vocabulary(name, seed)["tokenizer.ggml.tokens"]))  # type: ignore[arg-type]
     file.constant("token_embd.weight", [[0.0, 0.0]])
-    file.write(path, "F32", Layout(), library())
-    return Vocabulary(library(), path)
+    file.write(path, "F32", Layout(), library)
+    return Vocabulary(library, path)
 
 
 def random_texts(name: str, seed: int, count: int, oracle: Vocabulary) -> list[str]:
@@ -104,7 +104,7 @@ def random_texts(name: str, seed: int, count: int, oracle: Vocabulary) -> list[s
 
 def differing(name: str, seed: int, count: int, folder: Path) -> list[str]:
     """The texts that llama.cpp and Wisp encode or decode otherwise."""
-    oracle, wisp = load(name, seed, folder), load_tokenizer(dict(vocabulary(name, seed)))
+    oracle, wisp = load(name, seed, folder, library()), load_tokenizer(dict(vocabulary(name, seed)))
     out = []
     for text in random_texts(name, seed, count, oracle):
         ids = oracle.encode(text, add_special=True, parse_special=True)
@@ -114,15 +114,16 @@ def differing(name: str, seed: int, count: int, folder: Path) -> list[str]:
     return out
 
 
-def write(folder: Path) -> None:
+def make(out: Path, library: Library) -> None:
     """Write the golden."""
     groups: dict[str, list[str]] = {}
-    for name in (*NAMES, *KINDS):
-        oracle = load(name, SEED, folder)
-        cases = [[text, oracle.encode(text)] for text in random_texts(name, SEED, WRITTEN, oracle)]
-        groups.setdefault(json.dumps(cases), []).append(name)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (*NAMES, *KINDS):
+            oracle = load(name, SEED, Path(folder), library)
+            cases = [[text, oracle.encode(text)] for text in random_texts(name, SEED, WRITTEN, oracle)]
+            groups.setdefault(json.dumps(cases), []).append(name)
     lines = [f'{{"names": {json.dumps(names)}, "cases": {cases}}}' for cases, names in groups.items()]
-    GOLDEN.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    out.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -130,12 +131,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--count", type=int, default=300, help="of texts for each name")
-    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.write:
-            write(Path(folder))
-            return
         for name in arguments.names or (*NAMES, *KINDS):
             texts = differing(name, arguments.seed, arguments.count, Path(folder))
             print(f"{name}: {len(texts)} of {arguments.count} differ", *map(repr, texts[:3]), flush=True)
