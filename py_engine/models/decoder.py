@@ -51,6 +51,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
             layer.add_feed_forward(hidden, x)
+            ops.end_layer(x)
             continue
         routed = layer.router(x) if cfg.routes_input else None
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from py_engine.models.families import family
+from py_engine.plan.lists import PREFILL, adapted
+from tests.golden.make.adapters import write_adapter, write_control_vector
 from tests.golden.make.changed_models import QKV, Change, all_of, joined
 from tests.golden.make.further_changes import single_biases
 from tests.golden.make.gguf_file import GgufFile, Layout
@@ -69,3 +71,27 @@ def test_joined_matrices_may_have_the_biases_of_three(tmp_path: Path) -> None:
 
 def without_values(file: GgufFile) -> None:
     del file.tensors["blk.0.attn_v.bias"]
+
+
+def test_control_vectors_of_parallel_layers(tmp_path: Path) -> None:
+    """A direction of a layer whose attention and network are side by side is added after both."""
+    file, used = build("phi2", 1, kinds={}, n_layer=2, vocab=300)
+    path, vector = tmp_path / "model.gguf", tmp_path / "vector.gguf"
+    file.write(path, "F32", Layout(), None)
+    write_control_vector(vector, "phi2", {1: np.full(used["n_embd"], 2.0, np.float32)})
+    wisp = load(path, 64, adapters=[vector], scales=[1.0])
+    assert any("direction" in op.kernel for op in wisp.plan.lists[adapted(PREFILL)])
+
+
+def test_adapters_of_matrices_that_llama_cpp_does_not_adapt(tmp_path: Path) -> None:
+    file, _ = build("gemma3n", 1, kinds={})
+    path, adapter = tmp_path / "model.gguf", tmp_path / "adapter.gguf"
+    file.write(path, "F32", Layout(), None)
+    pairs = {
+        name: (np.ones((2, data.shape[1]), np.float32), np.ones((data.shape[0], 2), np.float32))
+        for name, data in file.tensors.items()
+        if name in ("per_layer_model_proj.weight", "blk.1.altup_router.weight", "blk.1.attn_q.weight")
+    }
+    assert len(pairs) == 3
+    write_adapter(adapter, "gemma3n", 4.0, pairs)
+    assert set(load(path, 64, adapters=[adapter], scales=[1.0]).plan.adapters.pairs) == {"blk.1.attn_q.weight"}
