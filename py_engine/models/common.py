@@ -31,7 +31,7 @@ def count(header: Header, key: str, default: int | None = None) -> int:
     """Read a positive integer of the architecture's metadata. Required if there is no default."""
     value = header.arch(key) if default is None else header.arch(key, default)
     if key in OF_LAYERS:
-        value = _of_all_layers(value)
+        value = _of_first_layer(value) if key == "feed_forward_length" else _of_all_layers(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
         raise _bad(header, key, value, "a positive whole number")
     return value
@@ -42,6 +42,11 @@ def _of_all_layers(value: object) -> object:
     if isinstance(value, list) and all(type(n) is int for n in value) and len(several := {*value} - {0}) == 1:
         return several.pop()
     return value
+
+
+def _of_first_layer(value: object) -> object:
+    """The first layer's number of a list, which llama.cpp takes for the dense layers of most architectures."""
+    return value[0] if isinstance(value, list) and value and value[0] else _of_all_layers(value)
 
 
 def natural(header: Header, key: str, default: int = 0) -> int:
@@ -201,7 +206,7 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
         kind = "linear"
     if kind not in ("none", "linear", "yarn"):
         raise WispError(f"RoPE scaling of type {kind!r} is not supported yet.", "unsupported_architecture")
-    factor = number(header, "rope.scaling.factor", header.arch("rope.scale_linear", 1.0))
+    factor = rope_factor(header)
     base = rope_base(header, "rope.freq_base")
     if kind == "linear" and factor == 1:
         kind = "none"
@@ -215,6 +220,12 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
         _yarn_beta(header, "slow", 1.0),
         number(header, "rope.scaling.attn_factor", 1.0) / _yarn_magnitude(header, kind, factor),
     )
+
+
+def rope_factor(header: Header) -> float:
+    """Read the factor of RoPE's scaling. 0 and none at all stand for 1."""
+    key = "rope.scaling.factor" if header.arch("rope.scaling.factor", None) is not None else "rope.scale_linear"
+    return optional_number(header, key) or 1.0
 
 
 def rope_sections(header: Header) -> tuple[int, ...]:

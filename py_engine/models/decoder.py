@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from py_engine.models.config import Config
 from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
+from py_engine.models.qkv import projected_bias, projected_rows
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
@@ -50,6 +51,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
             mixed, hidden = layer.attention(x, caches[i]), layer.feed_forward(x)
             layer.add_attention(mixed, x)
             layer.add_feed_forward(hidden, x)
+            ops.end_layer(x)
             continue
         routed = layer.router(x) if cfg.routes_input else None
         if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[i]):
@@ -183,9 +185,8 @@ class Layer:
         The keys and values are appended to the cache.
         """
         cfg, w, ops = self.cfg, self.w, self.ops
-        parts, gated = self._projected_rows()
-        # llama.cpp does not read the biases of layers that share a cache
-        bias = None if cfg.shares_kv else w.optional_vector(*((t + ".bias", n) for t, n in parts))
+        parts, gated = projected_rows(cfg, w, self.b)
+        bias = projected_bias(cfg, w, self.b, parts)
         if gated and not bias and len(parts) > 1:
             if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
                 h, norm = ops.normed_input(h, norm, cfg.eps), None
@@ -207,23 +208,6 @@ class Layer:
         q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
         ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
         return q, gates
-
-    def _projected_rows(self) -> tuple[list[tuple[str, int]], bool]:
-        """The tensors of queries, keys and values with their rows, and whether each head's gates follow its queries."""
-        cfg, w, b = self.cfg, self.w, self.b
-        size = cfg.key_dim or cfg.head_dim
-        q_rows, kv_rows = cfg.head_count * size, cfg.head_count_kv * size
-        value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
-        values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
-        rows = [(b + "attn_q", q_rows), (b + "attn_k", kv_rows), (b + values, value_rows)]
-        if b + "attn_qkv.weight" in w:
-            rows = [(b + "attn_qkv", q_rows + kv_rows + value_rows)]
-        elif cfg.shares_kv:
-            rows = rows[:1]
-        name, first = rows[0]
-        if gated := w.rows(name + ".weight") == first + q_rows:
-            rows[0] = name, first + q_rows
-        return rows, gated
 
     def _stack(self, rows: list[tuple[str, int]]) -> list[Weight]:
         """The matrices of tensors with their rows, those of keys and values only where the layer has them."""

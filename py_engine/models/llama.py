@@ -14,7 +14,8 @@ from py_engine.models import config, decoder
 from py_engine.models.common import optional_number, original_context
 from py_engine.plan.attention import Temperature
 
-LAYERS_13B = 40  # of the Baichuan that has ALiBi in place of RoPE
+# of the Baichuan that has RoPE, and of the one that has ALiBi; in others llama.cpp gives tokens no positions
+LAYERS_7B, LAYERS_13B = 32, 40
 ALIBI_MAX_BIAS = 8.0
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs
 
@@ -31,8 +32,9 @@ class Config(config.Config):
             return replace(base, norm_after_rope=True)
         if name == "arcee":
             return replace(base, activation="relu2")
-        if name == "baichuan" and base.block_count == LAYERS_13B:
-            return replace(base, ropes=(config.NO_ROPE,) * base.block_count, alibi_max_bias=ALIBI_MAX_BIAS)
+        if name == "baichuan" and base.block_count != LAYERS_7B:
+            alibi = ALIBI_MAX_BIAS if base.block_count == LAYERS_13B else 0.0
+            return replace(base, ropes=(config.NO_ROPE,) * base.block_count, alibi_max_bias=alibi)
         if name == "mistral3" and (scale := optional_number(header, "attention.temperature_scale")):
             return replace(base, temperature=Temperature(original_context(header), scale))
         return base

@@ -89,6 +89,7 @@ class Adapters:
 
 
 NO_ADAPTERS = Adapters()
+NOT_ADAPTED = ("per_layer_model_proj.weight", "altup_router.weight")  # whose pairs llama.cpp leaves out
 
 
 def read_adapters(model: Header, headers: Sequence[Header], options: Sequence[AdapterOptions]) -> Adapters:
@@ -170,6 +171,8 @@ def _add_pairs(adapters: Adapters, number: int, model: Header, header: Header) -
     if not names:
         raise WispError("The adapter has no tensors that end with .lora_a and .lora_b.", "not_an_adapter")
     for base in names:
+        if base.endswith(NOT_ADAPTED):
+            continue
         pair = _pair(number, base, model, header, float(alpha))
         adapters.pairs.setdefault(base, []).append(pair)
 

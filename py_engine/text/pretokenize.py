@@ -10,10 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 _ENDINGS = r"'(?:[sdmtSDMT]|[rR][eE]|[vV][eE]|[lL][lL])"  # English contractions, either case
+_ENDING_OPT = f"(?:{_ENDINGS})?"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+_SIGNS_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 _HAN_KANA = r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 # Excludes spaces in these ranges, such as the ideographic one: llama.cpp treats them like other spaces.
 _ASIAN = r"(?:(?!\s)[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff])+"
@@ -35,17 +37,20 @@ def _words(digits: str, endings: str = _ENDINGS + "|", signs: str = _SIGNS, word
     return f"{endings}{word}|{digits}|{signs}|{_SPACES}"
 
 
-def _cased_words(upper: str, lower: str, digits: str, endings: str, signs: str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*") -> str:
+def _cased_words(upper: str, lower: str, digits: str, endings: str, signs: str = _SIGNS_SLASH) -> str:
     """The family of GPT-4o. A word is upper-case then lower-case letters, so camelCase is split."""
     lead = r"[^\r\n\p{L}\p{N}]?"
     return f"{lead}{upper}*{lower}+{endings}|{lead}{upper}+{lower}*{endings}|{digits}|{signs}|{_SPACES}"
 
 
+def _uncased_words(digits: str) -> str:
+    """As _cased_words(), with words whole: where the tokenizers' authors name cases, llama.cpp takes any letter."""
+    return rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_ENDING_OPT}|{digits}|{_SIGNS_SLASH}|{_SPACES}"
+
+
 _UP, _LOW = r"(?:(?![a-z])\p{L})", r"(?:(?![A-Z])\p{L})"
 _UP_M, _LOW_M = r"(?:(?![a-z])[\p{L}\p{M}])", r"(?:(?![A-Z])[\p{L}\p{M}])"
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_UP_K, _LOW_K = rf"(?:(?!\p{{Han}}){_UPPER})", rf"(?:(?!\p{{Han}}){_LOWER})"
-_ENDING_OPT = f"(?:{_ENDINGS})?"
+_HAN = r"[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ebef\U0002f800-\U0002fa1f]"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class DigitGroups:
     """Groups of three digits from the right, within each match of `runs`. As one expression this is quadratic."""
 
     runs: str
+    open_start: bool = False  # the first group includes what is before it
     open_end: bool = False  # the last group includes what follows
 
     def cuts(self, expression: Any, text: str) -> list[int]:
@@ -60,13 +66,13 @@ class DigitGroups:
         out: list[int] = []
         for match in expression.finditer(text):
             start, end = match.span()
-            out += range(start + (end - start) % 3, end, 3)
-            if not self.open_end:
-                out += (start, end)
+            out += range(start + ((end - start) % 3 or 3), end, 3)
+            out += [] if self.open_start else [start]
+            out += [] if self.open_end else [end]
         return out
 
 
-_THREES = DigitGroups(r"\p{N}+")
+_THREES = DigitGroups(r"\p{N}+", open_start=True)
 
 _SPLITS: dict[str, tuple[str | DigitGroups, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
@@ -96,13 +102,16 @@ _SPLITS: dict[str, tuple[str | DigitGroups, ...]] = {
     "youtu": (
         r"[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
         r"\ufe30-\ufe4f]+|[\u3105-\u312f]+|" + _HAN_KANA,
-        _cased_words(_UPPER, _LOWER, r"\p{N}", _ENDING_OPT),
+        _uncased_words(r"\p{N}"),
     ),
     "tekken": (_cased_words(_UP, _LOW, r"\p{N}", ""),),
     "gpt-4o": (_cased_words(_UP, _LOW, r"\p{N}{1,3}", _ENDING_OPT),),
     "granite-embed": (_cased_words(_UP_M, _LOW_M, r"\p{N}{1,3}", _ENDING_OPT),),
-    "tiny_aya": (DigitGroups(r"(?<!\d)\d++\b"), _cased_words(_UPPER, _LOWER, r"\p{N}{1,3}", _ENDING_OPT)),
-    "kimi-k2": (r"\p{Han}+|" + _cased_words(_UP_K, _LOW_K, r"\p{N}{1,3}", _ENDING_OPT, _SIGNS),),
+    "tiny_aya": (_THREES, _uncased_words(r"\p{N}{1,3}")),
+    "kimi-k2": (
+        rf"{_HAN}+|[^\r\n\p{{L}}\p{{N}}]?(?:(?!{_HAN})\p{{L}})+{_ENDING_OPT}|\p{{N}}{{1,3}}|{_SIGNS}|{_SPACES}",
+    ),
+    "whitespace": (r"\S+",),
     "bloom": (_BLOOM,),
     "viking": (_BLOOM, r"\p{N}"),
     "chameleon": (
@@ -134,7 +143,8 @@ _SPLITS: dict[str, tuple[str | DigitGroups, ...]] = {
 
 # name of a split above -> other values of tokenizer.ggml.pre that use it
 _FAMILIES = {
-    "llama3": "llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano dbrx smaug-bpe glm4 chatglm-bpe",
+    "llama3": "llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano dbrx smaug-bpe glm4 glm5 "
+    "chatglm-bpe",
     "qwen2": "deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan solar-open grok-2",
     "gpt2": "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en "
     "jina-v2-code roberta-bpe mpt olmo jais exaone4 trillion granite-docling",
@@ -157,7 +167,7 @@ def _set(names: str) -> frozenset[str]:
 
 
 _LLAMA3 = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "
-_IGNORE_MERGES = _set(_LLAMA3 + "minicpm5 youtu tekken granite-embed-multi-97m")
+_IGNORE_MERGES = _set(_LLAMA3 + "glm4 glm5 minicpm5 youtu tekken granite-embed-multi-97m")
 _ADD_BOS = _set(_LLAMA3 + "tekken chameleon")
 _GEMMA4 = _set("gemma4 granite-embed-multi-311m")
 # names for which llama.cpp's detokenizer does not join punctuation to the word before it
@@ -226,7 +236,7 @@ def pretokenizer(name: str) -> Pretokenizer:
         ignore_merges=key in _IGNORE_MERGES,
         add_bos=key in _ADD_BOS,
         clean_spaces=key not in _KEEP_SPACES,
-        byte_level=_NAMES[key] != "lines",
+        byte_level=_NAMES[key] not in ("lines", "whitespace"),
         escape_spaces=_NAMES[key] == "lines",
         gemma4=key in _GEMMA4,
     )

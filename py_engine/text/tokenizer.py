@@ -202,7 +202,7 @@ def _clean_spaces(data: bytes) -> bytes:
 def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
     """Create the tokenizer that a GGUF file's metadata describes. WispError unsupported_tokenizer."""
     kind = metadata.get("tokenizer.ggml.model")
-    if kind in ("gpt2", "gemma4"):
+    if kind in ("gpt2", "gemma4", "whitespace", "hybriddna"):
         return _load_bpe(metadata, kind)
     if kind == "llama":
         from py_engine.text.tokenizers.spm import SPM
@@ -237,20 +237,24 @@ def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
     if kind is None:
         raise WispError("The GGUF file has no tokenizer (tokenizer.ggml.model).", "missing_metadata")
     raise WispError(
-        f"Tokenizers of the kind {kind!r} are not supported. Supported: gpt2, llama, bert, t5, rwkv, plamo2, plamo3.",
+        f"Tokenizers of the kind {kind!r} are not supported. Supported: gpt2, llama, bert, t5, rwkv, plamo2, plamo3, "
+        "whitespace, hybriddna.",
         "unsupported_tokenizer",
     )
 
 
 def _load_bpe(metadata: dict[str, Any], kind: str) -> Tokenizer:
     from py_engine.text.tokenizers.bpe import BPE
+    from py_engine.text.tokenizers.dna import HybridDNA
+    from py_engine.text.tokenizers.whitespace import WhitespaceBPE
 
-    name = str(metadata.get("tokenizer.ggml.pre") or "default") if kind == "gpt2" else "gemma4"
+    name = str(metadata.get("tokenizer.ggml.pre") or "default") if kind != "gemma4" else "gemma4"
     pre = pretokenizer(name)
-    vocab = Vocab(metadata, {"bos": 11, "eos": 11} if kind == "gpt2" else {})
+    vocab = Vocab(metadata, {} if kind == "gemma4" else {"bos": 11, "eos": 11})
     prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
     flags = Flags(add_bos=pre.add_bos, add_space_prefix=prefix, clean_spaces=pre.clean_spaces)
-    tokenizer = Tokenizer(vocab, BPE(vocab, metadata, pre), metadata, flags)
+    model = {"whitespace": WhitespaceBPE, "hybriddna": HybridDNA}.get(kind, BPE)
+    tokenizer = Tokenizer(vocab, model(vocab, metadata, pre), metadata, flags)
     if pre.gemma4:
         tokenizer.add_bos = tokenizer.bos_id is not None
     if not pre.known:

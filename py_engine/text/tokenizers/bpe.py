@@ -69,7 +69,7 @@ class BPE:
             return byte_of(text)
         if kind != NORMAL:
             return b""
-        if not self.pre.byte_level:
+        if self.pre.escape_spaces:
             return text.replace("▁", " ").encode("utf-8", "replace")
         try:
             return bytes([_TO_BYTE[c] for c in text])

@@ -11,9 +11,7 @@ _CJK = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
     (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
-_SPACES = frozenset(
-    "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-)
+SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 _BREAK, _DROP, _SINGLE, _PART = range(4)
 
 
@@ -48,12 +46,12 @@ class WPM:
         for c in text:
             kind = _kind(c, self.strip_accents)
             if kind == _PART:
-                parts.append(_lower(c) if self.lowercase else c)
+                parts.append(lower(c) if self.lowercase else c)
             elif kind != _DROP:
                 words.append("".join(parts))
                 parts.clear()
                 if kind == _SINGLE:
-                    words.append(_lower(c) if self.lowercase else c)
+                    words.append(lower(c) if self.lowercase else c)
         return [w for w in (*words, "".join(parts)) if w]
 
     def _encode_word(self, word: str) -> list[int]:
@@ -76,14 +74,14 @@ class WPM:
         return spaced_piece(self.vocab, token)
 
 
-def _lower(c: str) -> str:
-    low = c.lower()
-    return low if len(low) == 1 else c
+def lower(c: str) -> str:
+    """A character in lower case: of two characters (Python's for U+0130), the first, as in llama.cpp."""
+    return c.lower()[0]
 
 
 @lru_cache(maxsize=4096)
 def _kind(c: str, strip_accents: bool) -> int:
-    if c in _SPACES:
+    if c in SPACES:
         return _BREAK
     category = unicodedata.category(c)
     if c in "\0\ufffd" or (category[0] == "C" and category != "Cn"):  # llama.cpp keeps unassigned characters

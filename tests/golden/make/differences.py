@@ -21,24 +21,24 @@ N_CTX, PROMPT, STEPS, SEED = 256, 40, 4, 1
 Compared = tuple[np.ndarray, Callable[[], np.ndarray]]
 
 
-def difference(library: Library, path: Path, file: GgufFile, used: Settings) -> float:
-    """The largest difference, of numbers scaled down to a deviation of 3.
+def difference(library: Library, path: Path, file: GgufFile, used: Settings, ours: Path | None = None) -> float:
+    """The largest difference, of numbers scaled down to a deviation of 3. `ours`: Wisp's file, if it is another.
 
     RuntimeError if llama.cpp does not load the file, WispError if Wisp does not.
     """
-    name = file.architecture
+    name, ours = file.architecture, ours or path
     if used.get("masked"):
-        want, compute = _masked(library, path)
+        want, compute = _masked(library, path, ours)
     elif name == "t5":
-        want, compute = _answers(library, path)
+        want, compute = _answers(library, path, ours)
     elif "pooling" in used:
-        want, compute = _embeddings(library, path)
+        want, compute = _embeddings(library, path, ours)
     else:
-        want, compute = _logits(library, path, alone=name in ALONE)
+        want, compute = _logits(library, path, ours, alone=name in ALONE)
     return float(np.abs(want - compute()).max() * 3 / max(3, want[want > BANNED].std()))
 
 
-def _logits(library: Library, path: Path, *, alone: bool) -> Compared:
+def _logits(library: Library, path: Path, ours: Path, *, alone: bool) -> Compared:
     """Logits of a prompt, and of tokens that follow it."""
     model = Model(library, path, N_CTX)
     model.alone = alone
@@ -46,7 +46,7 @@ def _logits(library: Library, path: Path, *, alone: bool) -> Compared:
     wanted, greedy, rows = model.greedy(prompt, STEPS)
 
     def compute() -> np.ndarray:
-        wisp = load(path, N_CTX)
+        wisp = load(ours, N_CTX)
         found = [evaluate(wisp, prompt)]
         for step, token in enumerate(greedy[:-1]):
             wisp.feed(PROMPT + step, [int(token)], [DECODE])
@@ -56,13 +56,13 @@ def _logits(library: Library, path: Path, *, alone: bool) -> Compared:
     return np.concatenate([wanted, rows[1:]]), compute
 
 
-def _masked(library: Library, path: Path) -> Compared:
+def _masked(library: Library, path: Path, ours: Path) -> Compared:
     """Logits of all positions of a diffusion model, whose tokens see all others."""
     model = Model(library, path, N_CTX)
     prompt = random_prompt(PROMPT, model.n_vocab - 1, SEED).tolist()
 
     def compute() -> np.ndarray:
-        wisp, rows = load(path, N_CTX), []
+        wisp, rows = load(ours, N_CTX), []
         wisp.feed(0, prompt, [PREFILL])
         for position in range(PROMPT):
             wisp.feed(position, prompt[position : position + 1], [DECODE])
@@ -72,7 +72,7 @@ def _masked(library: Library, path: Path) -> Compared:
     return model.logits(prompt), compute
 
 
-def _answers(library: Library, path: Path) -> Compared:
+def _answers(library: Library, path: Path, ours: Path) -> Compared:
     """Logits of an encoder-decoder model's answer."""
     model = Model(library, path, N_CTX)
     prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
@@ -80,7 +80,7 @@ def _answers(library: Library, path: Path) -> Compared:
     model.read(prompt)
 
     def compute() -> np.ndarray:
-        wisp, rows = load(path, N_CTX), []
+        wisp, rows = load(ours, N_CTX), []
         wisp.set_media(0, -PROMPT, None)
         wisp.feed(0, prompt, [PREFILL])
         for i, token in enumerate(answer):
@@ -91,13 +91,13 @@ def _answers(library: Library, path: Path) -> Compared:
     return model.logits(answer), compute
 
 
-def _embeddings(library: Library, path: Path) -> Compared:
+def _embeddings(library: Library, path: Path, ours: Path) -> Compared:
     """An encoder's results for each token."""
     model = Model(library, path, N_CTX, "none")
     prompt = random_prompt(PROMPT, model.n_vocab, SEED, low=5).tolist()
 
     def compute() -> np.ndarray:
-        wisp, rows = load(path, N_CTX, batch=PROMPT), []
+        wisp, rows = load(ours, N_CTX, batch=PROMPT), []
         embedding = wisp.plan.embedding
         assert embedding
         for at in range(0, PROMPT, wisp.plan.batch):

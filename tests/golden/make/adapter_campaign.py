@@ -1,0 +1,120 @@
+"""Search for LoRA adapters and control vectors that Wisp applies otherwise than llama.cpp.
+
+    python -m tests.golden.make.adapter_campaign --seed 1 [PRESET ...]
+
+Each preset's random model gets an adapter for all of its matrices but experts', and a control vector. Where the
+logits differ, or Wisp refuses, each kind of matrix is tried alone, and a line is printed for those that matter.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from py_engine.errors import WispError
+from py_engine.plan.lists import ALL_LOGITS, PREFILL, adapted
+from py_engine.plan.low_rank import SCALES
+from tests.golden.make.adapters import Adapter, apply, write_control_vector
+from tests.golden.make.campaign import NOT_COMPARED, in_process
+from tests.golden.make.changed_models import SEED, kind
+from tests.golden.make.changes import LIMIT
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.llama_cpp import ALONE, Model
+from tests.golden.make.llama_cpp_api import library
+from tests.golden.make.presets import PRESETS
+from tests.golden.make.random_models import build
+from tests.golden.make.record import random_prompt
+from tests.support.cpu_models import load
+from tools.gguf_writer import finish
+
+PROMPT, N_CTX, RANK, STRENGTH, SCALE = 16, 256, 5, 0.4, 0.7
+VECTOR = "control vector"
+
+
+def kinds(preset: str) -> list[str]:
+    """The kinds of matrices. Wisp refuses adapters of experts' matrices, which are left out."""
+    file, _ = build(preset, SEED, kinds={})
+    matrices = [name for name, data in file.tensors.items() if data.ndim == 2 and name not in file.float32]
+    return [name for name in dict.fromkeys(map(kind, matrices)) if name.endswith(".weight") and "conv" not in name]
+
+
+def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.random.Generator) -> None:
+    """Write an adapter for the matrices of these kinds."""
+    writer = gguf.GGUFWriter(str(path), file.architecture)
+    for key, value in (("general.type", "adapter"), ("adapter.type", "lora")):
+        writer.add_string(key, value)
+    writer.add_float32("adapter.lora.alpha", 2.0 * RANK)
+    for name, data in file.tensors.items():
+        if kind(name) in chosen and name not in file.float32:
+            rows, cols = data.shape
+            a, b = random.standard_normal((RANK, cols)), random.standard_normal((rows, RANK))
+            b = np.multiply(b, STRENGTH * float(data.std()) / float(np.sqrt(RANK)) / 2)
+            if name == "token_embd.weight":  # A and B change places: rows of A are tokens'
+                a, b = b, a.T
+            writer.add_tensor(name + ".lora_a", a.astype(np.float32))
+            writer.add_tensor(name + ".lora_b", b.astype(np.float32))
+    finish(writer)
+
+
+def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
+    """What is wrong with Wisp's logits, if anything."""
+    file, used = build(preset, SEED, kinds={})
+    random = np.random.default_rng(seed)
+    path, adapter, vector = (folder / f"{name}.gguf" for name in ("model", "adapter", "vector"))
+    file.write(path, "F32", Layout(), library())
+    write_adapter(adapter, file, chosen, random)
+    layers, width = used["n_layer"], used["n_embd"]
+    directions = {n: np.multiply(0.3, random.standard_normal(width)).astype(np.float32) for n in range(1, layers)}
+    write_control_vector(vector, file.architecture, directions)
+    steered = VECTOR in chosen and layers > 1
+    try:
+        model = Model(library(), path, N_CTX)
+        model.alone = file.architecture in ALONE
+        adapters = [Adapter(library(), model, adapter)] if chosen != [VECTOR] else []
+        apply(library(), model, adapters, (SCALE, float(steered)), directions or {1: np.zeros(width)})
+        prompt = random_prompt(PROMPT, model.n_vocab, seed).tolist()
+        want = model.logits(prompt)
+    except RuntimeError:
+        return NOT_COMPARED
+    scales = {adapter: SCALE} if adapters else {}
+    scales |= {vector: 1.0} if steered else {}
+    try:
+        wisp = load(path, N_CTX, batch=PROMPT, adapters=[*scales], scales=[*scales.values()])
+        if SCALES in wisp.buffers:  # else no matrix is adapted
+            wisp.write(SCALES, wisp.plan.adapters.pack([*scales.values()]))
+        lists = [PREFILL, ALL_LOGITS]
+        wisp.feed(0, prompt, [adapted(n) if adapted(n) in wisp.plan.lists else n for n in lists])
+        found = wisp.buffers["all_logits.logits"][:PROMPT, : wisp.plan.n_vocab]
+    except WispError as error:
+        return f"refused: {error}"
+    difference = float(np.abs(want - found).max() * 3 / max(3, want.std()))
+    return "" if difference <= LIMIT else f"differs by {difference:.3g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.make.adapter_campaign", description=__doc__)
+    parser.add_argument("presets", nargs="*", metavar="PRESET")
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    ran = 0
+
+    def tried(preset: str, chosen: list[str]) -> str:
+        work: Callable[[Path], str] = lambda folder: compared(preset, chosen, arguments.seed, folder)  # noqa: E731
+        return in_process(work)
+
+    for preset in arguments.presets or PRESETS:
+        every = [*kinds(preset), VECTOR]
+        found = tried(preset, every)
+        ran += found != NOT_COMPARED
+        if found in ("", NOT_COMPARED):
+            continue
+        for name in every:
+            if (alone := tried(preset, [name])) not in ("", NOT_COMPARED):
+                print(f"{preset}: {name}: {alone}", flush=True)
+    print(f"{ran} models compared with adapters for all matrices", flush=True)
+
+
+if __name__ == "__main__":
+    main()

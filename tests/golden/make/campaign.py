@@ -1,0 +1,193 @@
+"""Search for models that Wisp runs otherwise than llama.cpp: make random changes of random models, several at once.
+
+    python -m tests.golden.make.campaign --seed 1 --count 500 [PRESET ...]
+
+Each model has a seed, from which follow its preset, its shapes, up to four changes of changes.py and
+further_changes.py, and, for one in three, a random tensor type for each matrix. Wisp's numbers are compared with
+llama.cpp's (differences.py); llama.cpp gets quantized matrices as the floats that they stand for, as it rounds
+activations of quantized products. A line is printed for each model that Wisp refuses or computes otherwise, with only
+those changes that matter, and at the end the number of models that llama.cpp ran. It takes about a second a model.
+"""
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from py_engine.errors import WispError
+from tests.golden.make.changed_models import SEED, Change, all_of
+from tests.golden.make.changes import LIMIT, SECONDS, SHAPES, changes
+from tests.golden.make.differences import difference
+from tests.golden.make.further_changes import further_changes
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.llama_cpp_api import library
+from tests.golden.make.presets import PRESETS, Settings
+from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
+from tests.golden.make.random_models import build
+from tests.golden.make.tensor_types import dequantize
+
+MOST_CHANGES = 4
+RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
+SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
+WIDE = {"n_embd": 256, "n_ff": 256}  # rows that divide into the blocks of every type
+MIXED = "IQ2_S"  # a type that has every matrix's importance computed, which some types need
+# refused in words, or not what a golden's kind of comparison can run
+LEFT_OUT = {"fewer experts used in the last layer", "attention.causal = False"}
+NOT_COMPARED = "llama.cpp does not run it"
+
+
+class RandomModel:
+    """A model's preset, shapes, changes and types, all of which follow from the seed."""
+
+    def __init__(self, seed: int, presets: list[str]) -> None:
+        random = np.random.default_rng(seed)
+        self.seed, self.preset = seed, str(random.choice(presets))
+        self.shapes: dict[str, int] = {}
+        _, used = build(self.preset, SEED)
+        for setting, sizes in SIZES.items():
+            if setting in used and random.random() < 0.15:
+                self.shapes[setting] = int(random.choice(sizes))
+        self.mixed = bool(random.random() < 1 / 3)
+        if self.mixed and random.random() < 0.5:
+            self.shapes |= {name: size for name, size in WIDE.items() if name in used}
+        file, used = build(self.preset, SEED, kinds={}, **self.shapes)
+        possible = dict(changes(self.preset)) | dict(further_changes(file, used))
+        names = [name for name in possible if not name.startswith(("shape ", "unchanged")) and name not in LEFT_OUT]
+        odds = np.array([RARE if name.startswith("without ") else 1.0 for name in names])
+        chosen = random.choice(names, random.integers(0, MOST_CHANGES + 1), replace=False, p=odds / odds.sum())
+        self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}
+
+    def simpler(self) -> list["RandomModel"]:
+        """The same model with one shape, change or mix of types less."""
+        out = []
+        for kind in ("shapes", "changes"):
+            for name in getattr(self, kind):
+                out.append(self._with(kind, {n: v for n, v in getattr(self, kind).items() if n != name}))
+        return [*out, *([self._with("mixed", value=False)] if self.mixed else [])]
+
+    def _with(self, name: str, value: object) -> "RandomModel":
+        other = object.__new__(RandomModel)
+        vars(other).update(vars(self) | {name: value})
+        return other
+
+    def __str__(self) -> str:
+        shapes = [f"{name} {size}" for name, size in self.shapes.items()]
+        return f"seed {self.seed}, {self.preset}: " + "; ".join(
+            [*shapes, *self.changes, *(["mixed types"] if self.mixed else [])]
+        )
+
+    def file(self) -> tuple[GgufFile, Settings]:
+        file, used = build(self.preset, SEED, kinds={}, **self.shapes)
+        all_of(*self.changes.values())(file)
+        return file, used
+
+
+def mix_types(file: GgufFile, seed: int, path: Path) -> None:
+    """Write the file with a random type for each matrix; replace its matrices by the values that they then have."""
+    random, llama_cpp = np.random.default_rng(seed), library()
+    slow = bool(random.random() < RARE)
+    types = [kind for kind in (*GGUF_PY, *GGML) if slow or not kind.startswith(NEEDS_IMPORTANCE)]
+    file.kinds = {name: str(random.choice(types)) for name in file.tensors}
+    file.write(path, MIXED, Layout(), llama_cpp)
+    for tensor in gguf.GGUFReader(path).tensors:
+        if tensor.name not in file.float32:
+            values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            file.tensors[tensor.name] = values.reshape(file.tensors[tensor.name].shape)
+    file.kinds = {}
+
+
+def write(model: RandomModel, folder: Path) -> tuple[GgufFile, Settings, Path]:
+    """Write model.gguf for llama.cpp; return the file, its settings, and the path of Wisp's."""
+    file, used = model.file()
+    path, ours = folder / "model.gguf", folder / "mixed.gguf"
+    if model.mixed:
+        mix_types(file, model.seed, ours)
+    file.write(path, "F32", Layout(), library())
+    return file, used, ours if model.mixed else path
+
+
+def compared(model: RandomModel, folder: Path) -> str:
+    """What is wrong with Wisp's numbers, if anything."""
+    try:
+        file, used, ours = write(model, folder)
+    except Exception:  # of gguf-py or ggml: such a model cannot be
+        return NOT_COMPARED
+    try:
+        found = difference(library(), folder / "model.gguf", file, used, ours)
+    except RuntimeError:
+        return NOT_COMPARED
+    except WispError as error:
+        return f"refused: {error}"
+    return "" if found <= LIMIT else f"differs by {found:.3g}"
+
+
+def in_process(work: Callable[[Path], str]) -> str:
+    """What `work` says, in a process of its own, which llama.cpp ends when one of its checks fails.
+
+    `work` gets a folder for its files.
+    """
+    context = multiprocessing.get_context("fork")
+    mine, theirs = context.Pipe(duplex=False)
+
+    def report() -> None:
+        os.environ["GGML_NO_BACKTRACE"] = "1"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            theirs.send(work(Path(folder)))
+        except Exception as error:  # Wisp refuses with a WispError
+            theirs.send(f"fails: {type(error).__name__}: {error}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        worker = context.Process(target=report)
+        worker.start()
+        theirs.close()
+        try:
+            return str(mine.recv()) if mine.poll(SECONDS) else NOT_COMPARED
+        except EOFError:
+            return NOT_COMPARED
+        finally:
+            worker.kill()
+            worker.join()
+
+
+def tried(model: RandomModel) -> str:
+    """As compared(), in a process of its own."""
+    return in_process(lambda folder: compared(model, folder))
+
+
+def simplest(model: RandomModel, found: str) -> tuple[RandomModel, str]:
+    """The model with as few changes as show a fault of the same sort, and the fault."""
+    for other in model.simpler():
+        if (again := tried(other)).split()[:1] == found.split()[:1]:
+            return simplest(other, again)
+    return model, found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.make.campaign", description=__doc__)
+    parser.add_argument("presets", nargs="*", metavar="PRESET")
+    parser.add_argument("--seed", type=int, default=1, help="of the first model")
+    parser.add_argument("--count", type=int, default=100, help="of models")
+    arguments = parser.parse_args()
+    ran = faults = 0
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        try:
+            model = RandomModel(seed, arguments.presets or list(PRESETS))
+        except (AssertionError, LookupError, ValueError):  # shapes that do not go together
+            continue
+        found = tried(model)
+        ran += found != NOT_COMPARED
+        if found not in ("", NOT_COMPARED):
+            faults += 1
+            model, found = simplest(model, found)
+            print(f"{model}: {found}", flush=True)
+    print(f"{ran} models compared, {faults} refused or different", flush=True)
+
+
+if __name__ == "__main__":
+    main()

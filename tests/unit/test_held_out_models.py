@@ -1,0 +1,97 @@
+"""What models that campaign.py made showed: metadata and tensors that llama.cpp reads, in forms that few files have."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from py_engine.models.families import family
+from py_engine.plan.lists import PREFILL, adapted
+from tests.golden.make.adapters import write_adapter, write_control_vector
+from tests.golden.make.changed_models import QKV, Change, all_of, joined
+from tests.golden.make.further_changes import single_biases
+from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.random_models import build
+from tests.support.cpu_models import evaluate, header, load
+
+
+def config(name: str, **changes: Any) -> Any:
+    """A golden's hyperparameters with other metadata."""
+    found = header(name)
+    own = {f"{found.architecture}.{key}": value for key, value in changes.items()}
+    return family(found).Config.from_gguf(replace(found, metadata=found.metadata | own))
+
+
+@pytest.mark.parametrize("scaling", [{}, {"rope.scale_linear": 3.0}, {"rope.scaling.type": "yarn"}])
+def test_a_factor_of_zero_does_not_scale_positions(scaling: dict[str, object]) -> None:
+    found = config("llama/llama.F16", **scaling, **{"rope.scaling.factor": 0.0})
+    assert found == config("llama/llama.F16", **scaling, **{"rope.scaling.factor": 1.0})
+    assert config("llama/llama.F16", **{"rope.scale_linear": 0.0}) == config("llama/llama.F16")
+
+
+@pytest.mark.parametrize(("layers", "rotates", "alibi"), [(32, True, 0.0), (40, False, 8.0), (2, False, 0.0)])
+def test_the_positions_of_baichuan_depend_on_its_layers(layers: int, rotates: bool, alibi: float) -> None:
+    name = "dense/baichuan-13b.F16" if layers > 32 else "dense/baichuan.F16"
+    found = config(name, block_count=layers)
+    assert ({rope.dim > 0 for rope in found.ropes}, found.alibi_max_bias) == ({rotates}, alibi)
+
+
+def test_dense_layers_are_as_wide_as_the_first() -> None:
+    """Most architectures have the width of the first layer in all, whatever the list says of the others."""
+    width = config("llama/llama.F16").feed_forward_length
+    assert config("llama/llama.F16", **{"feed_forward_length": [width, width // 2]}).feed_forward_length == width
+
+
+def logits(path: Path, *changes: Change) -> np.ndarray:
+    file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+    all_of(*changes)(file)
+    file.write(path, "F32", Layout(), None)
+    return evaluate(load(path, 64), list(range(10, 30)))
+
+
+def test_joined_matrices_may_have_the_biases_of_three(tmp_path: Path) -> None:
+    file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+    biases = single_biases(file)
+    found = logits(tmp_path / "joined.gguf", joined(QKV, "attn_qkv", 0), biases)
+    assert np.abs(found - logits(tmp_path / "none.gguf")).max() > 0.1
+
+    def apart(changed: GgufFile) -> None:
+        """The same biases beside three matrices."""
+        joined_file, _ = build("qwen3", 1, kinds={}, n_layer=1, vocab=300)
+        all_of(joined(QKV, "attn_qkv", 0), biases)(joined_file)
+        for part in QKV:
+            changed.constant(f"blk.0.{part}.bias", joined_file.tensors[f"blk.0.{part}.bias"])
+
+    np.testing.assert_allclose(found, logits(tmp_path / "apart.gguf", apart), atol=1e-4)
+    some = logits(tmp_path / "some.gguf", joined(QKV, "attn_qkv", 0), biases, without_values)
+    np.testing.assert_allclose(some, logits(tmp_path / "none.gguf"), atol=1e-4)  # llama.cpp reads all three or none
+
+
+def without_values(file: GgufFile) -> None:
+    del file.tensors["blk.0.attn_v.bias"]
+
+
+def test_control_vectors_of_parallel_layers(tmp_path: Path) -> None:
+    """A direction of a layer whose attention and network are side by side is added after both."""
+    file, used = build("phi2", 1, kinds={}, n_layer=2, vocab=300)
+    path, vector = tmp_path / "model.gguf", tmp_path / "vector.gguf"
+    file.write(path, "F32", Layout(), None)
+    write_control_vector(vector, "phi2", {1: np.full(used["n_embd"], 2.0, np.float32)})
+    wisp = load(path, 64, adapters=[vector], scales=[1.0])
+    assert any("direction" in op.kernel for op in wisp.plan.lists[adapted(PREFILL)])
+
+
+def test_adapters_of_matrices_that_llama_cpp_does_not_adapt(tmp_path: Path) -> None:
+    file, _ = build("gemma3n", 1, kinds={})
+    path, adapter = tmp_path / "model.gguf", tmp_path / "adapter.gguf"
+    file.write(path, "F32", Layout(), None)
+    pairs = {
+        name: (np.ones((2, data.shape[1]), np.float32), np.ones((data.shape[0], 2), np.float32))
+        for name, data in file.tensors.items()
+        if name in ("per_layer_model_proj.weight", "blk.1.altup_router.weight", "blk.1.attn_q.weight")
+    }
+    assert len(pairs) == 3
+    write_adapter(adapter, "gemma3n", 4.0, pairs)
+    assert set(load(path, 64, adapters=[adapter], scales=[1.0]).plan.adapters.pairs) == {"blk.1.attn_q.weight"}
