@@ -346,9 +346,10 @@ class Layer:
         own = b + cfg.ffn_norm
         h, norm = normed(cfg, w, ops, x, own if _norm_tensor(w, own) in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
-        if b + "ffn_gate.weight" in w:
+        joined = w.rows(b + "ffn_up.weight") == 2 * n_ff  # phi3: the gate's rows, then the up's
+        if b + "ffn_gate.weight" in w or ("<" in cfg.activation and not joined):  # limits are of gated activations
             rows = [(b + "ffn_gate", n_ff), *rows]
-        elif w.rows(b + "ffn_up.weight") == 2 * n_ff:  # phi3: the gate's rows, then the up's
+        elif joined:
             rows = [(b + "ffn_up", 2 * n_ff)]
         stack = w.stack([(t + ".weight", n) for t, n in rows], n_embd)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
