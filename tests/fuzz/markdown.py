@@ -153,7 +153,7 @@ def table(dice: Random) -> str:
 
 
 def footnotes(dice: Random) -> str:
-    """Footnotes, some of which name each other, or themselves."""
+    """Footnotes that may name each other, or themselves."""
     names = [dice.choice(("1", "a", "^", "toString", "__proto__", "x y", "é")) for _ in range(dice.choice(COUNTS[:4]))]
     return "".join(
         dice.choice((f"x[^{n}] ", f"[^{n}]: y [^{n}]\n", f"\n[^{n}]: {'> ' * 5}z\n", f"^[{n}]")) for n in names
