@@ -51,6 +51,7 @@ RUNAWAYS = [
     "{% set x = '%' * 999999 %}{{ (x ~ x ~ x ~ x ~ x ~ x) % 1 }}",
     "{% set x = '{}' * 400000 %}{{ (x ~ x ~ x ~ x ~ x ~ x ~ x).format(1) }}",
     "{% set x = ('b',) * 900000 %}{% for i in range(999999) %}{{ 'a'.startswith(x) }}{% endfor %}",
+    "{{ ('a\\r' * 200000)|groupby('role') }}", "{{ ('a\\r' * 200000)|sort(attribute='a.b') }}",
     "{{ ('a'|e).center(10 ** 9) }}", "{{ ('%9999999d'|e) % 5 }}", "{{ ((" + BIG + ")|e).strip('b' * 900000 ~ 'a') }}",
     "{{ (" + BIG + ")|trim('b' * 900000 ~ 'a') }}", "{{ ((" + BIG + ")|e).escape('<' * 1000000) }}",
     "{% set x = " + BIG + " %}" + "".join(f"{{% set x{i} = x[1:] %}}" for i in range(200)),
