@@ -42,6 +42,7 @@ CPU = Device(  # the CPU engine as a device of plans: it has no limit of storage
 )
 BATCH, SOFTWARE_BATCH = 512, 64  # most tokens of a prefill step, on a real GPU and on a software one or the CPU
 MATRIX_BATCH = 2048  # with subgroup matrices: fewer tokens do not fill their largest tiles
+MAX_FACTORS = 4096  # of RoPE: one for each pair of a head's dimensions
 NEEDED_MS = 2000  # to go on asking for a GPU where nothing else may run the model
 
 
@@ -265,6 +266,12 @@ async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = 
     tensor = rope_factors(header, n_ctx)
     if tensor is None or header.tensors[tensor].type != Q.F32:
         return None
+    if (size := header.tensors[tensor].nbytes) > 4 * MAX_FACTORS:  # before it is read, or downloaded
+        raise WispError(
+            f"The file's RoPE factors {tensor} are {size // 4} numbers; at most {MAX_FACTORS} make sense. Download the "
+            "model again.",
+            "corrupt_header",
+        )
     raw = await parts.read(prefix + tensor)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
 

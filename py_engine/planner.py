@@ -56,6 +56,7 @@ from py_engine.models.common import deepstack
 from py_engine.models.config import Config, check_windows
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
+from py_engine.models.required import check_tensors
 from py_engine.plan import (
     batch_sizes,
     diffusion,
@@ -127,6 +128,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     model = family(header)
     cfg = model.Config.from_gguf(header)
     check_windows(header, cfg)
+    check_tensors(header, cfg)
     n_ctx = options.n_ctx
     in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
     batch = min(options.batch, n_ctx) if in_parts else max(2, n_ctx)

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from py_engine.errors import WispError
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import BLOCK_SIZES
 
+MAX_FILE = 1 << 42  # bytes; a server may state any size, and each record takes memory
 MAX_RECORD = 16 << 20  # bytes; a download has nine records in memory (shards.py)
 
 
@@ -41,8 +43,12 @@ def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) ->
 
     Record 0 holds the bytes before the tensor data. Later cuts are at tensor starts. A tensor longer than `max_bytes`
     is cut between rows, or between quantisation blocks if a row is longer, so no block is cut. Small tensors share a
-    record; padding belongs to the tensor before it.
+    record; padding belongs to the tensor before it. WispError model_too_large.
     """
+    if file_size > MAX_FILE:
+        raise WispError(
+            f"The file has {file_size} bytes; at most {MAX_FILE >> 40} TiB can be loaded.", "model_too_large"
+        )
     header = flattened(header)
     if max_bytes < 1024:
         raise ValueError("Records under 1 KiB cannot hold a quantisation block of every type.")

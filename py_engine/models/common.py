@@ -64,7 +64,10 @@ def deepstack(header: Header) -> list[int]:
     """
     mapping = header.arch("deepstack_mapping", [])
     if not mapping:
-        return list(range(natural(header, "n_deepstack_layers")))
+        layers = natural(header, "n_deepstack_layers")
+        if layers > MAX_BLOCKS:
+            raise _bad(header, "n_deepstack_layers", layers, f"at most {MAX_BLOCKS}")
+        return list(range(layers))
     known = isinstance(mapping, list) and all(type(part) is int for part in mapping)
     before = sorted((part, layer) for layer, part in enumerate(mapping) if part != -1) if known else []
     if not known or [n for n, _ in before] != list(range(1, 1 + len(before))) or not all(layer for _, layer in before):
@@ -290,7 +293,8 @@ def rope_factors(header: Header, n_ctx: int) -> str | None:
     """The tensor of RoPE's frequency divisors, if any: Llama 3's, or LongRoPE's for a context of n_ctx."""
     if "rope_freqs.weight" in header.tensors:
         return None if header.architecture in WITHOUT_DIVISORS else "rope_freqs.weight"
-    if "rope_factors_long.weight" in header.tensors:
-        long = n_ctx > original_context(header)
-        return f"rope_factors_{'long' if long else 'short'}.weight"
-    return None
+    pair = "rope_factors_short.weight", "rope_factors_long.weight"
+    if not any(tensor in header.tensors for tensor in pair):
+        return None
+    tensor = pair[n_ctx > original_context(header)]
+    return tensor if tensor in header.tensors else None

@@ -330,9 +330,10 @@ class Layer:
         own = b + cfg.ffn_norm
         h, norm = normed(cfg, w, ops, x, own if _norm_tensor(w, own) in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
-        if b + "ffn_gate.weight" in w:
+        joined = w.rows(b + "ffn_up.weight") == 2 * n_ff  # phi3: the gate's rows, then the up's
+        if b + "ffn_gate.weight" in w or ("<" in cfg.activation and not joined):  # limits are of gated activations
             rows = [(b + "ffn_gate", n_ff), *rows]
-        elif w.rows(b + "ffn_up.weight") == 2 * n_ff:  # phi3: the gate's rows, then the up's
+        elif joined:
             rows = [(b + "ffn_up", 2 * n_ff)]
         stack = w.stack([(t + ".weight", n) for t, n in rows], n_embd)
         bias = w.optional_vector(*((t + ".bias", n) for t, n in rows))
@@ -341,11 +342,11 @@ class Layer:
             return ops.activated(h, projection, cfg.xielu or cfg.activation)
         return ops.gated(h, projection, cfg.activation)
 
-    def _sub_normed(self, y: Buffer, name: str) -> Buffer:
+    def _sub_normed(self, y: Buffer, name: str, cols: int) -> Buffer:
         """The RMS norm of a block's result before its last matrix, if the file has such a norm (BitNet)."""
         if (tensor := f"{self.b}{name}.weight") not in self.w:
             return y
-        norm = self.w.vector((tensor, self.w.size(tensor)))
+        norm = self.w.vector((tensor, cols))
         return self.ops.rms_norm(name, y, norm, self.cfg.eps, self.ops.input_dtype)
 
     def _shared_norm(self) -> str:
@@ -370,7 +371,7 @@ class Layer:
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         weight, bias = self._matrix(name, cols)
         if name in SUB_NORMS:
-            y = self._sub_normed(y, SUB_NORMS[name])
+            y = self._sub_normed(y, SUB_NORMS[name], cols)
         if post_norm and (norm_tensor := _norm_tensor(w, b + post_norm)) in w:
             norm = w.vector((norm_tensor, cfg.embedding_length))
             ops.add_norm(ops.project("out", y, weight, bias), norm, x, cfg.post_norm_eps or cfg.eps)

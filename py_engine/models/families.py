@@ -175,6 +175,11 @@ def register_architecture(name: str, module: Architecture[Any]) -> None:
     _registered[name] = module
 
 
+def is_registered(name: str) -> bool:
+    """Whether the architecture's module is a caller's."""
+    return name in _registered
+
+
 def family(header: Header) -> Architecture[Any]:
     """The module of the file's architecture. WispError unsupported_architecture."""
     name = header.architecture

@@ -164,9 +164,10 @@ class ExpertLayer:
         """The shared expert's hidden layer for h (normalised), and the matrix after it. `rows`: of its ffn_up."""
         cfg, w, ops, b = self.cfg, self.w, self.ops, self.b
         n_embd, down = cfg.embedding_length, b + "ffn_down_shexp.weight"
-        parts = ("gate", "up") if b + "ffn_gate_shexp.weight" in w else ("up",)
+        joined = b + "ffn_gate_shexp.weight" not in w and rows == 2 * w.cols(down)  # Granite's: gates, then inputs
+        gated = b + "ffn_gate_shexp.weight" in w or ("<" in cfg.activation and not joined)
+        parts = ("gate", "up") if gated else ("up",)
         stack = w.stack([(f"{b}ffn_{part}_shexp.weight", rows) for part in parts], n_embd)
-        joined = len(parts) == 1 and rows == 2 * w.cols(down)  # Granite's ffn_up has the gate's rows, then the up's
         projection = Projection(stack, None, norm, cfg.eps)
-        hidden = (ops.gated if joined or len(parts) == 2 else ops.activated)(h, projection, cfg.activation)
+        hidden = (ops.gated if joined or gated else ops.activated)(h, projection, cfg.activation)
         return hidden, w.matrix(down, n_embd, rows // 2 if joined else rows)

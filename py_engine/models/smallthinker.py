@@ -25,6 +25,7 @@ class Config(config.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = replace(super().from_gguf(header), activation="relu", routes_input=True)
+        base.need_mixture("SmallThinker")
         if not natural(header, "attention.sliding_window"):
             return base
         layers = tuple(WINDOW if i % PERIOD else 0 for i in range(base.block_count))

@@ -33,6 +33,15 @@ UNREAD: dict[str, tuple[str, ...]] = {
 LAYER = re.compile(r"blk\.\d+\.")
 
 
+def missing_tensor(tensor: str, architecture: str) -> WispError:
+    """The error for a file without a tensor that its architecture needs."""
+    return WispError(
+        f"The file has no tensor {tensor}, which the {architecture} architecture needs. Download the file again, or "
+        "use another conversion of the model.",
+        "missing_tensor",
+    )
+
+
 class Weights:
     """The plan's weights, each created once. Shapes are (rows, cols): rows are outputs, cols inputs."""
 
@@ -67,11 +76,7 @@ class Weights:
         """A tensor of this shape. `scaled`: the caller applies the scale beside it, if there is one."""
         info = self.header.tensors.get(tensor)
         if info is None:
-            raise WispError(
-                f"The file has no tensor {tensor}, which the {self.header.architecture} architecture needs. "
-                "Download the file again, or use another conversion of the model.",
-                "missing_tensor",
-            )
+            raise missing_tensor(tensor, self.header.architecture)
         got = tuple(reversed(info.shape))
         if [n for n in got if n != 1] != [n for n in shape if n != 1]:
             raise WispError(

@@ -44,7 +44,8 @@ _QUADRATIC = words("lstrip rfind rindex rpartition rstrip strip")
 _SPLITTING = words("rsplit split")
 _CASES = words("capitalize casefold lower swapcase title upper")
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_FORMAT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?([ra]?)")
+MAX_KEY = 1000  # characters of a name in a format string, as in %(name)s
+_FORMAT = re.compile(rf"%(?:%|(?:\([^()]{{0,{MAX_KEY}}}\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?))", re.DOTALL)
 
 
 def check_product(limits: Limits, left: Any, right: Any) -> None:
@@ -67,11 +68,14 @@ def check_power(left: Any, right: Any) -> None:
 def check_percent(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     """Check text % values."""
     quoted = 1
+    limits.foresee(len(text) + text.count("%") * MAX_BITS)  # before as many are looked at
     for found in _FORMAT.finditer(text):
-        *widths, quoting = found.groups("")
+        *widths, conversion = found.groups("")
+        if conversion == "(":  # of a name with parentheses, which Python counts, or without an end
+            raise LimitExceeded("its format string has too long a name")
         if any(width == "*" or _is_wide(width) for width in widths):
             raise LimitExceeded("its format string has too large a width")
-        quoted = QUOTED if quoting else quoted
+        quoted = QUOTED if conversion in ("r", "a") else quoted
     size = quoted * escaped(text, max(map(limits.shown, values), default=0))
     limits.foresee(len(text) + text.count("%") * (MAX_BITS + size))
 
@@ -80,6 +84,7 @@ def check_fields(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     """Check text.format(*values)."""
     fields = 0
     quoted = 1
+    limits.spend(text.count("{") + text.count("}"))
     for _, name, form, conversion in string.Formatter().parse(text):
         fields += name is not None
         quoted = QUOTED if conversion in ("r", "a") else quoted
@@ -125,6 +130,9 @@ def check_method(
             limits.spend(len(owner))
         return
     limits.foresee(len(owner))
+    for value in args:
+        if isinstance(value, tuple):  # of startswith() and endswith()
+            limits.spend(len(limits.compared(value)))
     if name in _PADDING:
         _check_width(next((a for a in (*args, *kwargs.values()) if isinstance(a, int)), 8))
         limits.foresee(len(owner) * (MAX_WIDTH if name == "expandtabs" and owner.count("\t") > 1000 else 1))

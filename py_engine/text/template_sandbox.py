@@ -191,7 +191,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Look up obj[argument]."""
+        """Look up obj[argument]. A filter with an attribute does so for each of its items."""
+        self.limits.spend()
         return super().getitem(obj, self.limits.compared(argument))
 
     def _text(self, value: Any) -> str:

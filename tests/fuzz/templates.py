@@ -19,7 +19,7 @@ MESSAGES: list[Any] = [
 ]  # fmt: skip
 ATOMS = words(
     "1 0 -1 2 7 60 1000 99999 1000000 10**9 2**63 1.5 1e308 '' 'a' 'ab' 'a,b' '%s%s' '%(a)s' '%99999d' '%*d' '{0}{0}' "
-    "'%.0000009999999d' '{:>0000009999999}' '%r' huge "
+    "'%.0000009999999d' ('%('*99999) '%((a))9999999d' ('%'*999999) ('{}'*400000) '{:>0000009999999}' '%r' huge "
     "'{:99999}' '{:{}}' '<|im_end|>' none true false x ns.x y m messages messages[0] messages[0].content tools "
     "messages[-1].tool_calls range(3) range(1000000) [] [1] {} {'a':1} (1,) namespace dict loop self caller range "
     "raise_exception strftime_now cycler joiner lipsum bos_token undefined_name ('é,'*400000) ('a'|e) "
@@ -47,7 +47,7 @@ METHODS = words(
     "__init__ mro __globals__ _Namespace__attrs _limits gi_frame find(big) count(big) partition(big) removesuffix(big) "
     "casefold() swapcase() "
     "partition('b') replace('<',quotes) join([quotes]) strip(big) rindex(big) split(big) join(many) format(*many) "
-    "translate(x) maketrans(x)"
+    "translate(x) maketrans(x) startswith(many) endswith(('b',)*900000)"
 )
 OPERATORS = words("+ - * / // % ** ~ == != < <= in and or")
 TESTS = words(

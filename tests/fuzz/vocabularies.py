@@ -1,5 +1,6 @@
 """Random vocabularies of every kind of tokenizer, some with damaged metadata, and texts made of their tokens."""
 
+import math
 from random import Random
 from typing import Any
 
@@ -48,6 +49,12 @@ DAMAGE: tuple[Any, ...] = (
     [1.5] * 50,
     ["a b"] * 50,
 )
+SCORES = (0.0, -0.0, math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-45)
+TYPES = (-(2**31), -1, 0, 7, 255, 2**31 - 1)
+IDS = (-(2**31), -1, 0, 1, 2**31 - 1, 2**32 - 1)  # of special tokens; and the first id that no token has
+KINDS_OF_IDS = ("bos", "eos", "eot", "eom", "unknown", "padding", "mask", "cls", "seperator", "fim_pre", "fim_pad")
+LONG = ("a", " ", "\n", "▁", "中", "\u0301", "\U0001d4b3", "\ud800", "<", "7", "\0", "a\u0301", "ab", "'", "\u200d👩")
+LENGTH = 100_000  # bytes of a long text
 FIELDS = (
     "tokens",
     "token_type",
@@ -82,12 +89,56 @@ def case(rng: Random) -> tuple[dict[str, Any], str]:
         "tokenizer.ggml.merges": [f"{rng.choice(ALPHABET)} {rng.choice(ALPHABET)}" for _ in range(40)],
         "tokenizer.ggml.precompiled_charsmap": [rng.randrange(256) for _ in range(rng.choice((0, 3, 40, 400)))],
     }
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        _damage(rng, metadata)
+    tokens = metadata["tokenizer.ggml.tokens"]
     for name in rng.sample(FIELDS, rng.choice((0, 0, 1, 2))):
         metadata[f"tokenizer.ggml.{name}"] = rng.choice(DAMAGE)
     text = "".join(rng.choices((*ALPHABET, *tokens[:20], "\ud800", "<|im_end|>"), k=rng.choice((0, 1, 50, 2000))))
     if rng.random() < 0.1:
-        text = rng.choice(ALPHABET) * 20_000
+        piece = rng.choice((*LONG, *ALPHABET, *tokens[:9]))
+        text = (piece or "a") * (LENGTH // max(1, len(piece.encode("utf-8", "replace"))))
+    elif rng.random() < 0.03:  # no blanks
+        text = "".join(rng.choices(("a", "b", "é", "<", "\u0301"), k=LENGTH // 2))
     return metadata, text
+
+
+def _damage(rng: Random, metadata: dict[str, Any]) -> None:
+    """Damage a vocabulary in a way that its types do not show."""
+    tokens, scores, types, merges = (
+        metadata[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type", "merges")
+    )
+    at, damage = rng.randrange(len(tokens)), rng.randrange(11)
+    if damage == 0:
+        merges += [f"{a} {b}" for a, b in (("zz", "q"), ("", ""), ("a", "a"), ("aa", "a"), ("a ", " b"), ("a", ""))]
+        merges.append(rng.choice(("", " ", "a", "a b c", "  ", "x" * 5000, merges[0])))
+    elif damage == 1:
+        merges[:] = [f"{'a' * n} {'a' * n}" for n in range(1, 40)]
+        tokens += ["a" * n for n in range(1, 80)]
+    elif damage == 2:  # doubled tokens
+        tokens += rng.choices(tokens, k=rng.choice((1, 50)))
+    elif damage == 3:
+        tokens[at] = ""
+    elif damage == 4:
+        scores[:] = [rng.choice(SCORES) if rng.random() < 0.5 else score for score in scores]
+    elif damage == 5:
+        types[:] = [rng.choice(TYPES) if rng.random() < 0.3 else kind for kind in types]
+    elif damage == 6:
+        for kind in rng.sample(KINDS_OF_IDS, 3):
+            metadata[f"tokenizer.ggml.{kind}_token_id"] = rng.choice((*IDS, len(tokens), len(tokens) - 1))
+    elif damage == 7:
+        del tokens[1:], scores[1:], types[1:]
+    elif damage == 8:  # added tokens that begin each other
+        added = ["<|" + "a" * n for n in range(rng.choice((3, 90)))] + ["<", "<|", "|>", "a", "<|a|><|a|>"]
+        tokens += added
+        types += [rng.choice((3, 4))] * (len(tokens) - len(types))
+    elif damage == 9:
+        tokens[at] = rng.choice(("a", "<", " ", "\u0301", "▁", "ab")) * rng.choice((100, 500, 1024, 1025, 60_000))
+    else:
+        types[:] = [rng.choice((1, 3, 4, 6))] * len(types)
+    if rng.random() < 0.8:
+        scores += [-1.0] * (len(tokens) - len(scores))
+        types += [1] * (len(tokens) - len(types))
 
 
 def run(given: tuple[dict[str, Any], str]) -> None:
@@ -95,8 +146,10 @@ def run(given: tuple[dict[str, Any], str]) -> None:
     metadata, text = given
     try:
         tokenizer = vocabulary("x", Header(3, metadata, {}, 32, 0, None), {}).tokenizer
-        for special in (False, True):
+        long = len(text) > LENGTH // 4
+        for special in (False, True) if not long else (True,):
             tokenizer.decode(tokenizer.encode(text, special, special))
+        text = text[: LENGTH // 4]  # each must end in time, not all of them together
         broken = tokenizer.encode_prompt(tokenizer.broken(text, "<|im_end|>"))
     except WispError as error:
         if error.code not in CODES:

@@ -1,12 +1,13 @@
 """The limits of chat templates: what would run for hours or fill the memory ends, and long chats do not."""
 
 import sys
+import time
 
 import pytest
 
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
-from py_engine.text.template_limits import LAZY_BYTES, NOTED_BYTES, LimitExceeded, Limits
+from py_engine.text.template_limits import LAZY_BYTES, MAX_SECONDS, NOTED_BYTES, LimitExceeded, Limits
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -46,6 +47,11 @@ RUNAWAYS = [
     "{{ '{:1000000000}'.format(1) }}", "{{ '{:{}}'.format(1, 10 ** 9) }}", "{{ strftime_now('%1000000000Y') }}",
     "{{ (" + BIG + ").rfind('b' + 'a' * 500000) }}", "{{ range(1000000)|join(" + BIG + ") }}",
     "{{ '{0.x}{0.x}'.format(namespace(x=" + BIG + ")) }}",
+    "{{ ('%(' * 400000) % 1 }}", "{{ ('%(' * 400000)|format(1) }}", "{{ '%((a))99999999d' % {'(a)': 1} }}",
+    "{% set x = '%' * 999999 %}{{ (x ~ x ~ x ~ x ~ x ~ x) % 1 }}",
+    "{% set x = '{}' * 400000 %}{{ (x ~ x ~ x ~ x ~ x ~ x ~ x).format(1) }}",
+    "{% set x = ('b',) * 900000 %}{% for i in range(999999) %}{{ 'a'.startswith(x) }}{% endfor %}",
+    "{{ ('a\\r' * 200000)|groupby('role') }}", "{{ ('a\\r' * 200000)|sort(attribute='a.b') }}",
     "{{ ('a'|e).center(10 ** 9) }}", "{{ ('%9999999d'|e) % 5 }}", "{{ ((" + BIG + ")|e).strip('b' * 900000 ~ 'a') }}",
     "{{ (" + BIG + ")|trim('b' * 900000 ~ 'a') }}", "{{ ((" + BIG + ")|e).escape('<' * 1000000) }}",
     "{% set x = " + BIG + " %}" + "".join(f"{{% set x{i} = x[1:] %}}" for i in range(200)),
@@ -93,9 +99,16 @@ RUNAWAYS = [
 @pytest.mark.timeout(60)  # without its limits, the sandbox would run for hours
 @pytest.mark.parametrize("source", RUNAWAYS, ids=range(len(RUNAWAYS)))
 def test_runaway_templates_end(source: str) -> None:
+    began = time.process_time()
     with pytest.raises(WispError) as error:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
+    assert time.process_time() - began < 2 * MAX_SECONDS
+
+
+def test_formats_within_the_limits_are_applied() -> None:
+    source = "{{ '%(a)5.2f %%|%%(' % {'a': 1} }}{{ '%r %-5s|' % ('a', 1) }}"
+    assert ChatTemplate(source).render(USER) == " 1.00 %|%('a' 1    |"
 
 
 def test_lazy_iterators_count_as_memory() -> None:

@@ -6,6 +6,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.kinds import SAM_TILES
 from py_engine.models.projectors import mobilenet, sam, sound, vision
+from py_engine.models.projectors.required import check_tensors
 from py_engine.models.projectors.stages import SEGMENT_TABLES, Stages
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.plan.kernels import Device
@@ -23,6 +24,7 @@ MAX_MEMORY = 3 << 29  # bytes of activations and inputs; on the CPU, and on a so
 def make_plan(header: Header, device: Device) -> Plan:
     """Plan a projector for a device: for the largest picture of its type, or the largest that the device can hold."""
     found = towers(header)
+    check_tensors(header, [tower.kind for tower in found.values()])
     rows = {modality: _rows(tower) for modality, tower in found.items()}
     plan = _planned(header, device, found, rows)
     shrinks = "image" in found and found["image"].kind not in FIXED
