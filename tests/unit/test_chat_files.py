@@ -172,7 +172,7 @@ def test_open_webui_s_export(js: Evaluate) -> None:
 
 
 def test_claude_s_export(js: Evaluate) -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"uuid": "1", "sender": "human", "text": "Sum?", "content": [{"type": "text", "text": "Sum?"}],
          "attachments": [{"file_name": "a.txt", "extracted_content": "2 and 2"}], "files": []},
         {"uuid": "2", "sender": "assistant", "text": "I look.\n\nFour.", "content": [
@@ -181,7 +181,7 @@ def test_claude_s_export(js: Evaluate) -> None:
             {"type": "text", "text": "Four."}]},
         {"uuid": "3", "sender": "human", "text": "Thanks", "content": []},
     ]  # fmt: skip
-    entry = {
+    entry: dict[str, Any] = {
         "uuid": "c", "name": "Sums", "created_at": "2026-01-02T03:04:05.678901Z",
         "updated_at": "2026-01-02T03:05:00Z", "account": {"uuid": "x"}, "chat_messages": messages,
     }  # fmt: skip
