@@ -2,12 +2,24 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import answer_by, ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
+from tests.support.chat_page import (
+    answer_by,
+    ask,
+    cards,
+    keep_engine,
+    last_answer,
+    new_chat,
+    open_page,
+    send,
+    switch_on,
+    wait_answer,
+)
 from tests.support.scripted_server import ScriptedServer
 from tools.serve import Server
 
@@ -21,29 +33,73 @@ def scripted() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[list[Page], list[str]]:
-    """Two tabs with the scripted model, and their errors."""
+def errors(context: BrowserContext) -> list[list[str]]:
+    """The errors of each tab that is opened."""
+    of_tabs: list[list[str]] = []
+    context.on("page", lambda page: of_tabs.append(watch(page)))
+    return of_tabs
+
+
+@pytest.fixture(scope="module")
+def opened(context: BrowserContext, server: Server, scripted: ScriptedServer, errors: list[list[str]]) -> list[Page]:
+    """Two tabs with the scripted model."""
     keep_engine(context, server.url)
     first = open_page(context, server.url)
-    errors = watch(first)
     answer_by(first, scripted.url)
     second = open_page(context, server.url)
     expect(second.locator("#model-name")).to_have_text("scripted")
-    return [first, second], errors
+    assert len(errors) == 3
+    return [first, second]
 
 
 @pytest.fixture
-def tabs(opened: tuple[list[Page], list[str]], scripted: ScriptedServer) -> Iterator[list[Page]]:
-    """Two tabs that show the same chat, which has one question."""
-    (first, second), errors = opened
+def tabs(opened: list[Page], scripted: ScriptedServer, errors: list[list[str]]) -> Iterator[list[Page]]:
+    """Two tabs that show the same chat, which has one question. A test fails if any tab logged an error."""
+    first, second = opened
+    for of_tab in errors:
+        of_tab.clear()
     new_chat(first)
     new_chat(second)
     scripted.script = ["One."]
     ask(first, "The beginning")
-    second.locator("#chat-list .chat-open").first.click()
-    expect(last_answer(second)).to_contain_text("One.")
+    open_newest(second)
     yield [first, second]
-    assert not errors
+    assert not [error for of_tab in errors for error in of_tab if "localStorage" not in error]  # the sandbox's
+
+
+@pytest.fixture
+def third(tabs: list[Page], server: Server) -> Iterator[Page]:
+    """Another tab that shows the chat."""
+    page = open_page(tabs[0].context, server.url)
+    open_newest(page)
+    yield page
+    page.close()
+
+
+def open_newest(page: Page) -> None:
+    """Open the chat that changed last, and wait for its first answer."""
+    page.locator("#chat-list .chat-open").first.click()
+    expect(page.locator("#thread > .assistant").first).to_contain_text("One.")
+
+
+@contextmanager
+def held(scripted: ScriptedServer, *pages: tuple[Page, str, str]) -> Iterator[list[threading.Event]]:
+    """Ask in tabs, one after another: (tab, question, answer). The end of each answer waits for its event."""
+    events = []
+    try:
+        for page, question, answer in pages:
+            scripted.script, scripted.rest = [answer], threading.Event()
+            events.append(scripted.rest)
+            send(page, question)
+            expect(last_answer(page)).to_contain_text(answer)
+            for other in page.context.pages[1:]:
+                if "chat=" in other.url:
+                    expect(other.locator("#thread > .growing")).not_to_have_count(0)
+        yield events
+    finally:
+        scripted.rest = None
+        for event in events:
+            event.set()
 
 
 def texts(page: Page) -> list[str]:
@@ -149,3 +205,22 @@ def test_a_chat_that_goes_on_before_the_deletion_is_heard_of_is_stored_whole(tab
     second.locator("#chat-list .chat-open").first.click()
     expect(last_answer(second)).to_be_visible()
     assert texts(second)[:3] == ["The beginning", "One.", "And on"]
+
+
+LONG = "\n\n".join(f"Line {i}." for i in range(150))
+
+
+def test_calls_of_tools_are_shown_in_the_other_tab(tabs: list[Page], scripted: ScriptedServer) -> None:
+    first, second = tabs
+    switch_on(first)
+    scripted.script = [[("javascript", {"code": "return 1"}), ("javascript", {"code": "return 2"})], "It is 2."]
+    send(first, "Go")
+    cards(first).first.get_by_role("button", name="Allow once").click()
+    for page in tabs:
+        expect(cards(page)).to_have_count(2)
+        expect(cards(page).first).to_have_attribute("data-state", "done")
+        expect(cards(page).last).to_have_attribute("data-state", "asked")
+    cards(first).last.get_by_role("button", name="Refuse").click()
+    assert wait_answer(first) == wait_answer(second) == "It is 2."
+    expect(cards(second).first.locator(".call-result")).to_contain_text("1")
+    expect(cards(second).last).to_have_attribute("data-state", "refused")
