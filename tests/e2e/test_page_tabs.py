@@ -210,6 +210,58 @@ def test_a_chat_that_goes_on_before_the_deletion_is_heard_of_is_stored_whole(tab
 LONG = "\n\n".join(f"Line {i}." for i in range(150))
 
 
+def test_questions_sent_at_once_are_both_stored(tabs: list[Page], scripted: ScriptedServer) -> None:
+    first, second = tabs
+    scripted.script = ["An answer."]
+    late = """() => {
+      const { postMessage } = BroadcastChannel.prototype;  // its news comes when the other tab has sent, too
+      let kept = [];
+      BroadcastChannel.prototype.postMessage = function (news) { kept.push(() => postMessage.call(this, news)); };
+      globalThis.tell = () => {
+        BroadcastChannel.prototype.postMessage = postMessage;
+        for (const post of kept) post();
+      };
+    }"""
+    first.evaluate(late)
+    ask(first, "From the first tab")
+    ask(second, "From the second tab")
+    first.evaluate("tell()")
+    for page, own, other in ((first, "first", "second"), (second, "second", "first")):
+        expect(page.locator("#thread .user .versions")).to_contain_text("/2")
+        assert texts(page)[2:] == [f"From the {own} tab", "An answer."]
+        page.reload()
+        expect(page.locator("#thread .user .versions")).to_contain_text("/2")
+        shown = texts(page)[2]
+        step = "Next" if "1/2" in page.locator("#thread .user .versions").inner_text() else "Previous"
+        page.locator("#thread .user").last.hover()
+        page.get_by_role("button", name=f"{step} version of the question").click()
+        expect(page.locator("#thread .bubble").last).not_to_have_text(shown)
+        assert {shown, texts(page)[2]} == {f"From the {own} tab", f"From the {other} tab"}
+        assert texts(page)[3] == "An answer."
+
+
+def test_a_question_that_could_not_be_stored_stays(tabs: list[Page], scripted: ScriptedServer) -> None:
+    first, second = tabs
+    scripted.script = ["An answer."]
+    second.evaluate(
+        """() => {
+          const { put } = IDBObjectStore.prototype;
+          globalThis.mend = () => (IDBObjectStore.prototype.put = put);
+          IDBObjectStore.prototype.put = () => { throw new DOMException("", "QuotaExceededError"); };
+        }"""
+    )
+    ask(second, "Not stored yet")
+    expect(second.get_by_text("This browser could not store the chat.")).to_be_visible()
+    ask(first, "Stored")
+    expect(second.locator("#thread .user .versions")).to_contain_text("/2")
+    assert texts(second)[2:] == ["Not stored yet", "An answer."]
+    second.evaluate("void mend()")
+    ask(second, "Stored again")
+    second.reload()
+    expect(second.locator("#thread .bubble").last).to_have_text("Stored again")
+    assert texts(second)[2] == "Not stored yet"
+
+
 def test_calls_of_tools_are_shown_in_the_other_tab(tabs: list[Page], scripted: ScriptedServer) -> None:
     first, second = tabs
     switch_on(first)
