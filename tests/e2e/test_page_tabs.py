@@ -210,6 +210,30 @@ def test_a_chat_that_goes_on_before_the_deletion_is_heard_of_is_stored_whole(tab
 LONG = "\n\n".join(f"Line {i}." for i in range(150))
 
 
+@pytest.mark.parametrize("how", ["both end", "the other tab closes"])
+def test_a_finished_answer_is_never_overwritten(
+    tabs: list[Page], third: Page, scripted: ScriptedServer, how: str
+) -> None:
+    first, second = tabs
+    with held(scripted, (first, "Slowly", "The first answer."), (third, "And you?", "The third answer.")) as ends:
+        ends[0].set()
+        expect(first.locator("#send")).to_be_visible()
+        if how == "the other tab closes":
+            third.close()
+        else:
+            ends[1].set()
+            wait_answer(third)
+    if not third.is_closed():
+        assert texts(third)[2:] == ["Slowly", "The first answer.", "And you?", "The third answer."]
+        scripted.script = ["More."]
+        ask(third, "Go on")
+        assert [message["content"] for message in scripted.asked[-1]["messages"]][3] == "The first answer."
+    expect(second.locator("#thread > .growing")).to_have_count(0)
+    second.reload()
+    expect(second.locator("#thread > .assistant").nth(1)).to_contain_text("The first answer.")
+    assert texts(second)[2:4] == ["Slowly", "The first answer."]
+
+
 def test_questions_sent_at_once_are_both_stored(tabs: list[Page], scripted: ScriptedServer) -> None:
     first, second = tabs
     scripted.script = ["An answer."]
@@ -276,3 +300,63 @@ def test_calls_of_tools_are_shown_in_the_other_tab(tabs: list[Page], scripted: S
     assert wait_answer(first) == wait_answer(second) == "It is 2."
     expect(cards(second).first.locator(".call-result")).to_contain_text("1")
     expect(cards(second).last).to_have_attribute("data-state", "refused")
+
+
+def test_an_answer_ends_in_a_chat_that_was_opened_again(
+    tabs: list[Page], third: Page, scripted: ScriptedServer
+) -> None:
+    _, second = tabs
+    with held(scripted, (third, "Slowly", "It begins.")):
+        new_chat(second)
+        open_newest(second)
+        expect(second.locator("#thread > .growing")).to_have_count(1)
+        third.close()
+        expect(second.locator("#thread > .growing")).to_have_count(0)
+        expect(last_answer(second)).to_contain_text("stopped")
+
+
+def test_an_answer_ends_though_this_tab_answers_when_its_tab_is_closed(
+    tabs: list[Page], third: Page, scripted: ScriptedServer
+) -> None:
+    _, second = tabs
+    with held(scripted, (third, "Slowly", "It begins."), (second, "And you?", "Mine.")) as ends:
+        third.close()
+        ends[1].set()
+        expect(second.locator("#send")).to_be_visible()
+        expect(second.locator("#thread > .growing")).to_have_count(0)
+        expect(second.locator("#thread > .assistant").nth(1)).to_contain_text("stopped")
+
+
+def test_what_comes_while_a_question_is_edited_is_shown_after_it(tabs: list[Page], scripted: ScriptedServer) -> None:
+    first, second = tabs
+    second.locator("#thread .user").hover()
+    second.get_by_role("button", name="Edit and send again").click()
+    second.locator("#thread .editor textarea").fill("What the user writes")
+    scripted.script = ["Another."]
+    first.get_by_role("button", name="Answer again").click()
+    expect(last_answer(first)).to_contain_text("Another.")
+    wait_answer(first)
+    expect(second.locator("#chat-list .chat-open").first).to_be_visible()
+    expect(second.locator("#thread .editor textarea")).to_have_value("What the user writes")
+    second.get_by_role("button", name="Cancel").click()
+    expect(second.locator("#thread .assistant .versions")).to_contain_text("1/2")
+    scripted.script = ["Two."]
+    ask(second, "And on")
+    assert texts(second) == ["The beginning", "One.", "And on", "Two."]
+
+
+def test_a_reader_stays_where_they_are(tabs: list[Page], scripted: ScriptedServer) -> None:
+    first, second = tabs
+    scripted.script = [LONG]
+    ask(first, "At length")
+    expect(last_answer(second)).to_contain_text("Line 149.")
+    expect(second.locator("#thread > .growing")).to_have_count(0)
+    second.locator("#scroller").evaluate("(scroller) => scroller.scrollTo({ top: 50, behavior: 'instant' })")
+    expect(second.locator("#to-end")).to_be_visible()
+    first.get_by_role("button", name="Answer again").last.click()
+    expect(first.locator("#thread .assistant .versions")).to_contain_text("2/2")
+    wait_answer(first)
+    expect(second.locator("#thread .assistant .versions")).to_contain_text("1/2")
+    assert abs(second.locator("#scroller").evaluate("({ scrollTop }) => scrollTop") - 50) < 2
+    second.click("#to-end")
+    expect(second.locator("#to-end")).to_be_hidden()
