@@ -91,6 +91,7 @@ export class Thread {
     this.#window.reset([...this.#rows]);
     this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     const first = place && this.#rows.find(({ messages = [] }) => before.get(messages[0]) === place.row);
+    if (place) showWholeAnswers(); // a long one that is shown in pieces would leave nothing to scroll to
     if (place && first) this.#window.moveTo(first, place.top);
     else if (!place) this.toEnd();
   }
