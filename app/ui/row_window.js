@@ -118,6 +118,21 @@ export class RowWindow {
     return row.element;
   }
 
+  /** The first row in view, and its place in the window, in px. */
+  place() {
+    const row = this.#rowOf(this.#firstInView());
+    return row?.element && { row, top: row.element.getBoundingClientRect().top };
+  }
+
+  /** Scrolls so that a row is at a place in the window. @param {Row} row @param {number} top px */
+  moveTo(row, top) {
+    this.#layOut();
+    const list = this.#list.getBoundingClientRect().top;
+    this.#scroller.scrollTop += list + this.#tops[this.#numbers.get(row) ?? 0] - top;
+    this.#draw();
+    if (row.element?.isConnected) this.#scroller.scrollTop += row.element.getBoundingClientRect().top - top;
+  }
+
   /** The rows that a range covers, if some of them are not drawn; else none: the range has all. @param {Range} range */
   covered(range) {
     const items = [...this.#list.children].filter((item) => range.intersectsNode(item));

@@ -6,7 +6,7 @@ import { copyMessages } from "./copy_messages.js";
 import { byId, h, iconButton } from "./dom.js";
 import { columns, pickButton } from "./chats/pair.js";
 import { patternOf } from "./chats/search/excerpt.js";
-import { answered, firstSent } from "./chats/turns.js";
+import { answered, firstSent, isOpen } from "./chats/turns.js";
 import { RowWindow } from "./row_window.js";
 import { isKey } from "./shortcuts.js";
 import { mediaList } from "./media/views.js";
@@ -15,6 +15,8 @@ import { mediaList } from "./media/views.js";
  * @typedef {import("./chats/database.js").Message} Message
  * @typedef {import("./chats/conversation.js").Conversation} Conversation
  * @typedef {import("./row_window.js").Row & { messages?: Message[] }} Row
+ *
+ * @typedef {(item: HTMLElement, isOpen: boolean) => void} NoteEditor hears that a question's editor was opened or closed
  *
  * @typedef {object} Actions
  * @property {(message: Message) => void} regenerate
@@ -51,6 +53,11 @@ export class Thread {
   #pinned = true; // follow the newest line until the user scrolls up
   #lastTop = 0;
   #window;
+  /** @type {WeakMap<Message, AnswerView>} of answers that grow */
+  #views = new WeakMap();
+  /** @type {Set<HTMLElement>} items whose question is being edited */
+  #edited = new Set();
+  edited = () => {}; // called when an editor was closed
 
   /** @param {Actions} actions what the buttons under the last messages do */
   constructor(actions) {
@@ -69,16 +76,34 @@ export class Thread {
   /**
    * Shows a chat. The last answer may be about to be made: `answer()` adds it.
    * @param {Conversation} conversation @param {Message} [coming]
+   * @param {boolean} [stays] the chat is shown again: a reader who is not at its end keeps the place
    */
-  show(conversation, coming) {
+  show(conversation, coming, stays = false) {
+    const before = new Map(this.#rows.map((row) => [row.messages?.[0], row]));
+    const place = stays && !this.#pinned ? this.#window.place() : undefined;
     this.#conversation = conversation;
     const { messages } = conversation;
     this.#rows = messages.filter((message) => message !== coming).map((message) => this.#row(message));
+    if (place) for (const row of this.#rows) row.height = before.get(row.messages?.[0])?.height ?? row.height;
     this.#list.hidden = !messages.length;
-    this.#pinned = true;
+    this.#edited.clear();
+    this.#pinned = !place;
     this.#window.reset([...this.#rows]);
     this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
-    this.toEnd();
+    const first = place && this.#rows.find(({ messages = [] }) => before.get(messages[0]) === place.row);
+    if (place) showWholeAnswers(); // a long one that is shown in pieces would leave nothing to scroll to
+    if (place && first) this.#window.moveTo(first, place.top);
+    else if (!place) this.toEnd();
+  }
+
+  /** Whether the user edits a question. */
+  get isEditing() {
+    return this.#edited.size > 0;
+  }
+
+  /** The view of an answer that grows. @param {Message} message */
+  viewOf(message) {
+    return this.#views.get(message);
   }
 
   /** @param {Message} message */
@@ -95,21 +120,36 @@ export class Thread {
 
   /** @param {Message} message */
   #row(message) {
-    return { messages: [message], draw: () => this.#item(message), height: heightOf(message, this.#list.clientWidth) };
+    /** @type {Row} */
+    const row = {
+      messages: [message],
+      draw: () => this.#item(message),
+      height: heightOf(message, this.#list.clientWidth),
+    };
+    if (!isOpen(message)) return row;
+    const view = new AnswerView(message, this.actions, this.#versions(message)); // it grows wherever the reader is
+    this.#views.set(message, view);
+    return { ...row, element: view.element };
   }
 
   /** @param {Message} message */
   #item(message) {
     const versions = this.#versions(message);
-    if (message.role === "user") return userItem(message, this.actions, versions);
+    if (message.role === "user") return userItem(message, this.actions, versions, this.#noteEditor);
     return new AnswerView(message, this.actions, versions).element;
   }
 
+  /** @type {NoteEditor} */
+  #noteEditor = (item, isOpen) => {
+    if (isOpen) this.#edited.add(item);
+    else this.#edited.delete(item);
+    if (!isOpen) this.edited();
+  };
+
   /** Adds an answer that grows. @param {Message} message */
   answer(message) {
-    const view = new AnswerView(message, this.actions, this.#versions(message));
-    this.#append({ ...this.#row(message), element: view.element });
-    return view;
+    this.add(message);
+    return /** @type {AnswerView} */ (this.#views.get(message));
   }
 
   /**
@@ -213,8 +253,8 @@ function heightOf({ content }, width) {
   return FRAME + LINE * lines;
 }
 
-/** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions */
-function userItem(message, actions, versions) {
+/** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions @param {NoteEditor} noteEditor */
+function userItem(message, actions, versions, noteEditor) {
   const bubble = message.content ? h("div", { class: "bubble", dir: "auto" }, message.content) : null;
   const asked = h("div", { class: "asked" }, mediaList(message.media), bubble);
   const tools = h(
@@ -222,14 +262,14 @@ function userItem(message, actions, versions) {
     { class: "tools" },
     versions,
     bubble && copyButton(t("Copy your message"), () => message.content),
-    iconButton("edit", t("Edit and send again"), () => editInPlace(item, message, actions)),
+    iconButton("edit", t("Edit and send again"), () => editInPlace(item, message, actions, noteEditor)),
   );
   const item = h("li", { class: "message user" }, h("h2", { class: "hidden" }, t("You")), asked, tools);
   return item;
 }
 
-/** @param {HTMLElement} item @param {Message} message @param {Actions} actions */
-function editInPlace(item, message, actions) {
+/** @param {HTMLElement} item @param {Message} message @param {Actions} actions @param {NoteEditor} noteEditor */
+function editInPlace(item, message, actions, noteEditor) {
   const before = [...item.children];
   const field = h("textarea", {
     value: message.content,
@@ -240,6 +280,7 @@ function editInPlace(item, message, actions) {
   const cancel = () => {
     item.replaceChildren(...before);
     byId("prompt").focus();
+    noteEditor(item, false);
   };
   const send = () => (field.value.trim() || message.media) && actions.edit(message, field.value.trim());
   field.addEventListener("keydown", (event) => {
@@ -258,5 +299,6 @@ function editInPlace(item, message, actions) {
     h("button", { type: "button", class: "button primary", on: { click: send } }, t("Send")),
   );
   item.replaceChildren(before[0], h("div", { class: "editor" }, mediaList(message.media), field, row));
+  noteEditor(item, true);
   field.focus();
 }

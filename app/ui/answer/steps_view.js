@@ -12,21 +12,24 @@ import { CallCard } from "./call_card.js";
 
 export class StepsView {
   element = h("div", { class: "steps", role: "group", "aria-label": t("Function calls"), hidden: true });
-  /** @type {Map<Call, CallCard>} */
-  #cards = new Map();
-  #steps = 0;
+  /** @type {CallCard[][]} the cards of each step's calls */
+  #cards = [];
+  /** @type {Step[]} that are shown. Those that another tab stores are other objects each time. */
+  #steps = [];
 
   /** Shows steps that came, and what changed of their calls. @param {Step[]} steps @param {boolean} growing */
   show(steps, growing) {
-    for (const step of steps.slice(this.#steps)) this.#add(step);
-    this.#steps = steps.length;
+    for (const step of steps.slice(this.#steps.length)) this.#add(step);
+    this.#steps = [...steps];
     this.element.hidden = !steps.length;
-    for (const { calls } of steps) for (const call of calls) this.card(call).update(call, growing);
+    for (const [i, { calls }] of steps.entries())
+      for (const [j, call] of calls.entries()) this.#cards[i][j].update(call, growing);
   }
 
   /** @param {Call} call */
   card(call) {
-    return /** @type {CallCard} */ (this.#cards.get(call));
+    const step = this.#steps.findIndex(({ calls }) => calls.includes(call));
+    return this.#cards[step][this.#steps[step].calls.indexOf(call)];
   }
 
   /** @param {Step} step */
@@ -41,10 +44,8 @@ export class StepsView {
       new Markdown(body).render(content);
       this.element.append(body);
     }
-    for (const call of calls) {
-      const card = new CallCard(call);
-      this.#cards.set(call, card);
-      this.element.append(card.element);
-    }
+    const cards = calls.map((call) => new CallCard(call));
+    this.#cards.push(cards);
+    this.element.append(...cards.map(({ element }) => element));
   }
 }

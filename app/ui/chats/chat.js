@@ -7,7 +7,7 @@ import { announce, notify } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
-import { Conversation, remove, saveInfo, titleOf } from "./conversation.js";
+import { Conversation, remove, saveInfo, tellUnreadable, titleOf } from "./conversation.js";
 import * as database from "./database.js";
 import { answering, OtherTabs } from "./other_tabs.js";
 import { contextOf, usageOf } from "./request.js";
@@ -46,6 +46,7 @@ export class Chat {
   /** @param {Parts} parts */
   constructor(parts) {
     this.parts = parts;
+    parts.thread.edited = () => this.#others.showLate();
     addEventListener("pagehide", () => (this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
   }
 
@@ -169,11 +170,12 @@ export class Chat {
    * @param {number | null} [parent] the message that it follows; default: the last one shown
    */
   send(text, media = [], parent) {
-    const { info, tree, messages } = this.conversation;
+    const { info, tree, messages, own, isElsewhere } = this.conversation;
     if (!messages.length) info.title ||= titleOf(text || media[0].name);
-    const cut = messages.filter((message) => message.cut);
+    const cut = messages.filter((message) => message.cut && !isElsewhere(message));
     for (const message of cut) delete message.cut; // only the last answer can go on
     const question = tree.add({ role: "user", content: text, ...(media.length && { media }) }, parent);
+    own.add(question);
     this.conversation.save([...cut, question]);
     if (parent === undefined && !this.#paired) this.parts.thread.add(question);
     else this.#draw();
@@ -191,7 +193,7 @@ export class Chat {
         : emptied(message);
     tree.shown = again.n;
     this.#paired = false;
-    this.parts.thread.show(this.conversation, again);
+    this.#others.show(this.conversation, again);
     this.#answer(again);
   }
 
@@ -208,7 +210,7 @@ export class Chat {
     const branch = tree.add({ role: "assistant", content, model, sources, steps: own, cut }, message.parent);
     tree.shown = branch.n;
     this.#paired = false;
-    this.parts.thread.show(this.conversation, branch);
+    this.#others.show(this.conversation, branch);
     this.#answer(branch);
   }
 
@@ -219,7 +221,7 @@ export class Chat {
     if (message.finish === "length") message.cut = longer(message.cut);
     delete message.finish;
     delete message.error;
-    this.parts.thread.show(this.conversation, message);
+    this.#others.show(this.conversation, message);
     this.#answer(message);
   }
 
@@ -324,6 +326,7 @@ export class Chat {
   /** @param {AbortController} controller of answers that ended */
   #end(controller) {
     if (this.#answering === controller) this.#answering = null;
+    this.#others.showLate();
     this.parts.changed();
   }
 
@@ -335,6 +338,7 @@ export class Chat {
   async #stream(message, history, { view, engine, controller, tools = [] }) {
     const { conversation } = this;
     const { thread, documents } = this.parts;
+    conversation.own.add(message);
     this.#touch(conversation, [message], true);
     this.parts.changed();
     let saved = performance.now();
@@ -371,6 +375,7 @@ export class Chat {
       announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
     });
     this.#touch(conversation, [message]);
+    for (const made of [message, ...history.slice(-1)]) conversation.own.delete(made);
   }
 
   /**
@@ -384,12 +389,6 @@ export class Chat {
     conversation.save(messages, growing);
     if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }
-}
-
-/** Says that a chat cannot be read. @param {unknown} error */
-function tellUnreadable(error) {
-  const text = t("This chat cannot be read. The others are not affected.");
-  notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
 /** The chats whose ids others do not have: each read makes objects of its own. @param {ChatInfo[]} chats @param {ChatInfo[]} others */

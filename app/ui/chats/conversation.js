@@ -6,6 +6,7 @@ import * as database from "./database.js";
 import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
+import { isOpen } from "./turns.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -46,6 +47,8 @@ export class Conversation {
   #failed = false; // a write: what it had is not stored
   #isStored = false;
   deleted = false; // in another tab
+  /** @type {Set<Message>} messages that this tab is making: what other tabs have of them is older */
+  own = new Set();
   #timesLost = database.timesLost();
 
   /** @param {ChatInfo} info @param {Message[]} [messages] */
@@ -85,6 +88,9 @@ export class Conversation {
     return this.tree.path();
   }
 
+  /** Whether another tab is making an answer: what this one has of it is older. @param {Message} message */
+  isElsewhere = (message) => isOpen(message) && !this.own.has(message);
+
   /** Whether storage may lack messages that no later change stores. */
   get isBehind() {
     return this.#failed || this.#timesLost !== database.timesLost();
@@ -98,7 +104,7 @@ export class Conversation {
     this.info.shown = this.tree.shown;
     if (this.info.private) return;
     const lacks = this.isBehind;
-    const copy = structuredClone({ info: this.info, messages: lacks ? this.#readable(this.tree.all) : messages });
+    const copy = structuredClone({ info: this.info, messages: lacks ? this.#storable : messages });
     if (lacks) [this.#failed, this.#timesLost] = [false, database.timesLost()];
     enqueue(async () => {
       try {
@@ -115,24 +121,31 @@ export class Conversation {
   /** Stores all of a chat that another tab deleted while this one went on with it; or nothing, if this one heard of it. @param {ChatInfo} info */
   async #restore(info) {
     if (this.deleted) await database.deleteChat(info.id);
-    else await database.saveChat(info, this.#readable(this.tree.all));
+    else await database.saveChat(info, this.#storable);
   }
 
-  /** Stores the shown branch while the page closes, and the others if storage may lack them. */
+  /** Stores what this tab is making while the page closes, and the other messages if storage may lack them. */
   saveAtOnce() {
     this.info.shown = this.tree.shown;
-    const messages = this.isBehind ? this.tree.all : this.messages;
-    if (!this.info.private) database.saveAtOnce(this.info, this.#readable(messages));
+    if (!this.info.private) database.saveAtOnce(this.info, this.isBehind ? this.#storable : [...this.own]);
   }
 
-  /** Without damaged messages: another page may read them. @param {Message[]} messages */
-  #readable = (messages) => messages.filter((message) => !isDamaged(message));
+  /** All messages but those that are older here: answers of other tabs, and damaged ones, which another page may read. */
+  get #storable() {
+    return this.tree.all.filter((message) => !isDamaged(message) && !this.isElsewhere(message));
+  }
 }
 
 /** Stores an entry of the list. @param {ChatInfo} info */
 export function saveInfo(info) {
   const copy = structuredClone(info);
   return info.private ? Promise.resolve() : enqueue(() => database.saveChat(copy, []));
+}
+
+/** Says that a chat cannot be read. @param {unknown} error */
+export function tellUnreadable(error) {
+  const text = t("This chat cannot be read. The others are not affected.");
+  notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
 /** Deletes a chat; resolves to a function that brings it back. @param {ChatInfo} info */

@@ -5,6 +5,7 @@
 import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
 import * as database from "./database.js";
+import { isOpen } from "./turns.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -25,10 +26,10 @@ export function answering(id, work) {
   return work;
 }
 
-/** Whether an answer of a chat is being made in some tab. @param {string} id */
+/** Whether an answer of a chat is being made in some tab, which may still wait for its lock. @param {string} id */
 export async function isAnswering(id) {
-  const { held = [] } = (await locks?.query().catch(() => undefined)) ?? {};
-  return held.some(({ name }) => name === lockOf(id));
+  const { held = [], pending = [] } = (await locks?.query().catch(() => undefined)) ?? {};
+  return [...held, ...pending].some(({ name, mode }) => name === lockOf(id) && mode === "shared");
 }
 
 export class OtherTabs {
@@ -37,7 +38,11 @@ export class OtherTabs {
   #growing = new Map();
   /** @type {Map<string, Stored>} by chats that were not shown: one of them was being read, perhaps */
   #missed = new Map();
-  #waits = ""; // the chat whose answers are waited for
+  /** @type {WeakSet<Conversation>} whose answers are waited for */
+  #waiting = new WeakSet();
+  #isLate = false; // the thread lacks what another tab stored
+  /** @type {number | null} the last message that another tab showed meanwhile */
+  #lateShown = null;
 
   /** @param {import("./chat.js").Chat} chat */
   constructor(chat) {
@@ -49,17 +54,36 @@ export class OtherTabs {
     };
   }
 
-  /** Shows a chat. Its last answer may be one that another tab is making. @param {Conversation} conversation */
-  show(conversation) {
-    const { thread } = this.#chat.parts;
-    this.#growing.clear();
-    const last = conversation.messages.at(-1);
-    const coming = last?.role === "assistant" && !last.finish ? last : undefined;
-    thread.show(conversation, coming);
-    if (coming) this.#grow(coming);
+  /**
+   * Shows a chat, with the answers that other tabs are making.
+   * @param {Conversation} conversation @param {Message} [coming] an answer that this tab begins: `thread.answer()` adds it
+   */
+  show(conversation, coming) {
+    this.#draw(conversation, coming);
+    if (coming) return;
     const missed = this.#missed.get(conversation.id);
     this.#missed.clear();
     if (missed) void this.#read(conversation, missed);
+  }
+
+  /** Shows what other tabs stored while this one made an answer or its user edited a question. Keeps the reader's place. */
+  showLate() {
+    const { busy, conversation, parts } = this.#chat;
+    if (!this.#isLate || busy || conversation.own.size || parts.thread.isEditing) return;
+    conversation.tree.follow(this.#lateShown);
+    conversation.info.shown = conversation.tree.shown;
+    this.#draw(conversation, undefined, true);
+  }
+
+  /** @param {Conversation} conversation @param {Message} [coming] @param {boolean} [stays] where the reader is */
+  #draw(conversation, coming, stays = false) {
+    const { thread } = this.#chat.parts;
+    this.#isLate = false;
+    this.#lateShown = null;
+    this.#growing.clear();
+    thread.show(conversation, coming, stays);
+    for (const message of conversation.messages)
+      if (message !== coming && isOpen(message)) this.#grow(message, thread.viewOf(message));
   }
 
   /** @param {ChatInfo} info @param {number[]} numbers of the messages that were stored */
@@ -86,29 +110,32 @@ export class OtherTabs {
 
   /** @param {Conversation} conversation @param {Message[]} stored @param {number | null} shown in the other tab */
   #merge(conversation, stored, shown) {
-    const { busy, parts } = this.#chat;
+    const { parts } = this.#chat;
+    const busy = this.#chat.busy || conversation.own.size > 0;
     const before = conversation.messages;
-    const { added, changed } = conversation.tree.merge(stored, (message) => busy && isOpen(message));
+    const { added, changed } = conversation.tree.merge(stored, (message) => conversation.own.has(message));
     if (!busy) conversation.tree.follow(shown);
     conversation.info.shown = conversation.tree.shown; // each tab shows the branch that it shows
-    if (busy) return; // the answer that this tab makes stays where it is
     const { messages } = conversation;
     const goesOn = before.every((message, i) => message === messages[i]);
     const isKnown = changed.every((message) => this.#growing.has(message) || !messages.includes(message));
     const hasVersions = added.some((message) => !messages.includes(message));
-    if (!goesOn || !isKnown || hasVersions) {
-      if (!document.querySelector("#thread .editor")) this.show(conversation); // else what the user writes would be lost
-      return;
+    for (const message of changed) if (this.#growing.has(message)) this.#grow(message);
+    this.#isLate ||= !goesOn || !isKnown || hasVersions;
+    if (this.#isLate) {
+      this.#lateShown = shown ?? this.#lateShown;
+      return this.showLate();
     }
     for (const message of messages.slice(before.length))
-      if (message.role === "user") parts.thread.add(message);
-      else this.#grow(message);
-    for (const message of changed) if (this.#growing.has(message)) this.#grow(message);
+      if (isOpen(message)) this.#grow(message);
+      else parts.thread.add(message);
   }
 
-  /** Shows an answer of another tab as far as it is stored. @param {Message} message */
-  #grow(message) {
-    const view = this.#growing.get(message) ?? this.#chat.parts.thread.answer(message);
+  /**
+   * Shows an answer of another tab as far as it is stored.
+   * @param {Message} message @param {AnswerView} [view]
+   */
+  #grow(message, view = this.#growing.get(message) ?? this.#chat.parts.thread.answer(message)) {
     if (message.finish) {
       this.#growing.delete(message);
       view.finish(message);
@@ -124,12 +151,14 @@ export class OtherTabs {
   async #waitForEnd() {
     const { conversation } = this.#chat;
     const { id } = conversation;
-    if (!locks || this.#waits === id) return;
-    this.#waits = id;
-    await locks.request(lockOf(id), () => {}).catch(() => {});
-    if (this.#waits === id) this.#waits = "";
-    if (this.#chat.conversation !== conversation || this.#chat.busy) return;
-    const open = conversation.tree.all.filter(isOpen).map(({ n }) => n);
+    if (!locks || this.#waiting.has(conversation)) return;
+    this.#waiting.add(conversation);
+    do await locks.request(lockOf(id), () => {}).catch(() => {});
+    while (this.#chat.conversation === conversation && (await isAnswering(id)));
+    this.#waiting.delete(conversation);
+    if (this.#chat.conversation !== conversation) return;
+    for (const message of this.#growing.keys()) if (message.finish) this.#grow(message); // one that this tab had stopped
+    const open = conversation.tree.all.filter(conversation.isElsewhere).map(({ n }) => n);
     const stored = await database.readMessages(id, open).catch(() => []);
     for (const message of stored) message.finish ??= "stopped";
     if (this.#chat.conversation === conversation) this.#merge(conversation, stored, null);
@@ -148,9 +177,6 @@ export class OtherTabs {
     chat.parts.changed();
   }
 }
-
-/** An answer that has not ended. @param {Message} message */
-const isOpen = ({ role, finish }) => role === "assistant" && !finish;
 
 /** An entry as another tab stored it, in the same object. @param {ChatInfo | undefined} known @param {ChatInfo} info @returns {ChatInfo} */
 function replaced(known, info) {

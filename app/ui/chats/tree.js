@@ -5,6 +5,8 @@
  * @typedef {import("./database.js").Draft} Draft
  */
 
+const STEP = 2 ** 24; // numbers from which one message gets one
+
 export class Tree {
   /** @type {Map<number, Message>} */
   #messages = new Map();
@@ -12,7 +14,7 @@ export class Tree {
   #after = new Map();
   /** @type {number | null} the last message of the shown branch */
   shown = null;
-  #next = 0;
+  #highest = -1; // number of a message
 
   /** @param {Message[]} messages @param {number | null} shown */
   constructor(messages = [], shown = null) {
@@ -39,10 +41,15 @@ export class Tree {
 
   /** Adds a message and shows it. @param {Draft} draft @param {number | null} [parent] default: the last one shown */
   add(draft, parent = this.shown) {
-    const message = /** @type {Message} */ (Object.assign(draft, { n: this.#next, parent }));
+    const message = /** @type {Message} */ (Object.assign(draft, { n: this.#newNumber(), parent }));
     this.#insert(message);
     this.shown = message.n;
     return message;
+  }
+
+  /** A number above all others, and not the one that another tab gives to a message at the same time. */
+  #newNumber() {
+    return (Math.floor(this.#highest / STEP) + 1) * STEP + Math.floor(Math.random() * STEP);
   }
 
   /** The place of a message among its versions. @param {Message} message */
@@ -94,8 +101,8 @@ export class Tree {
   #insert(message) {
     this.#messages.set(message.n, message);
     const versions = this.#after.get(message.parent);
-    if (versions) versions.push(message);
+    if (versions) versions.splice(versions.findLastIndex(({ n }) => n < message.n) + 1, 0, message);
     else this.#after.set(message.parent, [message]);
-    this.#next = Math.max(this.#next, message.n + 1);
+    this.#highest = Math.max(this.#highest, message.n);
   }
 }

@@ -51,6 +51,9 @@ export function olderTurns(turns, characters) {
   return older;
 }
 
+/** Whether a message is an answer that has not ended. @param {import("./database.js").Message} message */
+export const isOpen = ({ role, finish }) => role === "assistant" && !finish;
+
 /** @template {import("./database.js").Draft} M @param {M[]} messages */
 export function lastAnswer(messages) {
   return messages.findLast(({ role, content }) => role === "assistant" && content);
