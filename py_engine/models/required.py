@@ -96,7 +96,7 @@ LAYERS = (
             "starcoder2"
         ),
     ),
-    Need("attn_v.weight", only("gemma3n")),
+    Need("attn_v.weight", only("gemma3n"), "attn_k.weight"),
     Need("attn_gate.weight", only("afmoe dots3note hy_v4 laguna muse-glimmer spark2_5")),
     Need("attn_gate.weight", only("hrm_text"), "attn_output.weight"),
     Need("attn_gate.weight", only("bailingmoe3"), "attn_kv_a_mqa.weight"),

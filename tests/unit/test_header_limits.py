@@ -48,7 +48,7 @@ WRONG: list[dict[str, Any]] = [
     {"nextn_predict_layers": 10**6}, {"nextn_predict_layers": "x"},
     {"rope__freq_base": 1.0, "rope__scaling__type": "yarn", "rope__scaling__factor": 2.0}, {"rope__freq_base": 0.0},
     {"rope__freq_base": NAN}, {"rope__freq_base": INF}, {"rope__freq_base": [1e4]}, {"rope__freq_base": 0.5},
-    {"rope__scaling__factor": 0.0}, {"rope__scaling__factor": NAN}, {"rope__scaling__type": ["yarn"]},
+    {"rope__scaling__factor": -1.0}, {"rope__scaling__factor": NAN}, {"rope__scaling__type": ["yarn"]},
     {"attention__layer_norm_rms_epsilon": NAN}, {"context_length": 0}, {"context_length": 1e9}, {"vocab_size": None},
 ]  # fmt: skip
 
