@@ -72,7 +72,7 @@ def connect(page: Page, name: str) -> Locator:
     """Connect to a server; return its list of tools."""
     found = entry(page, name)
     found.get_by_role("button", name=f"Connect to {name} again").click()
-    found.locator("summary", has_text="tools").click()
+    found.locator(f"#mcp-tools-{name}").evaluate("(details) => { details.open = true; }")  # perhaps it is already
     return found.get_by_role("list", name=f"Tools of {name}")
 
 
