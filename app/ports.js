@@ -44,7 +44,7 @@ export class Ports {
   #asked = new Set();
   #serve;
   #addDownloadWorker;
-  /** @type {Map<MessagePort, Lending[]>} of pages that were asked for compute workers */
+  /** @type {Map<MessagePort, Lending[]>} the requests for compute workers to each page, oldest first */
   #computing = new Map();
 
   /** @param {(port: MessagePort) => Served} serve @param {(port: MessagePort) => void} addDownloadWorker */

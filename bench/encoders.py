@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--file", help="where the model is, or is written (default: a temporary folder)")
     parser.add_argument("--kernels", action="store_true", help="also the time of each kernel, the slowest first")
     parser.add_argument("--untuned", action="store_true", help="with the default tiles, as in a first load")
-    parser.add_argument("--no-matrices", action="store_true", help="without subgroup matrices, as browsers come")
+    parser.add_argument("--no-matrices", action="store_true", help="without subgroup matrices, the browsers' default")
     parser.add_argument("--tiles", action="store_true", help="instead, the products and attention with other tiles")
     parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
     options = parser.parse_args()

@@ -19,7 +19,7 @@ VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
 class LastRun:
     """The last run without an error over all models of this checkout, with this Dawn.
 
-    Runs that validate every shader (`everything`) and those that choose some are stored apart.
+    Runs that validate every shader (`everything`) are stored apart from runs that validate a selection.
     `is_current`: another run would read what this one has read, so none is needed. After a change, its shaders are
     still valid, and Dawn is given the others.
     """

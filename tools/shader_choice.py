@@ -1,4 +1,4 @@
-"""Choose the shaders that are validated out of many that differ in numbers alone."""
+"""Choose which shaders to validate, as many differ only in numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARAM = re.compile(r"^const (\w+: [uf]32) = ([-\w.]+);$", re.MULTILINE)  # what 
 
 
 def chosen(shaders: Iterable[Shader]) -> Iterator[Shader]:
-    """Yield each text that is new but for its params' numbers, and each number that is new to a kernel's param.
+    """Yield shaders whose text is new apart from numbers, or that give a kernel's param a new number.
 
     A shader that is left out has the code of a chosen one, and each of its numbers is in a chosen one of its kernel.
     """

@@ -6,7 +6,7 @@ expanded. Dawn's null backend compiles WGSL without running it: no GPU and no br
 python3 -m tools.shaders [--quick | FILE.gguf ...]
 
 --quick: for two of the devices, the least and one with every feature.
-Of shaders that differ in numbers alone, tools/shader_choice.py chooses some; WISP_ALL_SHADERS=1 validates all.
+tools/shader_choice.py selects among shaders that differ only in numbers; WISP_ALL_SHADERS=1 validates all.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@
 #param AHEAD // keys and values are loaded into registers: 2: before the scores, 1: before the softmax; 0: neither
 #param ONE_BUFFER // 1: keys and values take turns in the same workgroup memory
 #param HALF_SUMS // 1: values are summed in f16, eight at a time
-#param SUMS32 // 1: products and sums are in f32, also where numbers are stored in f16
+#param SUMS32 // 1: products and sums are in f32, even if inputs are stored in f16
 #param LOOPED // 1: fewer loops are unrolled, since software GPUs take seconds to compile that
 #param SOFT_CAP // cap of the scores; 0: none
 #param SPLIT // workgroups that share a tile's positions; 0: one has all

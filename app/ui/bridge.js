@@ -3,7 +3,7 @@ import { Wisp } from "../wisp.js";
 
 const STORED = "wisp.bridge"; // in this tab's session: the ticket of the next connection
 
-/** The ticket of the next connection, if there is one. The address loses it: it is nobody else's business. */
+/** Take the ticket of the next connection, if there is one, and remove it from the address: it is secret. */
 export function takeTicket() {
   const given = /^#bridge=([\w-]+)$/.exec(location.hash)?.[1];
   if (given) {

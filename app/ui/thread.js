@@ -16,7 +16,7 @@ import { mediaList } from "./media/views.js";
  * @typedef {import("./chats/conversation.js").Conversation} Conversation
  * @typedef {import("./row_window.js").Row & { messages?: Message[] }} Row
  *
- * @typedef {(item: HTMLElement, isOpen: boolean) => void} NoteEditor hears that a question's editor was opened or closed
+ * @typedef {(item: HTMLElement, isOpen: boolean) => void} NoteEditor called when a question's editor is opened or closed
  *
  * @typedef {object} Actions
  * @property {(message: Message) => void} regenerate
@@ -76,7 +76,7 @@ export class Thread {
   /**
    * Shows a chat. The last answer may be about to be made: `answer()` adds it.
    * @param {Conversation} conversation @param {Message} [coming]
-   * @param {boolean} [stays] the chat is shown again: a reader who is not at its end keeps the place
+   * @param {boolean} [stays] the chat is shown again, and a reader who is not at its end keeps the place
    */
   show(conversation, coming, stays = false) {
     const before = new Map(this.#rows.map((row) => [row.messages?.[0], row]));
@@ -91,7 +91,7 @@ export class Thread {
     this.#window.reset([...this.#rows]);
     this.markDropped(messages, messages.findLast(({ role }) => role === "assistant")?.dropped);
     const first = place && this.#rows.find(({ messages = [] }) => before.get(messages[0]) === place.row);
-    if (place) showWholeAnswers(); // a long one that is shown in pieces would leave nothing to scroll to
+    if (place) showWholeAnswers(); // else the page is too short to scroll to the place while a long answer is drawn in pieces
     if (place && first) this.#window.moveTo(first, place.top);
     else if (!place) this.toEnd();
   }

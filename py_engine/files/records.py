@@ -10,7 +10,7 @@ from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import BLOCK_SIZES
 
-MAX_FILE = 1 << 42  # bytes; a server may state any size, and each record takes memory
+MAX_FILE = 1 << 42  # bytes; a server may state any size, and the plan has an entry for each record
 MAX_RECORD = 16 << 20  # bytes; a download has nine records in memory (shards.py)
 
 
@@ -43,7 +43,7 @@ def plan_records(header: Header, file_size: int, max_bytes: int = MAX_RECORD) ->
 
     Record 0 holds the bytes before the tensor data. Later cuts are at tensor starts. A tensor longer than `max_bytes`
     is cut between rows, or between quantisation blocks if a row is longer, so no block is cut. Small tensors share a
-    record; padding belongs to the tensor before it. WispError model_too_large.
+    record; padding belongs to the tensor before it. Raises WispError model_too_large.
     """
     if file_size > MAX_FILE:
         raise WispError(

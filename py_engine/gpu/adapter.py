@@ -15,7 +15,7 @@ LIMITS = (
 )  # fmt: skip
 MATRICES = "chromium-experimental-subgroup-matrix"
 MATRICES_STORAGE = 32768  # bytes of workgroup memory for the tiles that multiply with matrices
-MATRICES_SUBGROUPS = 8  # of a workgroup, for the same
+MATRICES_SUBGROUPS = 8  # subgroups of a workgroup, for the same tiles
 
 
 async def request_adapter(least_ms: int = 0) -> Any | None:

@@ -45,7 +45,7 @@ def _of_all_layers(value: object) -> object:
 
 
 def _of_first_layer(value: object) -> object:
-    """The first layer's number of a list, which llama.cpp takes for the dense layers of most architectures."""
+    """The first number of a list of layers. llama.cpp uses it for all dense layers of most architectures."""
     return value[0] if isinstance(value, list) and value and value[0] else _of_all_layers(value)
 
 
@@ -226,7 +226,7 @@ def rope_spec(header: Header, dim: int) -> RopeSpec:
 
 
 def rope_factor(header: Header) -> float:
-    """Read the factor of RoPE's scaling. 0 and none at all stand for 1."""
+    """Read the factor of RoPE's scaling; 1 if it is 0 or missing."""
     key = "rope.scaling.factor" if header.arch("rope.scaling.factor", None) is not None else "rope.scale_linear"
     return optional_number(header, key) or 1.0
 

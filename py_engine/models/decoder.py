@@ -331,7 +331,7 @@ class Layer:
         h, norm = normed(cfg, w, ops, x, own if _norm_tensor(w, own) in w else self._shared_norm())
         rows = [(b + "ffn_up", n_ff)]
         joined = w.rows(b + "ffn_up.weight") == 2 * n_ff  # phi3: the gate's rows, then the up's
-        if b + "ffn_gate.weight" in w or ("<" in cfg.activation and not joined):  # limits are of gated activations
+        if b + "ffn_gate.weight" in w or ("<" in cfg.activation and not joined):  # only gated activations have limits
             rows = [(b + "ffn_gate", n_ff), *rows]
         elif joined:
             rows = [(b + "ffn_up", 2 * n_ff)]

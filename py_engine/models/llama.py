@@ -14,7 +14,7 @@ from py_engine.models import config, decoder
 from py_engine.models.common import optional_number, original_context
 from py_engine.plan.attention import Temperature
 
-# of the Baichuan that has RoPE, and of the one that has ALiBi; in others llama.cpp gives tokens no positions
+# Baichuan with 32 layers has RoPE, with 40 ALiBi. With any other number, llama.cpp gives tokens no positions.
 LAYERS_7B, LAYERS_13B = 32, 40
 ALIBI_MAX_BIAS = 8.0
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs

@@ -8,7 +8,7 @@ from py_engine.plan.weights import Weights
 
 
 def projected_rows(cfg: Config, w: Weights, b: str) -> tuple[list[tuple[str, int]], bool]:
-    """The tensors with their rows, and whether each head's gates follow its queries. `b`: the layer's prefix."""
+    """(tensor, rows) of each matrix, and whether each head's gates follow its queries. `b`: the layer's prefix."""
     rows = _separate_rows(cfg, w, b)
     if b + "attn_qkv.weight" in w:
         rows = [(b + "attn_qkv", sum(count for _, count in rows))]
@@ -22,7 +22,7 @@ def projected_rows(cfg: Config, w: Weights, b: str) -> tuple[list[tuple[str, int
 
 
 def _separate_rows(cfg: Config, w: Weights, b: str) -> list[tuple[str, int]]:
-    """The tensors of three matrices with their rows."""
+    """(tensor, rows) of queries, keys and values as three matrices."""
     size = cfg.key_dim or cfg.head_dim
     value_rows = cfg.head_count_kv * (cfg.value_dim or cfg.head_dim)
     values = "attn_k" if cfg.value_norm and b + "attn_v.weight" not in w else "attn_v"  # keys serve as values
@@ -30,7 +30,7 @@ def _separate_rows(cfg: Config, w: Weights, b: str) -> list[tuple[str, int]]:
 
 
 def projected_bias(cfg: Config, w: Weights, b: str, parts: list[tuple[str, int]]) -> Weight | None:
-    """The bias of `parts`. One matrix without a bias of its own may have those of queries, keys and values."""
+    """The bias of `parts`. A joined matrix may have three separate biases instead of its own."""
     if cfg.shares_kv:  # llama.cpp does not read the biases of layers that share a cache
         return None
     if len(parts) == 1 and parts[0][0] + ".bias" not in w:

@@ -1,7 +1,7 @@
-"""Tensors without which a model would be computed, wrongly: norms, biases, gates and networks that others may lack.
+"""Norms, biases, gates and networks that an architecture needs: without one, a model's results would be wrong.
 
-A layer has what the file has tensors for, so the lack of one of these would go unnoticed. All other tensors are asked
-for by name when the model is planned. The tables say what llama.cpp's loader requires, no more.
+Other architectures lack them, and a layer uses what the file has, so a missing one would go unnoticed. The planner asks
+for all other tensors by name. The tables have only what llama.cpp's loader requires.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def all_but(names: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Need:
-    """A tensor that layers of some architectures need. `beside`: if they have that one; "": always."""
+    """A tensor that layers of some architectures need. `beside`: only layers with that tensor need it; "": all do."""
 
     tensor: str  # without blk.N.
     architectures: frozenset[str]
@@ -46,7 +46,7 @@ GATED_EXPERTS = SHARED_GATED + (
     "arctic dbrx gpt-oss granite_swa grovemoe kimi-linear lfm2moe llada-moe mellum minimax-m2 olmoe phimoe qwen3moe "
     "qwen3vlmoe rnd1 smallthinker"
 )
-UNGATED = (  # some or all layers, or the gates are rows of ffn_up
+UNGATED = (  # some or all layers have no gates, or they are rows of ffn_up
     "apertus arcee bloom chatglm codeshell falcon glm4 gpt2 gptneox grok hy_v3 jais2 mamba mamba2 mimo2 minimax-01 "
     "modern-bert mpt nemotron nemotron_h nemotron_h_moe neo-bert phi2 phi3 phimoe plamo2 plamo3 plm rwkv6 rwkv7 "
     "starcoder starcoder2 step35 "
@@ -166,7 +166,7 @@ OUTSIDE = {  # of layers
 
 
 def check_tensors(header: Header, cfg: Config) -> None:
-    """Raise WispError missing_tensor for a tensor whose lack would otherwise change the results unnoticed."""
+    """Raise WispError missing_tensor if the file lacks a tensor that its architecture needs."""
     name, tensors = header.architecture, header.tensors
     if is_registered(name):
         return

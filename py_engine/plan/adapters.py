@@ -89,7 +89,7 @@ class Adapters:
 
 
 NO_ADAPTERS = Adapters()
-NOT_ADAPTED = ("per_layer_model_proj.weight", "altup_router.weight")  # whose pairs llama.cpp leaves out
+NOT_ADAPTED = ("per_layer_model_proj.weight", "altup_router.weight")  # llama.cpp ignores adapters of these
 
 
 def read_adapters(model: Header, headers: Sequence[Header], options: Sequence[AdapterOptions]) -> Adapters:

@@ -30,8 +30,8 @@ FLOAT_TILES: tuple[tuple[int, ...], ...] = (
     (32, 32, 4, 4),
     (16, 32, 2, 2),
 )  # as INT8_TILES
-WIDE_TILE = 128, 128, 8, 8  # of matmul.wgsl where everything is f32: in f16, it needs too many registers
-ENOUGH_WIDE_TILES = 96  # of them, which occupy a GPU
+WIDE_TILE = 128, 128, 8, 8  # of matmul.wgsl on GPUs without f16; with f16 it needs too many registers
+ENOUGH_WIDE_TILES = 96  # wide tiles that occupy a GPU
 GROUPED_BINDINGS = 3  # tiles, slots and perhaps a bias: what products of experts bind besides others
 MAX_SMALL_TILES_BATCH = 256  # tokens up to which a batch has too few large tiles to occupy a GPU
 
@@ -106,7 +106,7 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
 def product(
     device: Device, batch: int, weight: Weight, epilogue: str, bindings: int = 0, precise: bool = False
 ) -> tuple[str, dict[str, int]]:
-    """matmul(), for a product with an epilogue: where that gates, a subgroup has pairs of matrices, gate and up."""
+    """matmul(), for a product with an epilogue: a gated one needs pairs of matrices (gate, up) in each subgroup."""
     kernel, tile = matmul(device, batch, weight, bindings, precise)
     if epilogue == "gated" and kernel == "matmul_matrix" and tile["TN"] % (2 * tile["SN"] * tile["SIDE"]):
         if tile["TM"] >= tile["SM"] * tile["SN"] * tile["SIDE"]:

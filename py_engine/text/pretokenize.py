@@ -44,7 +44,7 @@ def _cased_words(upper: str, lower: str, digits: str, endings: str, signs: str =
 
 
 def _uncased_words(digits: str) -> str:
-    """As _cased_words(), with words whole: where the tokenizers' authors name cases, llama.cpp takes any letter."""
+    """_cased_words() without cuts at a change of case: llama.cpp reads the authors' classes of cases as any letter."""
     return rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_ENDING_OPT}|{digits}|{_SIGNS_SLASH}|{_SPACES}"
 
 
@@ -58,7 +58,7 @@ class DigitGroups:
     """Groups of three digits from the right, within each match of `runs`. As one expression this is quadratic."""
 
     runs: str
-    open_start: bool = False  # the first group includes what is before it
+    open_start: bool = False  # the first group includes the text before it
     open_end: bool = False  # the last group includes what follows
 
     def cuts(self, expression: Any, text: str) -> list[int]:

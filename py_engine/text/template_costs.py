@@ -68,10 +68,10 @@ def check_power(left: Any, right: Any) -> None:
 def check_percent(limits: Limits, text: str, values: tuple[Any, ...]) -> None:
     """Check text % values."""
     quoted = 1
-    limits.foresee(len(text) + text.count("%") * MAX_BITS)  # before as many are looked at
+    limits.foresee(len(text) + text.count("%") * MAX_BITS)  # before each is parsed
     for found in _FORMAT.finditer(text):
         *widths, conversion = found.groups("")
-        if conversion == "(":  # of a name with parentheses, which Python counts, or without an end
+        if conversion == "(":  # the name is too long, has parentheses within, or has no end
             raise LimitExceeded("its format string has too long a name")
         if any(width == "*" or _is_wide(width) for width in widths):
             raise LimitExceeded("its format string has too large a width")

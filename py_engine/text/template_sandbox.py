@@ -191,7 +191,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Look up obj[argument]. A filter with an attribute does so for each of its items."""
+        """Look up obj[argument]. Filters with an attribute call this once per item, so it costs a step."""
         self.limits.spend()
         return super().getitem(obj, self.limits.compared(argument))
 

@@ -77,7 +77,7 @@ def test_an_answer_goes_on_with_another_compute_worker(context: BrowserContext, 
 
 
 def test_a_page_that_is_asked_for_two_compute_workers_lends_two(server: Server, context: BrowserContext) -> None:
-    """The first asker waited for ever, and the second worker was nobody's."""
+    """A page used to forget the first of two requests, which then waited for ever."""
     page = opened(context, server)
     assert page.evaluate(
         """async () => {

@@ -15,7 +15,7 @@ ABSENT = "This browser has no chat of this address."
 
 @pytest.fixture(scope="module")
 def opened(context: BrowserContext, server: Server) -> Iterator[tuple[Page, list[str]]]:
-    """A page with a scripted model and two chats, whose second one is shown, and its errors."""
+    """A page with a scripted model and two chats, the second one shown; and the page's errors."""
     scripted = ScriptedServer()
     keep_engine(context, server.url)
     page = open_page(context, server.url)

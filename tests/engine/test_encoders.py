@@ -31,8 +31,8 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
 SLOW = {"deepseekocr", "deepseekocr2"}  # the first picture takes half a minute, others longer
 ALL = "WISP_ALL_GOLDENS" in os.environ
 SKIPPED = set() if ALL else {*WHISPER, *SLOW} - {"ultravox"}
-# On lavapipe, as many as have every two switches and tensor types of a kernel that meet in any but the slow ones
-# (golden_ops.py), whose pairs, such as all of grid_heads, run in tests/kernels and on the CPU engine:
+# On lavapipe, a selection that covers every pair of a kernel's switches and tensor types in all goldens but the slow
+# ones (golden_ops.py). What only the slow ones have, such as grid_heads, runs in tests/kernels and on the CPU engine:
 # tests/unit/test_encoders.py compares the plans of all with llama.cpp, and tests/unit/test_cpu_encoders.py runs the CPU
 # engine on all. What f16 changes is the same for all types.
 OPS = {name: encoder_ops_of(VISION / golden(name).about["mmproj"]) for name in NAMES if name not in SKIPPED}

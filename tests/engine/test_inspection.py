@@ -1,6 +1,6 @@
 """What inspect() states before a download is what a load takes.
 
-Models that have every two switches and tensor types of a kernel that meet in any; WISP_ALL_GOLDENS=1: all models.
+A selection of models covers every pair of a kernel's switches and tensor types; WISP_ALL_GOLDENS=1: all models.
 """
 
 import os

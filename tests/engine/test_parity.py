@@ -37,8 +37,8 @@ WAYS = {  # name -> (adapter, backend, KV cache, precision)
 SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtral.F16"}}
 # In subgroups of 8, kernels whose threads add by shuffles: products, scans, residual streams and experts.
 WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv/rwkv7.F16", "mamba/mamba2.F16"}
-# On lavapipe, as many models as have every two switches of a kernel that meet in any (golden_ops.py), and llama with
-# one type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1
+# On lavapipe, a selection of models that covers every pair of a kernel's switches (golden_ops.py), and llama with one
+# type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1
 # runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
 # llama.cpp's own roundings move this model's logits four times as far as deepseek2.F16's, which has the same ops: f16's

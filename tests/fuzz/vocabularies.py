@@ -51,7 +51,7 @@ DAMAGE: tuple[Any, ...] = (
 )
 SCORES = (0.0, -0.0, math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-45)
 TYPES = (-(2**31), -1, 0, 7, 255, 2**31 - 1)
-IDS = (-(2**31), -1, 0, 1, 2**31 - 1, 2**32 - 1)  # of special tokens; and the first id that no token has
+IDS = (-(2**31), -1, 0, 1, 2**31 - 1, 2**32 - 1)  # of special tokens, besides the first id that no token has
 KINDS_OF_IDS = ("bos", "eos", "eot", "eom", "unknown", "padding", "mask", "cls", "seperator", "fim_pre", "fim_pad")
 LONG = ("a", " ", "\n", "▁", "中", "\u0301", "\U0001d4b3", "\ud800", "<", "7", "\0", "a\u0301", "ab", "'", "\u200d👩")
 LENGTH = 100_000  # bytes of a long text

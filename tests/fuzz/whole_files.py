@@ -1,8 +1,8 @@
-"""Damage to whole files of every kind among the goldens: read as a load reads them, up to the placement of weights.
+"""Damage whole files of every kind of golden, and read them as a load does, up to the placement of weights.
 
-Header values of other types, tensors renamed, swapped, doubled, reshaped, of other types or elsewhere, counts and
-offsets that do not fit, bytes cut off or added. Kinds: models, encoders, projectors, adapters, control vectors, drafts,
-vocabularies and split models.
+Damage: header values of other types; tensors renamed, swapped, doubled, reshaped, of other types or elsewhere; counts
+and offsets that do not fit; bytes cut off or added. Kinds: models, encoders, projectors, adapters, control vectors,
+drafts, vocabularies and split models.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ from tests.fuzz.headers import EXTRA, GOLDEN, TOKENIZER, VALUES, typed
 from tests.fuzz.templates import MESSAGES
 from tests.support.gguf_bytes import ARRAY, MINI, STRING, U32, gguf, key, tensor
 
-LARGEST = 1 << 20  # bytes of a golden: a case rewrites the file
+LARGEST = 1 << 20  # bytes of a golden, as each case rewrites the file
 FIRST_BYTES = 20_000  # of a header that is read in parts
 SIZES = (0, 1, 3, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1)
 TYPES = (0, 1, 2, 3, 8, 10, 12, 14, 20, 24, 25, 26, 28, 30, 39, 99)
 SCALARS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 READ = re.compile(r'(?:header, |arch\(|reader\.\w+\()"([a-z0-9_.]+)"')
 SOURCES = Path(planner.__file__).parent
-Case = tuple[str, list[tuple[bytes, int]]]  # what the files are, and (bytes, the size that a server states) of each
+Case = tuple[str, list[tuple[bytes, int]]]  # the kind, and (bytes, the size that a server states) of each file
 
 
 @cache
 def sets() -> list[tuple[str, list[Path]]]:
-    """(what they are, their paths) of the goldens: one of each architecture and folder, all projectors and adapters."""
+    """(kind, paths) of goldens: one of each architecture and folder, and all projectors and adapters."""
     whole: dict[tuple[str, str], Path] = {}
     found: list[tuple[str, list[Path]]] = []
     for path in [MINI, *sorted(GOLDEN.glob("*/*.gguf"))]:
@@ -128,7 +128,7 @@ def _damaged(rng: Random, kind: str, header: Header, data: bytes) -> bytes:
 
 
 def _bytes_changed(rng: Random, data: bytes, end_of_header: int) -> bytes:
-    """Some bytes of the header changed, a number of 8 bytes replaced, or the file cut."""
+    """Change some bytes of the header, replace a number of 8 bytes, or cut the file."""
     changed = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(min(end_of_header, rng.choice((64, 2000, end_of_header))))

@@ -138,7 +138,7 @@ def test_both_ways(bench: Bench, heads: Heads, n: int, window: int) -> None:
 
 @in_turn("heads, n, kv_type", [((2, 2, 64), 65, "f16"), ((1, 1, 72), 257, "f32"), ((3, 3, 80), 33, "f16")], VARIANTS)
 def test_precise(bench: Bench, heads: Heads, n: int, kv_type: str) -> None:
-    """An encoder's attention is computed in f32 by a GPU with f16, too, but for its inputs and what it stores."""
+    """A GPU with f16, too, computes an encoder's attention in f32; only inputs and stored numbers are f16."""
     bench, (n_head, n_kv, dim) = on_gpu(bench), heads
     ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=320))
     ops.precise = True

@@ -25,7 +25,7 @@ from tests.support.kernels.variants import in_turn
     ["lavapipe: f16", "swiftshader: f32"],
 )
 def test_floats(bench: Bench, type: Q, rows: int, cols: int, n: int, precise: bool) -> None:
-    """Tokens, rows and columns that are no whole tiles; columns of padding are NaN.
+    """Tokens, rows and columns that do not fill whole tiles; columns of padding are NaN.
 
     WIDE_TILE needs more workgroup memory than software GPUs have: one with as many sums of a thread stands for it.
     """

@@ -1,4 +1,4 @@
-"""Pictures and sound in the page: what several files of tests do with attachments."""
+"""Attach pictures and sound in the page, for several files of tests."""
 
 import base64
 

@@ -64,11 +64,11 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
 class Browsers:
     """The run's browser on each adapter, started when a test asks for it."""
 
-    MOST = 2  # that stay open between files: one with an engine's page takes 400 MB
+    MOST = 2  # browsers that stay open between files: each with an engine's page takes 400 MB
 
     def __init__(self, playwright: Playwright) -> None:
         self._playwright = playwright
-        self._started: dict[str | None, Browser] = {}  # the one that was asked for last is at the end
+        self._started: dict[str | None, Browser] = {}  # ordered by last use
 
     def __call__(self, adapter: str | None = "swiftshader") -> Browser:
         """Return the open browser on an adapter of launch()."""
@@ -79,7 +79,7 @@ class Browsers:
         return browser
 
     def close(self, most: int = 0) -> None:
-        """Close all browsers but those that were asked for last."""
+        """Close all browsers but the last used ones."""
         while len(self._started) > most:
             self._started.pop(next(iter(self._started))).close()
 

@@ -1,4 +1,4 @@
-"""Which goldens have switches of kernels that no other one has, so that some of them have all that all have."""
+"""Choose a few goldens that cover every pair of kernel switches that occurs in any golden."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ Op = tuple[str, tuple[Switch, ...]]  # a kernel and one switch of an op, or two
 
 
 def ops_of(path: Path, *, types: bool = False) -> set[Op]:
-    """The kernels of a golden's plan with every two switches that meet; with `types`, also the tensor types.
+    """Each kernel of a golden's plan with each pair of its switches; with `types`, tensor types are switches, too.
 
     Sizes are not told apart: tests/kernels has many, and all types. Numbers that a kernel compares are (MODE). Three
     switches that meet in no chosen golden are run by tests/unit alone, on the CPU.
@@ -35,7 +35,7 @@ def ops_of(path: Path, *, types: bool = False) -> set[Op]:
 
 
 def _ops(plan: Plan, *, types: bool) -> set[Op]:
-    """The kernels of a plan with every two switches that meet, also the tensor types that they read if `types`."""
+    """Each kernel of a plan with each pair of its switches; with `types`, tensor types are switches, too."""
     found = {
         (op.kernel, tuple(sorted((n, _switch(n, at)) for n, at in op.params.items() if types or "QUANT" not in n)))
         for ops in plan.lists.values()
@@ -54,24 +54,24 @@ def _switch(name: str, value: int | float | str) -> int | float | str:
 
 @cache
 def _modes() -> frozenset[str]:
-    """The params that are no sizes: those that kernels compare with a number above 1."""
+    """Params that select code, not sizes: kernels compare them with a number above 1."""
     return frozenset(name for path in (ROOT / "wgsl").rglob("*.wgsl") for name in MODE.findall(path.read_text("utf-8")))
 
 
 @cache
 def representatives(paths: tuple[Path, ...], *, types: bool = False) -> frozenset[Path]:
-    """Some of the goldens, with all that ops_of() finds in all."""
+    """A selection of the goldens that covers all that ops_of() finds in any."""
     return frozenset(covering({path: ops_of(path, types=types) for path in paths}))
 
 
 def encoder_ops_of(path: Path) -> set[Op]:
-    """The kernels of a projector's plan with every two switches, or tensor types, that meet."""
+    """Each kernel of a projector's plan with each pair of its switches and tensor types."""
     data = path.read_bytes()
     return _ops(make_plan(flattened(parse(data, len(data))), LAVAPIPE, OPTIONS), types=True)
 
 
 def covering(ops: Mapping[Name, Set[Op]]) -> list[Name]:
-    """Some of the names, with all that all have: the one with the most that is missing comes first, then the next."""
+    """A selection of the names that covers what all have. Greedy: the one that adds most comes next."""
     missing = set[Op]().union(*ops.values())
     chosen = []
     while missing:

@@ -1,4 +1,4 @@
-"""Which goldens run on WebGPU: together they have every two switches of a kernel that meet in any golden."""
+"""The goldens that run on WebGPU cover every pair of kernel switches that occurs in any golden."""
 
 from pathlib import Path
 from types import SimpleNamespace

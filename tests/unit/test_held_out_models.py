@@ -1,4 +1,4 @@
-"""What models that campaign.py made showed: metadata and tensors that llama.cpp reads, in forms that few files have."""
+"""Rare forms of metadata and tensors that llama.cpp reads. campaign.py found that Wisp read them differently."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tiles of products with subgroup matrices: what matmul_matrix.wgsl needs of their numbers."""
+"""Tiles of products with subgroup matrices fit what matmul_matrix.wgsl needs."""
 
 from dataclasses import replace
 from itertools import product

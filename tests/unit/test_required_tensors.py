@@ -1,4 +1,4 @@
-"""Files without a tensor whose lack would change the results unnoticed, and files that rightly lack one."""
+"""Files that lack a tensor which their architecture needs, and files that may lack one."""
 
 from dataclasses import replace
 from functools import cache

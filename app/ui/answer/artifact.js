@@ -1,6 +1,6 @@
 /**
  * Previews HTML, SVG and Mermaid that a model wrote: artifact.html shows it in a frame of an opaque origin, without
- * network, storage or access to the page. SVG that is a picture alone is shown as one, at once.
+ * network, storage or access to the page. SVG that only draws is shown at once, as a picture.
  */
 import { t } from "../../language/phrase.js";
 import { isDark, onDark } from "../dark.js";
@@ -11,7 +11,7 @@ import { svgPicture } from "./svg_picture.js";
 
 /**
  * @typedef {(code: string, dark: boolean) => string | Promise<string>} Draw makes the document of a preview
- * @typedef {{ element: HTMLElement, end: () => void }} Shown a preview; `end`: it is removed
+ * @typedef {{ element: HTMLElement, end: () => void }} Shown a preview; call `end` when it is removed
  */
 
 const STYLE = `<style>
@@ -26,7 +26,7 @@ const WITHOUT_PEERS = `<!doctype html><script>
   document.currentScript.remove();
 </script>`;
 
-// A document that says nothing of colours is dark in a dark page. Any other was made for white.
+// A document that names no colours is dark in a dark page. Any other was made for a white page.
 const COLOURS = /colou?r|background|fill|stroke|canvas|<(?:svg|img|link|video|iframe)\b/i;
 
 /** @type {Record<string, Draw>} by the language of the code */
@@ -50,7 +50,7 @@ function drawing(language, code) {
 /**
  * The preview of a block of code, and the button that shows it; null for code that draws nothing.
  * @param {string} language @param {() => string} code @param {HTMLElement} block of the code
- * @returns {{ button: HTMLElement, end: () => void } | null} `end`: removes what is shown
+ * @returns {{ button: HTMLElement, end: () => void } | null} `end` removes the preview
  */
 export function previewOf(language, code, block) {
   const draw = partUrl("artifact") ? drawing(language, code()) : undefined;
@@ -83,7 +83,7 @@ function framed(picture) {
 /** @param {HTMLElement} element */
 const fullScreen = (element) => iconButton("expand", t("Full screen"), () => void element.requestFullscreen());
 
-/** A preview that is drawn again where the page becomes dark or light. @param {Draw} draw @param {string} code @returns {Shown} */
+/** A preview that is drawn again when the page becomes dark or light. @param {Draw} draw @param {string} code @returns {Shown} */
 function preview(draw, code) {
   if (!canBeDark(draw, code)) return { element: drawn(draw, code, false), end: () => {} };
   const element = h("div", {}, drawn(draw, code, isDark()));

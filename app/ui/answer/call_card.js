@@ -83,7 +83,7 @@ export class CallCard {
   /**
    * Asks whether the call may run, and shows its arguments. Rejects with the signal's reason.
    * @param {Offered} tool
-   * @param {{ again: boolean, signal: AbortSignal, allowed: Promise<Choice> }} how `allowed`: by what the user decides elsewhere
+   * @param {{ again: boolean, signal: AbortSignal, allowed: Promise<Choice> }} how `allowed`: resolves if another decision of the user allows the call
    * @returns {Promise<Choice>}
    */
   async ask(tool, { again, signal, allowed }) {
@@ -106,7 +106,7 @@ export class CallCard {
   /**
    * @template C @param {import("../texts.js").Text} text @param {HTMLElement | null} note
    * @param {[C, import("../texts.js").Text][]} choices the first is the usual one @param {AbortSignal} signal
-   * @param {Promise<C>} [elsewhere] what is chosen without this question @returns {Promise<C>}
+   * @param {Promise<C>} [elsewhere] a choice that another question makes @returns {Promise<C>}
    */
   async #choose(text, note, choices, signal, elsewhere) {
     signal.throwIfAborted();
@@ -139,7 +139,7 @@ export class CallCard {
   }
 }
 
-/** A result without the JSON around an error, which only models need. @param {string} text */
+/** A result for the user: an error without the JSON that models get. @param {string} text */
 function readable(text) {
   try {
     const { error, ...others } = Object(JSON.parse(text));
@@ -149,7 +149,7 @@ function readable(text) {
   }
 }
 
-/** What went wrong, in a line: the last one, as code writes before it fails; without the frames of a stack. @param {string} text */
+/** The last line of an error, without stack frames: code may print lines before it fails. @param {string} text */
 function lineOf(text) {
   const lines = text.split("\n").filter((line) => line.trim() && !/^\s+at /.test(line));
   const line = lines.at(-1) ?? "";

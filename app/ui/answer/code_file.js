@@ -1,6 +1,6 @@
 /** The name of a file with code that a model wrote. */
 
-/** @type {Record<string, string>} language -> ending, where the ending is not the language's name */
+/** @type {Record<string, string>} language -> file extension, where the two differ */
 const ENDINGS = {
   bash: "sh",
   batch: "bat",
@@ -35,7 +35,7 @@ const ENDINGS = {
   zsh: "sh",
 };
 const ENDING = /^[a-z][a-z0-9]{0,9}$/;
-const WHOLE = /^(dockerfile|makefile)$/; // names of files themselves
+const WHOLE = /^(dockerfile|makefile)$/; // languages that are named after their files
 
 /** @param {string} language as the answer names it */
 export function codeFileName(language) {

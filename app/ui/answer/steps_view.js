@@ -14,7 +14,7 @@ export class StepsView {
   element = h("div", { class: "steps", role: "group", "aria-label": t("Function calls"), hidden: true });
   /** @type {CallCard[][]} the cards of each step's calls */
   #cards = [];
-  /** @type {Step[]} that are shown. Those that another tab stores are other objects each time. */
+  /** @type {Step[]} the shown steps, as given last: each read of another tab's answer makes new objects */
   #steps = [];
 
   /** Shows steps that came, and what changed of their calls. @param {Step[]} steps @param {boolean} growing */

@@ -1,16 +1,16 @@
 /**
- * How much a browser draws for an SVG. A kilobyte of nested <use> is a million shapes, which would block the page for
- * minutes, and again at each visit of the chat.
+ * Estimates how much a browser draws for an SVG. A kilobyte of nested <use> can draw a million shapes and block the page
+ * for minutes, at each visit of the chat.
  */
 
-const MOST = 10_000; // elements, with the copies of those that others refer to
-const FILTER = 200; // elements that the pixels of a filter cost about as much as
+const MOST = 10_000; // elements, including each copy that a reference draws
+const FILTER = 200; // the cost of a filter's pixels, in elements
 const REFERENCE = /url\(\s*["']?#([^"')\s]+)/g;
 const HIDDEN = /data:|\\/i; // a picture inside the drawing, of any size, or an escape that hides a reference
 const REFERRING = /url\(\s*["']?\s*#/i;
 const SVG_LINK = "http://www.w3.org/1999/xlink";
 
-/** Whether a drawing is cheap enough to be shown at once. Circular references are not. @param {Element} root */
+/** Whether a drawing is cheap enough to be shown at once. One with circular references is not. @param {Element} root */
 export function isCheap(root) {
   const named = new Map([...root.querySelectorAll("[id]")].map((element) => [element.id, element]));
   if ([...root.querySelectorAll("*"), root].some(isUnknown)) return false;
@@ -40,7 +40,7 @@ export function isCheap(root) {
   }
 }
 
-/** Whether what an element draws is not known: other pictures, and what rules of a style refer to. @param {Element} element */
+/** Whether an element's cost cannot be counted: it has a picture inside, or style rules with references. @param {Element} element */
 function isUnknown(element) {
   const rules = element.localName === "style" ? (element.textContent ?? "") : "";
   if (HIDDEN.test(rules) || REFERRING.test(rules)) return true;
@@ -48,7 +48,7 @@ function isUnknown(element) {
 }
 
 /**
- * What an element has drawn besides its children, and how often.
+ * The elements that an element draws by reference, and how often.
  * @param {Element} element @param {Map<string, Element>} named @returns {{ target: Element, times: number }[]}
  */
 function referred(element, named) {
@@ -58,7 +58,7 @@ function referred(element, named) {
     found.push({ id: link.replace(/^#/, ""), times: 1 });
   }
   for (const { name, value } of element.attributes) {
-    // A marker is drawn at each point, which has two characters or more.
+    // A marker is drawn at each point. A point takes at least two characters.
     const points = (element.getAttribute("points") ?? element.getAttribute("d") ?? "").length / 2;
     const times = /marker/.test(name + value) ? Math.max(1, points) : 1;
     for (const [, id] of value.matchAll(REFERENCE)) found.push({ id, times });

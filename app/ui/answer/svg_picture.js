@@ -1,6 +1,6 @@
 /**
- * An SVG drawing as a picture. A browser runs no script of a picture and fetches nothing for it, so that it needs neither a
- * frame nor a click.
+ * An SVG drawing as a picture. Browsers run no script of a picture and fetch nothing for it, so it needs no frame and no
+ * click.
  */
 import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
@@ -9,9 +9,9 @@ import { isCheap } from "./svg_cost.js";
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const MOST = 200_000; // characters
-const ACTS = /<script|<a[\s>]|<foreignObject|\son\w+\s*=/i; // what a picture does not show
+const ACTS = /<script|<a[\s>]|<foreignObject|\son\w+\s*=/i; // what would not work in a picture
 
-/** The picture; null: the code is not one, or it is several, costly, or more than a picture. @param {string} code */
+/** The picture; null if the code is no single drawing, costs too much to draw, or needs scripts or links. @param {string} code */
 export function svgPicture(code) {
   const root = code.length <= MOST && !ACTS.test(code) ? rootOf(code) : null;
   if (!root || !isCheap(root)) return null;
@@ -22,10 +22,10 @@ export function svgPicture(code) {
   return image;
 }
 
-/** @type {WeakMap<HTMLElement, Blob>} the address of a blob works as long as the blob is referenced */
+/** @type {WeakMap<HTMLElement, Blob>} keeps each blob referenced, as its address works only so long */
 const blobs = new WeakMap();
 
-/** The drawing, if it is the only one; HTML's rules read what is no XML, such as one without its namespace. @param {string} code */
+/** The drawing, if it is the only one. What is no valid XML, such as SVG without its namespace, is parsed as HTML. @param {string} code */
 function rootOf(code) {
   const { documentElement } = new DOMParser().parseFromString(code, "image/svg+xml");
   if (documentElement.namespaceURI === NAMESPACE && documentElement.localName === "svg") return documentElement;

@@ -1,6 +1,6 @@
 /**
- * The addresses of chats. A chat with messages has one, so that it can be opened in another tab and stored as a bookmark;
- * Back and Forward go through the chats that this tab has shown. A private chat has none.
+ * The addresses of chats. A chat with messages has one, so that it can be bookmarked or opened in another tab. Back and
+ * Forward go through the chats that this tab has shown. A private chat has no address.
  */
 import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
@@ -14,13 +14,13 @@ export const addressOf = (id) => PREFIX + id;
 /** The chat that the page's address names. @returns {string | null} */
 const namedChat = () => (location.hash.startsWith(PREFIX) ? location.hash.slice(PREFIX.length) : null);
 
-/** The chat of the tab's entry in the history, also one without an address. @returns {string | undefined} */
+/** The chat of the current history entry, which may have no address. @returns {string | undefined} */
 const entryChat = () => history.state?.chat;
 
 export class ChatAddresses {
   #chat;
-  #steps = 0; // through the history, so far
-  #isStepping = false; // until the chat of the entry is shown, the shown one gets no entry
+  #steps = 0; // how often the user went back or forward
+  #isStepping = false; // while the entry's chat is being read, the shown chat gets no entry
 
   /** @param {import("./chat.js").Chat} chat */
   constructor(chat) {
@@ -28,11 +28,11 @@ export class ChatAddresses {
     addEventListener("popstate", () => void this.#follow());
   }
 
-  /** Shows the chat that the address names; without one, a new chat that this tab had, or the last chat of any tab. */
+  /** Shows the chat that the address names. Without one, a new chat if the tab had one, else the last chat of any tab. */
   async restore() {
     const named = namedChat();
     const hadNew = !named && entryChat() !== undefined;
-    if (hadNew) history.replaceState(null, ""); // it had no messages, and another one replaces it
+    if (hadNew) history.replaceState(null, ""); // its chat had no messages or was private, so it is not stored
     const last = hadNew ? null : localStorage.getItem(LAST) || null;
     await this.#chat.restore(named ?? last);
     if (named && named !== this.#chat.conversation.id) tellAbsent();
@@ -62,7 +62,7 @@ export class ChatAddresses {
     this.#isStepping = true;
     if (chat.all.some((other) => other.id === id)) await chat.open(/** @type {string} */ (id));
     else {
-      history.replaceState(null, ""); // of a chat without messages, a private or a deleted one
+      history.replaceState(null, ""); // the entry's chat is deleted, private or without messages
       chat.startNew();
       if (named) tellAbsent();
     }

@@ -46,8 +46,8 @@ function enqueue(write) {
 export class Conversation {
   #failed = false; // a write: what it had is not stored
   #isStored = false;
-  deleted = false; // in another tab
-  /** @type {Set<Message>} messages that this tab is making: what other tabs have of them is older */
+  deleted = false; // by another tab
+  /** @type {Set<Message>} messages that this tab is making: other tabs have older versions */
   own = new Set();
   #timesLost = database.timesLost();
 
@@ -88,7 +88,7 @@ export class Conversation {
     return this.tree.path();
   }
 
-  /** Whether another tab is making an answer: what this one has of it is older. @param {Message} message */
+  /** Whether another tab is making this answer: this tab has an older version. @param {Message} message */
   isElsewhere = (message) => isOpen(message) && !this.own.has(message);
 
   /** Whether storage may lack messages that no later change stores. */
@@ -118,7 +118,7 @@ export class Conversation {
     });
   }
 
-  /** Stores all of a chat that another tab deleted while this one went on with it; or nothing, if this one heard of it. @param {ChatInfo} info */
+  /** Stores all of a chat that another tab deleted while this one went on. Deletes it again if this tab knows of that. @param {ChatInfo} info */
   async #restore(info) {
     if (this.deleted) await database.deleteChat(info.id);
     else await database.saveChat(info, this.#storable);
@@ -130,7 +130,7 @@ export class Conversation {
     if (!this.info.private) database.saveAtOnce(this.info, this.isBehind ? this.#storable : [...this.own]);
   }
 
-  /** All messages but those that are older here: answers of other tabs, and damaged ones, which another page may read. */
+  /** All messages but answers that other tabs make, and damaged ones: another version of the page may read these. */
   get #storable() {
     return this.tree.all.filter((message) => !isDamaged(message) && !this.isElsewhere(message));
   }

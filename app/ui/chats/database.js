@@ -87,10 +87,10 @@ export const tabs = { blocked: () => {}, replaced: () => {} };
 
 /**
  * @typedef {{ kind: "saved", info: ChatInfo, numbers: number[] } | { kind: "deleted", id: string } | { kind: "imported" }} News
- *   what another tab has stored; `numbers`: of its messages
+ *   what another tab has stored or deleted; `numbers`: of the stored messages
  */
 const channel = new BroadcastChannel("wisp-chats");
-/** Hears of what other tabs store. @type {{ heard: (news: News) => void }} */
+/** `heard` is called with what other tabs store. @type {{ heard: (news: News) => void }} */
 export const news = { heard: () => {} };
 channel.onmessage = ({ data }) => news.heard(data);
 
@@ -213,7 +213,7 @@ export function readAtStart(id) {
 }
 
 /**
- * Stores what changed of a chat. Resolves to whether it was stored before.
+ * Stores what changed of a chat. Resolves to whether the chat was stored before.
  * @param {ChatInfo} info @param {Message[]} messages @param {boolean} [growing] the last message is not complete: the search
  *   index gets it later
  */

@@ -1,6 +1,6 @@
 /**
- * The same chats in several tabs: each shows what the others store, so that no tab overwrites what it does not know. A tab
- * holds a lock while it makes an answer; the others wait for the lock, and know then that the answer has ended.
+ * The same chats in several tabs. Each tab shows what the others store, so that none overwrites what it does not know. A
+ * tab holds a lock while it makes an answer. The others wait for the lock, which tells them that the answer has ended.
  */
 import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
@@ -26,7 +26,7 @@ export function answering(id, work) {
   return work;
 }
 
-/** Whether an answer of a chat is being made in some tab, which may still wait for its lock. @param {string} id */
+/** Whether some tab is making an answer of a chat. It may still wait for its lock. @param {string} id */
 export async function isAnswering(id) {
   const { held = [], pending = [] } = (await locks?.query().catch(() => undefined)) ?? {};
   return [...held, ...pending].some(({ name, mode }) => name === lockOf(id) && mode === "shared");
@@ -36,11 +36,11 @@ export class OtherTabs {
   #chat;
   /** @type {Map<Message, AnswerView>} answers that other tabs are making */
   #growing = new Map();
-  /** @type {Map<string, Stored>} by chats that were not shown: one of them was being read, perhaps */
+  /** @type {Map<string, Stored>} by chat: what was stored of chats that were not shown, as one of them may be being read */
   #missed = new Map();
-  /** @type {WeakSet<Conversation>} whose answers are waited for */
+  /** @type {WeakSet<Conversation>} whose lock this tab waits for */
   #waiting = new WeakSet();
-  #isLate = false; // the thread lacks what another tab stored
+  #isLate = false; // another tab stored what the thread does not show yet
   /** @type {number | null} the last message that another tab showed meanwhile */
   #lateShown = null;
 
@@ -115,7 +115,7 @@ export class OtherTabs {
     const before = conversation.messages;
     const { added, changed } = conversation.tree.merge(stored, (message) => conversation.own.has(message));
     if (!busy) conversation.tree.follow(shown);
-    conversation.info.shown = conversation.tree.shown; // each tab shows the branch that it shows
+    conversation.info.shown = conversation.tree.shown; // each tab stays at its own branch
     const { messages } = conversation;
     const goesOn = before.every((message, i) => message === messages[i]);
     const isKnown = changed.every((message) => this.#growing.has(message) || !messages.includes(message));
@@ -147,7 +147,7 @@ export class OtherTabs {
     void this.#waitForEnd();
   }
 
-  /** Has answers end as stopped that nobody makes any more: their tab was closed, or crashed. */
+  /** Waits until no tab makes an answer; ends those without an end as stopped, as their tab was closed or crashed. */
   async #waitForEnd() {
     const { conversation } = this.#chat;
     const { id } = conversation;
@@ -178,7 +178,7 @@ export class OtherTabs {
   }
 }
 
-/** An entry as another tab stored it, in the same object. @param {ChatInfo | undefined} known @param {ChatInfo} info @returns {ChatInfo} */
+/** Takes over a chat's entry as another tab stored it, into the same object. @param {ChatInfo | undefined} known @param {ChatInfo} info @returns {ChatInfo} */
 function replaced(known, info) {
   if (!known) return info;
   for (const name of Object.keys(known)) delete (/** @type {any} */ (known)[name]);

@@ -14,7 +14,7 @@ import { t } from "../../language/phrase.js";
 const DATA = /^data:((?:image|audio)\/.+?)?;base64,[A-Za-z0-9+/]*=*$/;
 export const FILE = /^data:(.*?);base64,([A-Za-z0-9+/]*=*)$/;
 const DAMAGED = "damaged";
-const MOST = 2 ** 52; // numbers of messages: those that follow are exact, too
+const MOST = 2 ** 52; // limit of messages' numbers: numbers just above it are exact, too
 
 /** @param {unknown} value */
 const isText = (value) => typeof value === "string";

@@ -5,7 +5,7 @@
  * @typedef {import("./database.js").Draft} Draft
  */
 
-const STEP = 2 ** 24; // numbers from which one message gets one
+const STEP = 2 ** 24; // a message's number is random within such a step
 
 export class Tree {
   /** @type {Map<number, Message>} */
@@ -47,7 +47,7 @@ export class Tree {
     return message;
   }
 
-  /** A number above all others, and not the one that another tab gives to a message at the same time. */
+  /** A number above all others. It is partly random, so that two tabs do not choose the same one. */
   #newNumber() {
     return (Math.floor(this.#highest / STEP) + 1) * STEP + Math.floor(Math.random() * STEP);
   }
@@ -69,7 +69,7 @@ export class Tree {
 
   /**
    * Takes over messages as another tab stored them: those that are known stay the same objects.
-   * @param {Message[]} messages @param {(message: Message) => boolean} isMine stays as it is
+   * @param {Message[]} messages @param {(message: Message) => boolean} isMine such messages stay as they are
    */
   merge(messages, isMine) {
     /** @type {Message[]} */
@@ -89,7 +89,7 @@ export class Tree {
     return { added, changed };
   }
 
-  /** Shows a later message, if the shown branch leads to it. @param {number | null} n */
+  /** Shows the branch of a message, if it continues the shown one. @param {number | null} n */
   follow(n) {
     if (n === null || !this.#messages.has(n)) return;
     const before = this.shown;

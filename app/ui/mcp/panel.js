@@ -31,7 +31,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     const unfolded = [...list.querySelectorAll("details[open]")].map(({ id }) => id);
     const focused = /** @type {HTMLElement | null} */ (list.querySelector(":focus"));
     const places = [...list.querySelectorAll("ul")].map((kept) => ({ kept, top: kept.scrollTop }));
-    const items = entries.map(item); // moves the lists, which lose the focus and their places
+    const items = entries.map(item); // moves the lists, so they lose the focus and where they were scrolled to
     list.replaceChildren(...items);
     for (const { kept, top } of places) kept.scrollTop = top;
     for (const id of unfolded) document.getElementById(id)?.toggleAttribute("open", true);
@@ -46,7 +46,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   let leaving = new AbortController(); // of a connection for which the user waits
   /** @type {WeakMap<Entry, HTMLElement>} what each server offers: it stays when the list is drawn again */
   const offers = new WeakMap();
-  /** @type {WeakMap<Entry, ToolList>} likewise */
+  /** @type {WeakMap<Entry, ToolList>} each server's tools: they stay likewise */
   const toolLists = new WeakMap();
   /** @type {Entry | null} the one that the form changes */
   let changed = null;

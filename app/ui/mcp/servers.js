@@ -22,7 +22,7 @@ import { openSignIn, redirectUrl } from "./sign_in.js";
  * @property {string} secret a token, or "HEADER: VALUE"
  * @property {boolean} on whether models may call its tools
  * @property {KnownTool[]} tools as the server listed them last
- * @property {string[]} off the tools that models do not get, by the server's names
+ * @property {string[]} off tools that are switched off, by the server's names
  * @property {import("../../sdk/types.d.ts").McpGrant | null} grant what signing in has given
  *
  * @typedef {{ time: number, tool: string, given: Record<string, any>, failed: string | null }} Call
@@ -58,7 +58,7 @@ import { openSignIn, redirectUrl } from "./sign_in.js";
  */
 
 const STORED = "mcp"; // in the text store
-const SWITCHES = "mcp-relayed"; // beside it: what is off of the servers that the command line relays
+const SWITCHES = "mcp-relayed"; // beside it: what the user switched off of servers that the command line relays
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,27}$/;
 const TOOL = /^[A-Za-z0-9_-]{1,64}$/;
 const HEADER = /^([A-Za-z][\w-]*):\s*(\S.*)$/;
@@ -132,7 +132,7 @@ export class McpServers {
     await this.#store();
   }
 
-  /** Sets whether models get some of a server's tools. @param {Entry} entry @param {string[]} tools the server's names @param {boolean} on */
+  /** Switches some of a server's tools on or off. @param {Entry} entry @param {string[]} tools the server's names @param {boolean} on */
   async turnTools(entry, tools, on) {
     const others = entry.off.filter((own) => !tools.includes(own));
     entry.off = on ? others : [...others, ...tools];
@@ -165,7 +165,7 @@ export class McpServers {
     return (entry.opening = this.#connect(entry, openSignIn, signal));
   }
 
-  /** The tools that are on, of the servers that are on; without those whose arguments cannot be constrained. @returns {Source[]} */
+  /** The tools that are on, of servers that are on, without tools whose arguments cannot be constrained. @returns {Source[]} */
   get sources() {
     return this.#all
       .filter(({ on }) => on)

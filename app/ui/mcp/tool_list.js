@@ -1,4 +1,4 @@
-/** The tools of an MCP server, each with a switch: a small context has no place for all tools of a large server. */
+/** The tools of an MCP server, each with a switch: a large server's tools may not fit into a small context. */
 import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { LongList } from "../long_list.js";

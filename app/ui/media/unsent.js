@@ -38,7 +38,7 @@ function isOwn(key) {
   });
 }
 
-/** Deletes the old records of tabs that are closed: an open one holds the lock of its key. */
+/** Deletes old records, but not those of open tabs, which hold the locks of their keys. */
 async function deleteOld() {
   const { held = [] } = await navigator.locks.query();
   await withRecords(async (store) => {
@@ -72,7 +72,7 @@ export async function unsentMedia() {
   const key = sessionStorage.getItem(KEY);
   const reading = withRecords((store) => (key ? store.get(key) : [])).catch(() => []); // first: what is added now is stored after it
   if (key && !(await isOwn(key))) sessionStorage.removeItem(KEY);
-  deleteOld().catch(() => {}); // where there are no locks, none is deleted
+  deleteOld().catch(() => {}); // without locks nothing is deleted
   return (await reading) ?? [];
 }
 

@@ -119,7 +119,7 @@ class Block:
     def _hidden(self, normed: Buffer, up: str, width: int) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         n, names = tower.embedding_length, [up]
-        if b + "ffn_gate.weight" in w or "<" in tower.activation:  # limits are of gated activations
+        if b + "ffn_gate.weight" in w or "<" in tower.activation:  # only gated activations have limits
             names = ["ffn_gate", up]
         bias = w.optional_vector(*((b + name + ".bias", width) for name in names))
         if not is_clipped(self.stages, b + up):

@@ -1,7 +1,7 @@
-"""Tensors of projectors without which pictures or sound would be encoded, wrongly: biases, mostly.
+"""Tensors that projectors need, mostly biases: without one, pictures or sound would be encoded wrongly.
 
-A matrix or a norm has the bias that the file has, so the lack of one would go unnoticed. The table says what
-llama.cpp's loader requires, no more.
+A matrix or a norm uses a bias if the file has one, so a missing bias would go unnoticed. The table has only what
+llama.cpp's loader requires.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NEEDED: dict[str, str] = {
 
 
 def check_tensors(header: Header, kinds: Iterable[str]) -> None:
-    """Raise WispError missing_tensor for a tensor whose lack would change the results of these types unnoticed."""
+    """Raise WispError missing_tensor if these types need a tensor that the file lacks."""
     kinds = set(kinds)
     for names, types in NEEDED.items():
         if found := kinds & set(types.split()):

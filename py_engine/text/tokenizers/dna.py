@@ -1,4 +1,4 @@
-"""BPE in which sequences of DNA are tokens of six bases each (tokenizer.ggml.model "hybriddna")."""
+"""BPE with tokens of six bases for DNA sequences (tokenizer.ggml.model "hybriddna")."""
 
 import re
 
@@ -11,7 +11,7 @@ UPPER = {ord("a") + i: ord("A") + i for i in range(26)}
 
 
 class HybridDNA(BPE):
-    """BPE of what is outside <dna> and </dna>; inside, six bases a token."""
+    """BPE outside <dna> and </dna>; six bases a token inside."""
 
     def encode(self, text: str, first: bool = False) -> list[int]:
         """Encode a text without special tokens."""
@@ -28,7 +28,7 @@ class HybridDNA(BPE):
         return out
 
     def _bases(self, sequence: str) -> list[int]:
-        """The tokens of a sequence; one for all that have other letters than A, C, G and T."""
+        """The tokens of a sequence. Groups with letters other than A, C, G and T become the unknown token."""
         ids, data = self.vocab.ids, sequence.translate(UPPER).encode()
         groups = [data[at : at + SIZE].ljust(SIZE, b"A") for at in range(0, len(data), SIZE)]
         return [ids.get(group.decode("utf-8", "replace") + MARK, ids[UNKNOWN]) for group in groups]

@@ -75,7 +75,7 @@ class WPM:
 
 
 def lower(c: str) -> str:
-    """A character in lower case: of two characters (Python's for U+0130), the first, as in llama.cpp."""
+    """One character in lower case. Python makes two of U+0130; as in llama.cpp, the first one counts."""
     return c.lower()[0]
 
 

@@ -1,9 +1,9 @@
-"""Search for LoRA adapters and control vectors that Wisp applies otherwise than llama.cpp.
+"""Search for LoRA adapters and control vectors whose results differ from llama.cpp's.
 
     python -m tests.golden.make.adapter_campaign --seed 1 [PRESET ...]
 
-Each preset's random model gets an adapter for all of its matrices but experts', and a control vector. Where the
-logits differ, or Wisp refuses, each kind of matrix is tried alone, and a line is printed for those that matter.
+Each preset's random model gets a control vector, and an adapter for all matrices but experts'. If the logits differ or
+Wisp refuses, each kind of matrix is tried alone, and a line names the kinds that matter.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.rand
             rows, cols = data.shape
             a, b = random.standard_normal((RANK, cols)), random.standard_normal((rows, RANK))
             b = np.multiply(b, STRENGTH * float(data.std()) / float(np.sqrt(RANK)) / 2)
-            if name == "token_embd.weight":  # A and B change places: rows of A are tokens'
+            if name == "token_embd.weight":  # A and B swap places, as rows of A are tokens
                 a, b = b, a.T
             writer.add_tensor(name + ".lora_a", a.astype(np.float32))
             writer.add_tensor(name + ".lora_b", b.astype(np.float32))

@@ -1,12 +1,12 @@
-"""Search for models that Wisp runs otherwise than llama.cpp: make random changes of random models, several at once.
+"""Search for models whose results differ from llama.cpp's: random models with several random changes at once.
 
     python -m tests.golden.make.campaign --seed 1 --count 500 [PRESET ...]
 
-Each model has a seed, from which follow its preset, its shapes, up to four changes of changes.py and
-further_changes.py, and, for one in three, a random tensor type for each matrix. Wisp's numbers are compared with
-llama.cpp's (differences.py); llama.cpp gets quantized matrices as the floats that they stand for, as it rounds
-activations of quantized products. A line is printed for each model that Wisp refuses or computes otherwise, with only
-those changes that matter, and at the end the number of models that llama.cpp ran. It takes about a second a model.
+A model's seed decides its preset, shapes and up to four changes of changes.py and further_changes.py. One model in
+three gets a random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py).
+llama.cpp rounds activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses
+or computes differently, a line names the changes that matter. The last line counts the models that llama.cpp ran. A
+model takes about a second.
 """
 
 import argparse
@@ -35,14 +35,14 @@ MOST_CHANGES = 4
 RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
 SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
 WIDE = {"n_embd": 256, "n_ff": 256}  # rows that divide into the blocks of every type
-MIXED = "IQ2_S"  # a type that has every matrix's importance computed, which some types need
+MIXED = "IQ2_S"  # a type that needs each matrix's importance, so it is computed; some other types need it, too
 # refused in words, or not what a golden's kind of comparison can run
 LEFT_OUT = {"fewer experts used in the last layer", "attention.causal = False"}
 NOT_COMPARED = "llama.cpp does not run it"
 
 
 class RandomModel:
-    """A model's preset, shapes, changes and types, all of which follow from the seed."""
+    """A model's preset, shapes, changes and types, all decided by the seed."""
 
     def __init__(self, seed: int, presets: list[str]) -> None:
         random = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ class RandomModel:
         self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}
 
     def simpler(self) -> list["RandomModel"]:
-        """The same model with one shape, change or mix of types less."""
+        """The same model without one of its shapes, changes or types."""
         out = []
         for kind in ("shapes", "changes"):
             for name in getattr(self, kind):
@@ -88,7 +88,7 @@ class RandomModel:
 
 
 def mix_types(file: GgufFile, seed: int, path: Path) -> None:
-    """Write the file with a random type for each matrix; replace its matrices by the values that they then have."""
+    """Write the file with a random type for each matrix; replace the matrices by their dequantized values."""
     random, llama_cpp = np.random.default_rng(seed), library()
     slow = bool(random.random() < RARE)
     types = [kind for kind in (*GGUF_PY, *GGML) if slow or not kind.startswith(NEEDS_IMPORTANCE)]
@@ -115,7 +115,7 @@ def compared(model: RandomModel, folder: Path) -> str:
     """What is wrong with Wisp's numbers, if anything."""
     try:
         file, used, ours = write(model, folder)
-    except Exception:  # of gguf-py or ggml: such a model cannot be
+    except Exception:  # gguf-py or ggml cannot write such a model
         return NOT_COMPARED
     try:
         found = difference(library(), folder / "model.gguf", file, used, ours)
@@ -127,7 +127,7 @@ def compared(model: RandomModel, folder: Path) -> str:
 
 
 def in_process(work: Callable[[Path], str]) -> str:
-    """What `work` says, in a process of its own, which llama.cpp ends when one of its checks fails.
+    """Run `work` in a process of its own, as llama.cpp ends the process when one of its checks fails.
 
     `work` gets a folder for its files.
     """
@@ -161,7 +161,7 @@ def tried(model: RandomModel) -> str:
 
 
 def simplest(model: RandomModel, found: str) -> tuple[RandomModel, str]:
-    """The model with as few changes as show a fault of the same sort, and the fault."""
+    """The model with the fewest changes that still show the same sort of fault, and the fault."""
     for other in model.simpler():
         if (again := tried(other)).split()[:1] == found.split()[:1]:
             return simplest(other, again)
@@ -178,7 +178,7 @@ def main() -> None:
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
             model = RandomModel(seed, arguments.presets or list(PRESETS))
-        except (AssertionError, LookupError, ValueError):  # shapes that do not go together
+        except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
             continue
         found = tried(model)
         ran += found != NOT_COMPARED

@@ -22,7 +22,7 @@ Compared = tuple[np.ndarray, Callable[[], np.ndarray]]
 
 
 def difference(library: Library, path: Path, file: GgufFile, used: Settings, ours: Path | None = None) -> float:
-    """The largest difference, of numbers scaled down to a deviation of 3. `ours`: Wisp's file, if it is another.
+    """The largest difference, with numbers scaled down to a deviation of 3. `ours`: Wisp's file, if it has its own.
 
     RuntimeError if llama.cpp does not load the file, WispError if Wisp does not.
     """

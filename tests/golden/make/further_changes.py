@@ -1,5 +1,8 @@
-"""More changes of a random model, which campaign.py combines: keys that few architectures read, biases of single
-matrices, numbers that differ between layers, values as long as no key."""
+"""More changes of a random model for campaign.py.
+
+Keys that few architectures read, biases of single matrices, numbers that differ between layers, and values that are
+longer or shorter than keys.
+"""
 
 from collections.abc import Iterator
 
@@ -86,7 +89,7 @@ def narrower_layer(layer: int, width: int, widths: list[int]) -> Change:
 
 
 def other_values(heads: int, kv: int, size: int, length: int) -> Change:
-    """Give values another length than keys: attn_v and attn_output lose columns of each head, or repeat some."""
+    """Make values longer or shorter than keys: attn_v and attn_output repeat or lose columns of each head."""
 
     def change(file: GgufFile) -> None:
         for name in list(file.tensors):
@@ -144,7 +147,7 @@ def further_changes(file: GgufFile, used: Settings) -> Iterator[tuple[str, Chang
 
 
 def single_biases(file: GgufFile) -> Change:
-    """Add biases of queries, keys and values, however the matrices are stored then."""
+    """Add biases of queries, keys and values, whether their matrices are joined or not."""
     first = {part: len(file.tensors[f"blk.0.{part}.weight"]) for part in QKV if f"blk.0.{part}.weight" in file.tensors}
 
     def change(changed: GgufFile) -> None:

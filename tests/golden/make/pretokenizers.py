@@ -3,7 +3,7 @@
     python -m tests.golden.make.pretokenizers --seed 1 --count 300 [NAME ...]
     python -m tests.golden.make pretokenizers                       # tests/golden/vocab/pretokenizers.json
 
-A vocabulary has tokens of any two of a few characters, of more of them, and tokens that no merges lead to. NAME: a
+A vocabulary has a token for every two of a few characters, longer ones, and tokens that no merges lead to. NAME: a
 value of tokenizer.ggml.pre, or a kind of tokenizer in KINDS. The golden has llama.cpp's ids of a few texts; names with
 the same ids share them.
 """
@@ -87,7 +87,7 @@ def load(name: str, seed: int, folder: Path, library: Library) -> Vocabulary:
 
 
 def random_texts(name: str, seed: int, count: int, oracle: Vocabulary) -> list[str]:
-    """Texts of all sorts; every second one of the characters that tokens are made of."""
+    """Texts of all sorts. Every second one has only characters of the vocabulary's tokens."""
     rng, out = random.Random(seed), list[str]()
     for i in range(count):
         text = random_text(rng, oracle)
@@ -103,7 +103,7 @@ def random_texts(name: str, seed: int, count: int, oracle: Vocabulary) -> list[s
 
 
 def differing(name: str, seed: int, count: int, folder: Path) -> list[str]:
-    """The texts that llama.cpp and Wisp encode or decode otherwise."""
+    """The texts that llama.cpp and Wisp encode or decode differently."""
     oracle, wisp = load(name, seed, folder, library()), load_tokenizer(dict(vocabulary(name, seed)))
     out = []
     for text in random_texts(name, seed, count, oracle):

@@ -1,4 +1,4 @@
-/** Reads what is inside a ZIP archive, as which ChatGPT and Claude export chats: conversations.json beside pictures of any size. */
+/** Reads the ZIP archives that ChatGPT and Claude export: conversations.json beside pictures of any size. */
 import { t } from "../../../language/phrase.js";
 
 const END = 0x06054b50; // "PK\5\6"

@@ -1,4 +1,4 @@
-/** Claude's export: conversations.json, a list of chats whose `chat_messages` follow each other or name their parents. */
+/** Claude's export: conversations.json, a list of chats. `chat_messages` are in order, or name their parents. */
 import { t } from "../../../language/phrase.js";
 import { chatOf, idOf } from "./tree.js";
 
