@@ -1,9 +1,11 @@
 """Real browsers for the tests: Chromium on each software GPU, and pages that run the engine in them."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -129,13 +131,15 @@ def _need(command: str, packages: str) -> None:
 
 
 def install_by_apt(*packages: str) -> bool:
-    """Install system packages where that is possible."""
+    """Install system packages where that is possible. One test worker at a time: apt fails beside another apt."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return False
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "-qq", "update"], env=env, capture_output=True, check=False)
     install = ["apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages]
-    return subprocess.run(install, env=env, capture_output=True, check=False).returncode == 0
+    with (Path(tempfile.gettempdir()) / "wisp-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["apt-get", "-qq", "update"], env=env, capture_output=True, check=False)
+        return subprocess.run(install, env=env, capture_output=True, check=False).returncode == 0
 
 
 def watch(page: Page) -> list[str]:
