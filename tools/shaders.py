@@ -70,17 +70,16 @@ SMALL = Device()  # the least that WebGPU guarantees: no feature, 16 KiB of work
 GPU = Device(
     f16=True, subgroup=32, max_workgroup_storage=49152, max_threads=1024, max_storage_buffers=16, dot8=True
 )  # fmt: skip
+MATRIX_GPU = replace(GPU, matrix=16)
 SETUPS = (
     Setup(SMALL, 16, "f32"),
     Setup(Device(subgroup=4, software=True), 16, "q8_0"),
     Setup(Device(f16=True, subgroup=8, software=True), 16, "f16"),
     Setup(Device(f16=True, half_bits=False), 512, "q8_0"),
     Setup(GPU, 512, "f16"),
-    Setup(replace(GPU, matrix=16), 2048, "f16"),
+    Setup(MATRIX_GPU, 2048, "f16"),
     Setup(replace(GPU, max_workgroup_storage=32768, matrix=8), 64, "q8_0"),
 )
-
-MATRIX_GPU = SETUPS[5].device
 
 QUICK = "--quick"
 QUICK_SETUPS = (SETUPS[0], SETUPS[5])

@@ -10,6 +10,7 @@ from tests.support.chat_page import keep_engine, new_chat, open_page
 from tests.support.chat_store import store_old_chats
 from tests.support.faulty_server import FaultyServer
 from tests.support.model_case import write_model
+from tests.support.scripted_server import ScriptedServer
 from tools.serve import Server
 
 
@@ -22,6 +23,15 @@ def context(request: pytest.FixtureRequest, chromium: Callable[[str | None], Bro
     made = new_profile(chromium(None), service_worker=getattr(request.module, "SERVICE_WORKER", False))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def scripted() -> Iterator[ScriptedServer]:
+    """A server whose answers the module's tests write."""
+    running = ScriptedServer()
+    yield running
+    running.shutdown()
+    running.server_close()
 
 
 @pytest.fixture

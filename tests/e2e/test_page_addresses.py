@@ -14,9 +14,8 @@ ABSENT = "This browser has no chat of this address."
 
 
 @pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server) -> Iterator[tuple[Page, list[str]]]:
+def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
     """A page with a scripted model and two chats, the second one shown; and the page's errors."""
-    scripted = ScriptedServer()
     keep_engine(context, server.url)
     page = open_page(context, server.url)
     errors = watch(page)
@@ -24,9 +23,7 @@ def opened(context: BrowserContext, server: Server) -> Iterator[tuple[Page, list
     for question in ("What is a kite?", "What is a lamp?"):
         new_chat(page)
         ask(page, question)
-    yield page, errors
-    scripted.shutdown()
-    scripted.server_close()
+    return page, errors
 
 
 @pytest.fixture

@@ -24,14 +24,6 @@ from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
-def scripted() -> Iterator[ScriptedServer]:
-    running = ScriptedServer()
-    yield running
-    running.shutdown()
-    running.server_close()
-
-
-@pytest.fixture(scope="module")
 def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
     """The page with the scripted model."""
     keep_engine(context, server.url)

@@ -25,14 +25,6 @@ from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
-def scripted() -> Iterator[ScriptedServer]:
-    running = ScriptedServer()
-    yield running
-    running.shutdown()
-    running.server_close()
-
-
-@pytest.fixture(scope="module")
 def errors(context: BrowserContext) -> list[list[str]]:
     """The errors of each tab that is opened."""
     of_tabs: list[list[str]] = []

@@ -27,7 +27,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     if (!dialog.open) return;
     const entries = await servers.list();
     const list = byId("mcp-list");
-    for (const entry of entries) toolLists.get(entry)?.draw();
+    for (const entry of entries) toolsOf(entry).draw();
     const unfolded = [...list.querySelectorAll("details[open]")].map(({ id }) => id);
     const focused = /** @type {HTMLElement | null} */ (list.querySelector(":focus"));
     const places = [...list.querySelectorAll("ul")].map((kept) => ({ kept, top: kept.scrollTop }));
@@ -48,6 +48,11 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
   const offers = new WeakMap();
   /** @type {WeakMap<Entry, ToolList>} each server's tools: they stay likewise */
   const toolLists = new WeakMap();
+  const toolsOf = (/** @type {Entry} */ entry) => {
+    const listed = toolLists.get(entry) ?? new ToolList(entry, servers);
+    toolLists.set(entry, listed);
+    return listed;
+  };
   /** @type {Entry | null} the one that the form changes */
   let changed = null;
   let shown = {}; // what the form is for: an answer for what it was for earlier changes nothing in it
@@ -135,9 +140,6 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
     const where = relayed ? t("relayed by the terminal") : url;
     const offered = offers.get(entry) ?? offersList(servers.server(entry), uses);
     offers.set(entry, offered);
-    const listed = toolLists.get(entry) ?? new ToolList(entry, servers);
-    if (!toolLists.has(entry)) listed.draw();
-    toolLists.set(entry, listed);
     return h(
       "li",
       { class: "upstream" },
@@ -152,7 +154,7 @@ export function startMcp({ wisp, called, changed: onChange, uses }) {
       h("label", { class: "check" }, use, h("span", {}, t("Models may call its tools"))),
       entry.error ? h("p", { class: "form-error" }, entry.error) : null,
       log(entry),
-      tools.length > 0 && listed.element,
+      tools.length > 0 && toolsOf(entry).element,
       offered,
     );
   };

@@ -147,8 +147,8 @@ export class McpServers {
     const own = [...all.filter(({ relayed }) => !relayed), ...this.#hidden];
     const named = new Set(servers.map(({ name }) => name));
     const relayed = servers.map(({ headers, ...server }) => {
-      const { tools = [], calls = [] } = before.get(server.name) ?? {};
-      const { on = true, off = [] } = this.#switches[server.name] ?? {};
+      const known = { ...this.#switches[server.name], ...before.get(server.name) };
+      const { on = true, off = [], tools = [], calls = [] } = known;
       return { ...made({ ...server, secret: "", on, tools, off, grant: null }), calls, relayed: true, headers };
     });
     this.#hidden = own.filter(({ name }) => named.has(name));

@@ -1,6 +1,6 @@
 /** ChatGPT's export: conversations.json, a list of conversations whose `mapping` is a tree of messages. */
 import { t } from "../../../language/phrase.js";
-import { chatOf, idOf } from "./tree.js";
+import { attachmentMark, chatOf, idOf, textOf } from "./tree.js";
 
 /** @param {any} entry */
 export const isChatGpt = (entry) => isObject(entry?.mapping);
@@ -40,13 +40,10 @@ function contentOf({ content_type, parts, text, language }) {
   if (content_type === "code") return `\`\`\`${textOf(language)}\n${textOf(text)}\n\`\`\``;
   if (!Array.isArray(parts)) return textOf(text);
   return parts
-    .map((part) => (typeof part === "string" ? part : textOf(part?.text) || `[${t("attachment")}]`))
+    .map((part) => (typeof part === "string" ? part : textOf(part?.text) || attachmentMark()))
     .join("\n\n")
     .trim();
 }
-
-/** @param {unknown} value */
-const textOf = (value) => (typeof value === "string" ? value : "");
 
 /** @param {unknown} value */
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

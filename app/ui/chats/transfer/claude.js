@@ -1,6 +1,6 @@
 /** Claude's export: conversations.json, a list of chats. `chat_messages` are in order, or name their parents. */
 import { t } from "../../../language/phrase.js";
-import { chatOf, idOf } from "./tree.js";
+import { attachmentMark, chatOf, idOf, textOf } from "./tree.js";
 
 const ROLES = new Map([
   ["human", /** @type {const} */ ("user")],
@@ -37,10 +37,7 @@ function textsOf({ text, content, attachments, files }) {
     blocks.filter((block) => block?.type === type).map((block) => textOf(block[type]));
   const attached = [attachments, files].flatMap((list) => (Array.isArray(list) ? list : []));
   const said = texts("text").filter((text) => text);
-  const parts = [...attached.map(() => `[${t("attachment")}]`), ...(said.length ? said : [textOf(text)])];
+  const parts = [...attached.map(attachmentMark), ...(said.length ? said : [textOf(text)])];
   const reasoning = texts("thinking").join("\n\n");
   return { content: parts.join("\n\n").trim(), ...(reasoning && { reasoning }) };
 }
-
-/** @param {unknown} value */
-const textOf = (value) => (typeof value === "string" ? value : "");

@@ -1,6 +1,6 @@
 /** The export of llama.cpp's web UI: {conv, messages}, or a list of these. Its messages are a tree under a root message. */
 import { t } from "../../../language/phrase.js";
-import { chatOf, idOf } from "./tree.js";
+import { attachmentMark, chatOf, idOf, textOf } from "./tree.js";
 
 /** @param {any} entry */
 export const isLlamaCpp = (entry) =>
@@ -22,7 +22,7 @@ export function fromLlamaCpp({ conv, messages }) {
 /** @param {any} message @returns {import("./tree.js").Node} */
 function nodeOf(message) {
   const { id, parent, type, role, content, reasoningContent, thinking, model, extra } = message ?? {};
-  const attached = (Array.isArray(extra) ? extra : []).map(() => `[${t("attachment")}]`);
+  const attached = (Array.isArray(extra) ? extra : []).map(attachmentMark);
   const reasoning = textOf(reasoningContent) || textOf(thinking); // the name of older versions
   const isShown = type !== "root" && (role === "user" || role === "assistant");
   return {
@@ -40,6 +40,3 @@ const systemOf = (message) => (message?.role === "system" && message.type !== "r
 
 /** An id, which is a number in old versions. @param {unknown} id */
 const keyOf = (id) => (typeof id === "string" || typeof id === "number" ? `${id}` : null);
-
-/** @param {unknown} value */
-const textOf = (value) => (typeof value === "string" ? value : "");

@@ -1,6 +1,6 @@
 /** Open WebUI's export: a list of {title, chat}, where chat.history.messages is a tree of messages by ids. */
 import { t } from "../../../language/phrase.js";
-import { chatOf, idOf } from "./tree.js";
+import { attachmentMark, chatOf, idOf } from "./tree.js";
 
 /** @param {any} entry */
 export const isOpenWebUi = (entry) =>
@@ -30,9 +30,7 @@ export function fromOpenWebUi({ id, title, chat, created_at, updated_at, pinned 
 function nodeOf(message, index, list, linear) {
   const idAt = (/** @type {number} */ at) => String(list[at]?.id ?? at);
   const { role, content, model, parentId } = message ?? {};
-  const text = Array.isArray(content)
-    ? content.map((part) => part?.text ?? `[${t("attachment")}]`).join("\n\n")
-    : content;
+  const text = Array.isArray(content) ? content.map((part) => part?.text ?? attachmentMark()).join("\n\n") : content;
   const parent = linear ? (index ? idAt(index - 1) : null) : typeof parentId === "string" ? parentId : null;
   return {
     id: idAt(index),

@@ -1,4 +1,5 @@
 /** Makes a chat of another program's messages: theirs name their parents by ids, and some are not shown. */
+import { t } from "../../../language/phrase.js";
 
 const REPEATED = 1e7; // limit on the characters that branches repeat; thousands of branches of a long answer would repeat billions
 
@@ -111,3 +112,9 @@ function timeOf(seconds) {
  */
 export const idOf = (program, id) =>
   typeof id === "string" && id ? `${program} ${id.slice(0, 100)}` : crypto.randomUUID();
+
+/** A value of an export as text; "" if it is none. @param {unknown} value */
+export const textOf = (value) => (typeof value === "string" ? value : "");
+
+/** What stands in a message for a picture or a file, which is not imported. */
+export const attachmentMark = () => `[${t("attachment")}]`;
