@@ -1,9 +1,10 @@
 """Write a GGUF of an architecture that make_model.py lacks: a golden's tensors in the sizes of a real model.
 
-python -m bench.golden_shapes qwen3.5-0.8b out.gguf [--mtp]
+python -m bench.golden_shapes qwen3.5-0.8b out.gguf [--type Q4_K_M] [--mtp]
 
-All matrices are Q4_0, with random weights: speed does not depend on their values. Fewer layers than the real model has
-where the name ends with their number. With --mtp, the model has a layer for multi-token prediction that mostly agrees
+Random weights: speed does not depend on their values. All matrices are Q4_0, or in llama.cpp's mix for Q4_K_M; MXFP4 is
+gpt-oss's: the experts in MXFP4, all else in Q8_0. Fewer layers than the real model has where the name ends with their
+number. With --mtp, the model has a layer for multi-token prediction that mostly agrees
 with it: what the layers add is damped, so that both predict by the newest token.
 """
 
@@ -17,6 +18,8 @@ from gguf import GGUFWriter
 from gguf.constants import GGMLQuantizationType
 
 from bench.make_model import Weights, add_tokenizer
+from bench.shapes import FALLBACK, MIXES, gets_better
+from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
 from tests.golden.make import random_models
 from tests.golden.make.gguf_file import GgufFile
@@ -60,6 +63,55 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"vocab": 262144, "window": 512, "eps": 1e-6, "tok": "bpe"},
         },
     ),
+    "gemma-4-e2b": (
+        "gemma4",
+        {
+            **{"n_layer": 35, "n_embd": 1536, "n_ff": 6144, "n_head": 8, "n_kv": 1, "head_dim": 256, "vocab": 262144},
+            **{"window": 512, "period": 5, "pl": 256, "shared": 20, "eps": 1e-6, "tok": "bpe"},
+        },
+    ),
+    "gemma-2-2b": (
+        "gemma2",
+        {
+            **{"n_layer": 26, "n_embd": 2304, "n_ff": 9216, "n_head": 8, "n_kv": 4, "head_dim": 256, "vocab": 256000},
+            **{"window": 4096, "attn_cap": 50.0, "final_cap": 30.0, "tok": "bpe"},
+        },
+    ),
+    "phi-4-mini": (
+        "phi3",
+        {
+            **{"n_layer": 32, "n_embd": 3072, "n_ff": 8192, "n_head": 24, "n_kv": 8, "head_dim": 128},
+            **{"vocab": 200064, "rope_dim": 96, "tok": "bpe", "tied": True},
+        },
+    ),
+    "gpt-oss-20b-12": (
+        "gpt-oss",
+        {
+            **{"n_layer": 12, "n_embd": 2880, "n_ff": 2880, "n_head": 64, "n_kv": 8, "head_dim": 64},
+            **{"vocab": 201088, "window": 128, "n_expert": 32, "n_used": 4},
+        },
+    ),
+    "olmoe-1b-7b": (
+        "olmoe",
+        {
+            **{"n_layer": 16, "n_embd": 2048, "n_ff": 1024, "n_head": 16, "n_kv": 16, "head_dim": 128},
+            **{"vocab": 50304, "n_expert": 64, "n_used": 8},
+        },
+    ),
+    "mixtral-8x7b-4": (
+        "mixtral",
+        {
+            **{"n_layer": 4, "n_embd": 4096, "n_ff": 14336, "n_head": 32, "n_kv": 8, "head_dim": 128},
+            **{"vocab": 32000, "n_expert": 8, "n_used": 2, "rope_base": 1e6},
+        },
+    ),
+    "qwen1.5-moe-a2.7b-8": (
+        "qwen2moe",
+        {
+            **{"n_layer": 8, "n_embd": 2048, "n_ff": 1408, "n_head": 16, "n_kv": 16, "head_dim": 128},
+            **{"vocab": 151936, "n_expert": 60, "n_used": 4, "n_ff_shexp": 5632},
+        },
+    ),
     "granite-4-h-tiny-16": (
         "granitehybrid-moe",
         {
@@ -85,6 +137,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
+TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "MXFP4")
 CONTEXT = 32768  # tokens
 DAMPED = 1 / 32  # of the scales of the matrices whose products layers add: halves that are still normal numbers
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
@@ -93,14 +146,28 @@ OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shex
 class Shapes(GgufFile):
     """Collects the shapes of matrices in place of their values."""
 
-    def __init__(self, architecture: str) -> None:
+    def __init__(self, architecture: str, type: str, layers: int) -> None:
+        """`type`: one of TYPES."""
         super().__init__(architecture, seed=1)
         self.shapes: dict[str, tuple[tuple[int, ...], Q]] = {}
+        self._type, self._layers = type, layers
 
     def matrix(
         self, name: str, *shape: int, gain: float = 1.0, std: float | None = None, float32: bool = False
     ) -> None:
-        self.shapes[name] = shape, Q.F32 if float32 else Q.F16 if shape[-1] % 32 else Q.Q4_0
+        self.shapes[name] = shape, Q.F32 if float32 else self._type_of(name, shape[-1])
+
+    def _type_of(self, name: str, columns: int) -> Q:
+        if self._type == "MXFP4":
+            found = Q.MXFP4 if "_exps." in name else Q.Q8_0
+        elif self._type in MIXES:
+            low, high = MIXES[self._type]
+            found = high if gets_better(name, self._layers) else low
+        else:
+            found = Q[self._type]
+        if columns % BLOCK_SIZES[found][0]:
+            found = FALLBACK.get(found, Q.F16)
+        return found if columns % BLOCK_SIZES[found][0] == 0 else Q.F16
 
 
 def add_mtp(file: Shapes, arch: str) -> None:
@@ -125,16 +192,16 @@ def damped(blocks: np.ndarray) -> np.ndarray:
     return found.reshape(blocks.shape)
 
 
-def write(shape: str, path: str, mtp: bool = False) -> None:
+def write(shape: str, path: str, type: str = "Q4_0", mtp: bool = False) -> None:
     """Write the file of one of SHAPES."""
     preset, sizes = SHAPES[shape]
     used = settings(preset, ctx=CONTEXT, **sizes)
-    file = Shapes(used["arch"])
+    file = Shapes(used["arch"], type, used["n_layer"])
     random_models.fill(file, used)
     if mtp:
         add_mtp(file, used["arch"])
     writer, weights = GGUFWriter(path, used["arch"]), Weights(1.0)
-    writer.add_name(f"{shape} Q4_0, random weights")
+    writer.add_name(f"{shape} {type}, random weights")
     for key, value in dict(file.metadata).items():
         add_value(writer, key, value)
     add_tokenizer(writer, used["vocab"])
@@ -152,9 +219,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("path")
+    parser.add_argument("--type", default="Q4_0", choices=TYPES)
     parser.add_argument("--mtp", action="store_true", help="add a layer for multi-token prediction")
     options = parser.parse_args()
-    write(options.shape, options.path, options.mtp)
+    write(options.shape, options.path, options.type, options.mtp)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ import numpy as np
 from gguf import GGUFWriter
 from gguf.constants import GGMLQuantizationType, TokenType
 
-from bench.shapes import MIX, SHAPES, Shape, metadata, tensors
+from bench.shapes import MIXES, SHAPES, Shape, metadata, tensors
 from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.proof.random_data import SCALES
 from tools.gguf_writer import finish
 
-TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", MIX)
+TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", *MIXES)
 POOL = 1 << 16  # random blocks, which all matrices of a type repeat
 
 
@@ -54,7 +54,9 @@ class Weights:
     def _blocks(self, type: Q, block: int, size: int) -> np.ndarray:
         """POOL random blocks of `block` values in `size` bytes, with a small scale: (POOL, size) uint8."""
         raw = self._random.integers(0, 256, (POOL, size), np.uint8)
-        for at in SCALES[type]:
+        if type == Q.MXFP4:  # its scale is a power of two in a byte
+            raw[:, 0] = 127 - 8
+        for at in SCALES.get(type, ()):
             raw[:, at : at + 2] = np.array([0.002 if block == 32 else 0.00004], np.float16).view(np.uint8)
         return raw
 
@@ -63,8 +65,8 @@ def write(
     shape: Shape, type: str, path: str, name: str, peak: float = 1.0, idle_after: int | None = None,
     tokens: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the file. `type`: of all matrices, or MIX; `peak`: factor of the logits; `idle_after`: layers after the
-    first so many add nothing; `tokens`: texts that the vocabulary has, too.
+    """Write the file. `type`: of all matrices, or one of MIXES; `peak`: factor of the logits; `idle_after`: layers
+    after the first so many add nothing; `tokens`: texts that the vocabulary has, too.
     """
     writer, weights = GGUFWriter(path, shape.architecture), Weights(peak)
     writer.add_name(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -11,9 +12,11 @@ from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
 
-MIX = "Q4_K_M"  # the only file type here that mixes tensor types, as llama.cpp's quantize does
+# File types that mix tensor types as llama.cpp's quantize does: of most matrices, and of those that get more bits.
+MIX = "Q4_K_M"
+MIXES = {MIX: (Q.Q4_K, Q.Q6_K), "Q5_K_M": (Q.Q5_K, Q.Q6_K)}
 # llama.cpp's fallback types, for rows that are no multiple of a K-quant's block of 256 values.
-FALLBACK = {Q.Q4_K: Q.Q5_0, Q.Q6_K: Q.Q8_0}
+FALLBACK = {Q.Q4_K: Q.Q5_0, Q.Q5_K: Q.Q5_1, Q.Q6_K: Q.Q8_0}
 ALIGNMENT = 32  # bytes
 
 
@@ -90,9 +93,9 @@ def metadata(shape: Shape) -> dict[str, Any]:
 
 
 def tensors(shape: Shape, type: str) -> Iterator[Tensor]:
-    """The tensors, in the file's order. `type`: of all matrices, or MIX."""
+    """The tensors, in the file's order. `type`: of all matrices, or one of MIXES."""
     dim, q, kv = shape.n_embd, shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
-    low, high = (Q.Q4_K, Q.Q6_K) if type == MIX else (Q[type], Q[type])
+    low, high = MIXES[type] if type in MIXES else (Q[type], Q[type])
 
     def vector(name: str, size: int, end: str = "weight") -> Tensor:
         return Tensor(f"{name}.{end}", (size,), Q.F32)
@@ -132,6 +135,14 @@ def tensors(shape: Shape, type: str) -> Iterator[Tensor]:
             yield matrix(b + "ffn_gate", low, shape.n_ff, dim)
             yield matrix(b + "ffn_up", low, shape.n_ff, dim)
             yield matrix(b + "ffn_down", better, dim, shape.n_ff)
+
+
+def gets_better(name: str, layers: int) -> bool:
+    """Whether a mix has its second type for a matrix. `layers`: the model's. The embeddings count as the head."""
+    if name in ("output.weight", "token_embd.weight"):
+        return True
+    found = re.fullmatch(r"blk\.(\d+)\.(attn_v|ffn_down|ffn_down_exps|ffn_down_shexp)\.weight", name)
+    return found is not None and _use_more_bits(int(found[1]), layers)
 
 
 def _use_more_bits(layer: int, layers: int) -> bool:

@@ -1,21 +1,24 @@
-// Codebook types: a nibble is an index into `book`, 16 signed bytes. Byte j of a group has element j in its low nibble and
-// element j + 16 in its high nibble.
-#include "quants/group.wgsl"
+// Codebook types: a code of four bits stands for one of 16 signed bytes. Byte j of a group has element j in its low nibble and
+// element j + 16 in its high nibble. All eight codes of a word become numbers at once: each bit of the numbers is a Boolean
+// expression of the codes' bits, which the fragment of a book has. To look one number up after the other takes twice as long.
+#include "quants/groups.wgsl"
 
-fn look_up4(nibbles: u32, book: vec4u) -> u32 { // the book's entries for four nibbles, one in the low half of each byte
-  let code = unpack4xU8(nibbles & 0x0f0f0f0fu);
-  let odd = (code & vec4u(4)) != vec4u(0);
-  let low = select(vec4u(book.x), vec4u(book.y), odd);
-  let high = select(vec4u(book.z), vec4u(book.w), odd);
-  let word = select(low, high, (code & vec4u(8)) != vec4u(0));
-  let bytes = ((word >> (8u * (code & vec4u(3)))) & vec4u(0xff)) << vec4u(0, 8, 16, 24);
-  return bytes.x | bytes.y | bytes.z | bytes.w;
+struct Numbers {
+  low: vec4u, // four signed bytes in each word: of the low nibbles
+  high: vec4u, // of the high nibbles
 }
 
-fn book_group(q: vec4u, d: f32, book: vec4u) -> Group {
-  let h = q >> vec4u(4);
-  let s = vec2f(d, 0.0);
-  return Group(
-    vec4u(look_up4(q.x, book), look_up4(q.y, book), look_up4(q.z, book), look_up4(q.w, book)),
-    vec4u(look_up4(h.x, book), look_up4(h.y, book), look_up4(h.z, book), look_up4(h.w, book)), s, s);
+fn bits_of(mask: u32, a: vec4u, b: vec4u) -> vec4u { // those of `a` where the mask's are 1, else those of `b`
+  return b ^ ((a ^ b) & vec4u(mask));
+}
+
+// Nibbles whose bit i is that of the i-th argument's nibble.
+fn nibbles_of(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
+  return bits_of(0x33333333u, bits_of(0x55555555u, b0, b1), bits_of(0x55555555u, b2, b3));
+}
+
+// `lower`, `upper`: the lower and upper halves of the numbers, in the nibbles of their codes.
+fn numbers_of(lower: vec4u, upper: vec4u) -> Numbers {
+  return Numbers(
+    bits_of(0x0f0f0f0fu, lower, upper << vec4u(4)), bits_of(0xf0f0f0f0u, upper, lower >> vec4u(4)));
 }

@@ -1,10 +1,9 @@
 // IQ4_NL: a group is 16 bytes of indices into an uneven codebook, and a scale.
 @bind var<storage, read> w_qs: array<vec4u>;
 #include "quants/scale.wgsl"
-#include "quants/codebook.wgsl"
 #include "quants/iq4_book.wgsl"
 
-fn w_load(row: u32, g: u32) -> Group {
+fn w_fetch(row: u32, g: u32) -> Packed {
   let at = row * W_GROUPS + g;
-  return book_group(w_qs[at], w_scale(at), IQ4_BOOK);
+  return Packed(w_qs[at], w_scale(at));
 }

@@ -7,8 +7,9 @@ from tests.golden.make.presets import Settings
 
 
 def windowed_layers(c: Settings) -> list[bool]:
-    """Which layers attend to a sliding window: all but every fourth and the last."""
-    return [i % 4 != 3 and i != c["n_layer"] - 1 for i in range(c["n_layer"])]
+    """Which layers attend to a sliding window: all but every fourth (`period`) and the last."""
+    period = c.get("period", 4)
+    return [(i + 1) % period != 0 and i != c["n_layer"] - 1 for i in range(c["n_layer"])]
 
 
 def kv_heads(c: Settings) -> list[int]:
