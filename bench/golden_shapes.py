@@ -192,10 +192,10 @@ def damped(blocks: np.ndarray) -> np.ndarray:
     return found.reshape(blocks.shape)
 
 
-def write(shape: str, path: str, type: str = "Q4_0", mtp: bool = False) -> None:
-    """Write the file of one of SHAPES."""
+def write(shape: str, path: str, type: str = "Q4_0", mtp: bool = False, layers: int | None = None) -> None:
+    """Write the file of one of SHAPES. `layers`: only so many."""
     preset, sizes = SHAPES[shape]
-    used = settings(preset, ctx=CONTEXT, **sizes)
+    used = settings(preset, ctx=CONTEXT, **sizes | ({"n_layer": layers} if layers else {}))
     file = Shapes(used["arch"], type, used["n_layer"])
     random_models.fill(file, used)
     if mtp:
@@ -221,8 +221,9 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("--type", default="Q4_0", choices=TYPES)
     parser.add_argument("--mtp", action="store_true", help="add a layer for multi-token prediction")
+    parser.add_argument("--layers", type=int, help="use only so many")
     options = parser.parse_args()
-    write(options.shape, options.path, options.type, options.mtp)
+    write(options.shape, options.path, options.type, options.mtp, options.layers)
 
 
 if __name__ == "__main__":

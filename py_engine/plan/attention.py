@@ -14,6 +14,7 @@ from py_engine.plan.relative import RelativeBias
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import THREADS
 
+ACROSS = 8  # values of a norm over all heads that a thread adds at most, if there are enough threads
 SINGLE = 2  # PER_HEAD of a norm with a single weight for each query head
 ALONE = {"queries": 1, "keys": 2}  # the only heads that are normalised
 
@@ -147,6 +148,9 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
     threads = 16
     while 4 * threads < head_dim:
         threads *= 2
+    if norm.across_heads:  # each workgroup adds the squares of all heads
+        while 2 * threads <= ops.device.max_threads and ACROSS * threads < epilogue.consts["q_rows"]:
+            threads *= 2
     flags = {
         "ACROSS_HEADS": int(norm.across_heads),
         "PER_HEAD": SINGLE if norm.single else int(norm.cols > 2 * head_dim),

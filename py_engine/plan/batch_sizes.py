@@ -18,7 +18,8 @@ from py_engine.plan.lists import split_attention as with_split_attention
 from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
 USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
-FEWER_TOKENS = ((short, 64), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))  # the same of lists for fewer tokens
+# the same of lists for fewer tokens
+FEWER_TOKENS = ((short, matmul_tiles.FEW_TOKENS), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))
 
 
 def split(plan: Plan, device: Device) -> None:
@@ -70,10 +71,25 @@ def _list_of(n: int) -> Callable[[str], str]:
 def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     """The op with the tile that its product has in batches of `batch` tokens."""
     weight = op.bindings.get("w")
-    fixed = op.params.get("GROUPED") or op.params.get("CACHED")
+    if op.kernel == "group_experts" or op.params.get("GROUPED"):
+        return _in_grouped_tiles_for(op, device, batch)
+    fixed = op.params.get("CACHED")
     if op.kernel not in ("matmul", "matmul_int8", "matmul_matrix") or fixed or not isinstance(weight, Weight):
         return op
     precise = op.kernel == "matmul"  # or of a type that has no integers
     kernel, tile = matmul_tiles.product(device, batch, weight, str(op.params["EPILOGUE"]), precise=precise)
     grid = (-(-weight.rows // tile["TN"]), PerToken(tile["TM"]), 1)
     return replace(op, kernel=kernel, params=op.params | tile, grid=grid)
+
+
+def _in_grouped_tiles_for(op: Op, device: Device, batch: int) -> Op:
+    """The same of an op of group_experts.wgsl, or of a product of experts. Tiles differ with subgroup matrices only."""
+    if not device.matrix:
+        return op
+    experts, used = int(op.params["EXPERTS"]), int(op.params["USED"])
+    tile = dict(zip(matmul_tiles.MATMUL, matmul_tiles.grouped_tile(device, batch), strict=True))
+    if op.kernel == "group_experts":
+        return replace(op, params=op.params | {"TM": tile["TM"]})
+    rows = int(op.params["STACK"]) * int(op.params["ROWS"])
+    grid = (-(-rows // tile["TN"]), matmul_tiles.grouped_tiles(tile["TM"], used, experts), 1)
+    return replace(op, params=op.params | tile, grid=grid)

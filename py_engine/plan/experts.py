@@ -239,13 +239,15 @@ def group(ops: Ops, route: Route, weights: Sequence[Weight] = ()) -> Groups:
     experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
     kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts), weights)
-    count = PerToken(max(1, tile["TM"] // used), experts)  # the most tiles that n tokens can have
+    count = matmul_tiles.grouped_tiles(tile["TM"], used, experts)
+    fewest = min(tile["TM"], matmul_tiles.FEW_GROUPED_TILE[0])  # tokens of a tile in lists for fewer tokens
+    most = matmul_tiles.grouped_tiles(fewest, used, experts).count(ops.batch)
     groups = Groups(
         kernel,
         tile,
         count,
         ops.buffer(f"{ops.name}.slots{route.routing.suffix}", (pairs,), "u32"),
-        ops.buffer(f"{ops.name}.tiles{route.routing.suffix}", (count.count(ops.batch), 4), "u32"),
+        ops.buffer(f"{ops.name}.tiles{route.routing.suffix}", (most, 4), "u32"),
     )
     ops.add(
         "group_experts",

@@ -21,6 +21,7 @@ from py_engine.files.tensor_types import TensorType as Q
 
 GROUP = 32
 ALIGN = 256  # the largest minStorageBufferOffsetAlignment that WebGPU allows
+CODEBOOKS = frozenset({"iq4_nl", "iq4_xs", "mxfp4", "nvfp4"})  # fragments
 RANGES = 3  # most ranges of a plane
 
 
@@ -47,6 +48,11 @@ class Layout:
     dot8: bool = True  # the fragment has w_dot, the product with activations rounded to bytes
     groups_per_thread: int = 1  # groups that a thread of matvec.wgsl reads at a time
     two_scales: bool = False  # each half of a group of 32 has a scale of its own
+
+    @property
+    def codebook(self) -> bool:
+        """Whether codes of four bits stand for the values, which takes long to unpack (wgsl/quants/codebook.wgsl)."""
+        return self.fragment in CODEBOOKS
 
     @property
     def plain(self) -> bool:

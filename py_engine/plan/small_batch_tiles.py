@@ -46,6 +46,8 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
         return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY)
     cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
     tokens = LEAST_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
+    if weight.layout.codebook:  # unpacked once for all tokens
+        tokens = MOST_TOKENS
     r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
     threads = 16 * tk if tokens > LEAST_TOKENS and tk <= 16 else THREADS
     return _occupying(device, weight, (tk, threads, r), 2 * tiles.FULL_OCCUPANCY, tokens)

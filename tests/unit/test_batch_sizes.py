@@ -25,7 +25,7 @@ from py_engine.plan.lists import (
     short,
 )
 from py_engine.plan.lists import split_attention as split_attention_list
-from py_engine.plan.plan import Buffer, Op, Plan, Weight
+from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
 
 SHORT_TOKENS, MEDIUM_TOKENS = (n for _, n in FEWER_TOKENS)
 GPU = Device(f16=True, subgroup=32, matrix=16, max_workgroup_storage=49152, max_threads=1024, dot8=True)
@@ -64,6 +64,25 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
     assert named(name) in plan.lazy
     unsplit = {name: ops for name, ops in plan.lists.items() if not name.startswith(SPLIT_ATTENTION)}
     assert replace(plan, lists=unsplit).slots()[1] == replace(plan, lists=of_one_size(plan)).slots()[1]
+
+
+@pytest.mark.parametrize("n", [1, SHORT_TOKENS, SHORT_TOKENS + 1, MEDIUM_TOKENS, USUAL_TOKENS, 2048])
+@pytest.mark.parametrize("batch", [65, 512, 2048])
+@pytest.mark.parametrize("storage", [32768, 49152])
+def test_a_mixture_is_sorted_into_the_tiles_of_its_products(storage: int, batch: int, n: int) -> None:
+    device = replace(GPU, max_workgroup_storage=storage)
+    header = shapes.header(replace(shapes.SHAPES["qwen3-moe"], n_layer=1), "Q4_K_M")
+    plan = planner.make_plan(header, device, planner.PlanOptions(4096, batch, "f16"))
+    ops = plan.lists[lists_for(plan, [PREFILL], min(n, batch))[0]]
+    (sorting,) = (op for op in ops if op.kernel == "group_experts")
+    products = [op for op in ops if op.params.get("GROUPED")]
+    assert products
+    for op in products:
+        count, tiles = op.grid[1], sorting.bindings["tiles"]
+        assert isinstance(count, PerToken)
+        assert isinstance(tiles, Buffer)
+        assert op.params["TM"] == sorting.params["TM"] == 8 * count.tile
+        assert -(-8 * min(n, batch) // op.params["TM"]) + 127 <= count.count(min(n, batch)) <= tiles.shape[0]
 
 
 @pytest.mark.parametrize("sized", [short, medium])
