@@ -19,7 +19,7 @@ from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
 USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
 # the same of lists for fewer tokens
-FEWER_TOKENS = ((short, matmul_tiles.FEW_TOKENS), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))
+FEWER_TOKENS = ((short, matmul_tiles.SHORT_TOKENS), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))
 
 
 def split(plan: Plan, device: Device) -> None:

@@ -16,11 +16,11 @@ MATMUL_TILES = (
     (128, 128, 64, 2, 4, 1), (128, 128, 64, 2, 4, 0), (128, 128, 32, 2, 4, 2), (128, 128, 32, 2, 2, 1),
     (256, 128, 32, 4, 2, 1), (128, 96, 64, 4, 2, 1), (128, 64, 32, 2, 2, 2),
 )  # fmt: skip
-# Tiles of products of experts; for few tokens; and with little workgroup memory.
+# Tiles of products of experts: usual ones, those of short batches, and those with little workgroup memory.
 GROUPED_TILE = 128, 128, 64, 2, 4, 0
-FEW_GROUPED_TILE = 64, 64, 64, 2, 2, 1
+SHORT_GROUPED_TILE = 64, 64, 64, 2, 2, 1
 SHALLOW_GROUPED_TILE = 128, 128, 32, 2, 2, 0
-FEW_TOKENS = 64  # of a batch
+SHORT_TOKENS = 64  # of a batch
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
 INT8_TILES = (
     (64, 64, 8, 4, 2),
@@ -147,8 +147,8 @@ def grouped_tile(device: Device, batch: int) -> tuple[int, ...]:
     Large ones pay even where an expert has 32 tokens on average: rows without a token are not multiplied.
     """
     if device.max_workgroup_storage >= 48 << 10:
-        return GROUPED_TILE if batch > FEW_TOKENS else FEW_GROUPED_TILE
-    return SHALLOW_GROUPED_TILE if batch > MAX_SMALL_TILES_BATCH else FEW_GROUPED_TILE
+        return GROUPED_TILE if batch > SHORT_TOKENS else SHORT_GROUPED_TILE
+    return SHALLOW_GROUPED_TILE if batch > MAX_SMALL_TILES_BATCH else SHORT_GROUPED_TILE
 
 
 def grouped_tiles(tm: int, used: int, experts: int) -> PerToken:
