@@ -32,6 +32,8 @@ STORED: list[tuple[Stack, int, bool, bool]] = [  # (stack, columns, normed, a sm
     (K_QUANTS, 1280, False, True),  # each workgroup rounds x
     (ODD, 1056, True, True),
     (((Q.Q4_K, 130), (Q.Q6_K, 33)), 2304, True, True),  # x is staged for Q6_K
+    (((Q.IQ4_XS, 130), (Q.Q5_K, 33)), 2304, True, True),
+    (((Q.IQ4_XS, 40), (Q.IQ4_NL, 31)), 512, False, False),  # two codebooks
     (((Q.Q4_K, 40), (Q.Q6_K, 31)), 512, True, True),  # each workgroup rounds x times the norm's weights
 ]
 
