@@ -2,7 +2,7 @@
 
     python -m tests.golden.make.adapter_campaign --seed 1 [PRESET ...]
 
-Each preset's random model gets a control vector, and an adapter for all matrices but experts'. If the logits differ or
+Each preset's random model gets a control vector, and an adapter for all matrices. If the logits differ or
 Wisp refuses, each kind of matrix is tried alone, and a line names the kinds that matter.
 """
 
@@ -34,10 +34,15 @@ VECTOR = "control vector"
 
 
 def kinds(preset: str) -> list[str]:
-    """The kinds of matrices. Wisp refuses adapters of experts' matrices, which are left out."""
+    """The kinds of matrices: those of layers, and of experts."""
     file, _ = build(preset, SEED, kinds={})
-    matrices = [name for name, data in file.tensors.items() if data.ndim == 2 and name not in file.float32]
+    matrices = [name for name, data in file.tensors.items() if is_adapted(name, data) and name not in file.float32]
     return [name for name in dict.fromkeys(map(kind, matrices)) if name.endswith(".weight") and "conv" not in name]
+
+
+def is_adapted(name: str, data: np.ndarray) -> bool:
+    """Whether an adapter may change a tensor. Wisp refuses those of matrices that each head has."""
+    return data.ndim == 2 or (data.ndim == 3 and name.endswith("exps.weight"))
 
 
 def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.random.Generator) -> None:
@@ -48,8 +53,8 @@ def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.rand
     writer.add_float32("adapter.lora.alpha", 2.0 * RANK)
     for name, data in file.tensors.items():
         if kind(name) in chosen and name not in file.float32:
-            rows, cols = data.shape
-            a, b = random.standard_normal((RANK, cols)), random.standard_normal((rows, RANK))
+            *experts, rows, cols = data.shape
+            a, b = random.standard_normal((*experts, RANK, cols)), random.standard_normal((*experts, rows, RANK))
             b = np.multiply(b, STRENGTH * float(data.std()) / float(np.sqrt(RANK)) / 2)
             if name == "token_embd.weight":  # A and B swap places, as rows of A are tokens
                 a, b = b, a.T
