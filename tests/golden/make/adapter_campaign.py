@@ -3,7 +3,8 @@
     python -m tests.golden.make.adapter_campaign --seed 1 [PRESET ...]
 
 Each preset's random model gets a control vector, and an adapter for all matrices. If the logits differ or
-Wisp refuses, each kind of matrix is tried alone, and a line names the kinds that matter.
+Wisp refuses, each kind of matrix is tried alone, and a line names the kinds that matter. llama.cpp multiplies with some
+matrices as if there were no adapter: there, Wisp's logits are compared with those of the merged weights.
 """
 
 import argparse
@@ -31,6 +32,9 @@ from tools.gguf_writer import finish
 
 PROMPT, N_CTX, RANK, STRENGTH, SCALE = 16, 256, 5, 0.4, 0.7
 VECTOR = "control vector"
+LEFT_OUT = "as the merged weights; llama.cpp leaves the adapter out"
+Changes = dict[str, np.ndarray]
+Directions = dict[int, np.ndarray]
 
 
 def kinds(preset: str) -> list[str]:
@@ -45,8 +49,9 @@ def is_adapted(name: str, data: np.ndarray) -> bool:
     return data.ndim == 2 or (data.ndim == 3 and name.endswith("exps.weight"))
 
 
-def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.random.Generator) -> None:
-    """Write an adapter for the matrices of these kinds."""
+def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.random.Generator) -> Changes:
+    """Write an adapter for the matrices of these kinds. Return what it adds to each of them with scale 1."""
+    changes = Changes()
     writer = gguf.GGUFWriter(str(path), file.architecture)
     for key, value in (("general.type", "adapter"), ("adapter.type", "lora")):
         writer.add_string(key, value)
@@ -56,11 +61,26 @@ def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.rand
             *experts, rows, cols = data.shape
             a, b = random.standard_normal((*experts, RANK, cols)), random.standard_normal((*experts, rows, RANK))
             b = np.multiply(b, STRENGTH * float(data.std()) / float(np.sqrt(RANK)) / 2)
+            changes[name] = 2.0 * b @ a
             if name == "token_embd.weight":  # A and B swap places, as rows of A are tokens
                 a, b = b, a.T
             writer.add_tensor(name + ".lora_a", a.astype(np.float32))
             writer.add_tensor(name + ".lora_b", b.astype(np.float32))
     finish(writer)
+    return changes
+
+
+def merged_logits(
+    file: GgufFile, changes: Changes, path: Path, directions: Directions, prompt: list[int]
+) -> np.ndarray:
+    """What llama.cpp computes with the adapter merged into the model's matrices."""
+    for name, change in changes.items():
+        file.tensors[name] = (file.tensors[name] + SCALE * change).astype(np.float32)
+    file.write(path, "F32", Layout(), library())
+    model = Model(library(), path, N_CTX)
+    model.alone = file.architecture in ALONE
+    apply(library(), model, [], (1.0,), directions)
+    return model.logits(prompt)
 
 
 def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
@@ -69,7 +89,7 @@ def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
     random = np.random.default_rng(seed)
     path, adapter, vector = (folder / f"{name}.gguf" for name in ("model", "adapter", "vector"))
     file.write(path, "F32", Layout(), library())
-    write_adapter(adapter, file, chosen, random)
+    changes = write_adapter(adapter, file, chosen, random)
     layers, width = used["n_layer"], used["n_embd"]
     directions = {n: np.multiply(0.3, random.standard_normal(width)).astype(np.float32) for n in range(1, layers)}
     write_control_vector(vector, file.architecture, directions)
@@ -94,8 +114,17 @@ def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
         found = wisp.buffers["all_logits.logits"][:PROMPT, : wisp.plan.n_vocab]
     except WispError as error:
         return f"refused: {error}"
-    difference = float(np.abs(want - found).max() * 3 / max(3, want.std()))
-    return "" if difference <= LIMIT else f"differs by {difference:.3g}"
+    if (difference := _difference(want, found)) <= LIMIT:
+        return ""
+    used_directions = {n: direction * float(steered) for n, direction in directions.items()} or {1: np.zeros(width)}
+    merged = merged_logits(file, changes, path, used_directions, prompt)
+    if _difference(merged, found) <= LIMIT:
+        return LEFT_OUT
+    return f"differs by {difference:.3g}, from the merged weights by {_difference(merged, found):.3g}"
+
+
+def _difference(want: np.ndarray, found: np.ndarray) -> float:
+    return float(np.abs(want - found).max() * 3 / max(3, want.std()))
 
 
 def main() -> None:
