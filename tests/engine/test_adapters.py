@@ -22,7 +22,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [("lora-llama.Q4_K_M", {"dot8": True})
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("lora-phi3.F16", {}),  # stacked matrices in one tensor
     ("lora-qwen3moe.F16", {}),  # experts
-    ("lora-gemma4-moe.F16", {"dot8": True}),  # experts with gate and up in one tensor, and factors
+    ("lora-gemma4-moe.F16", {}),  # experts with gate and up in one tensor, and factors
     ("lora-qwen35.F16", {"f16": False, "subgroup": 0}),  # rows of one tensor in two matrices, states
 ]
 

@@ -9,13 +9,14 @@ matrices as if there were no adapter: there, Wisp's logits are compared with tho
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gguf
 import numpy as np
 
 from py_engine.errors import WispError
-from py_engine.plan.lists import ALL_LOGITS, PREFILL, adapted
+from py_engine.plan.lists import ALL_LOGITS, DECODE, EMBED, PREFILL, adapted
 from py_engine.plan.low_rank import SCALES
 from tests.golden.make.adapters import Adapter, apply, write_control_vector
 from tests.golden.make.campaign import NOT_COMPARED, in_process
@@ -33,8 +34,22 @@ from tools.gguf_writer import finish
 PROMPT, N_CTX, RANK, STRENGTH, SCALE = 16, 256, 5, 0.4, 0.7
 VECTOR = "control vector"
 LEFT_OUT = "as the merged weights; llama.cpp leaves the adapter out"
+LEFT_OUT_VECTOR = "llama.cpp leaves it out"
 Changes = dict[str, np.ndarray]
-Directions = dict[int, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is computed: of a prompt that the seed decides, with directions of a control vector after layers."""
+
+    seed: int
+    encodes: bool
+    alone: bool  # each token in a batch of its own
+    directions: dict[int, np.ndarray]
+
+    def prompt(self, n_vocab: int) -> list[int]:
+        """The prompt's tokens."""
+        return random_prompt(PROMPT, n_vocab, self.seed, low=5).tolist()
 
 
 def kinds(preset: str) -> list[str]:
@@ -70,21 +85,52 @@ def write_adapter(path: Path, file: GgufFile, chosen: list[str], random: np.rand
     return changes
 
 
-def merged_logits(
-    file: GgufFile, changes: Changes, path: Path, directions: Directions, prompt: list[int]
-) -> np.ndarray:
+def merged(file: GgufFile, changes: Changes, path: Path, given: Given) -> np.ndarray:
     """What llama.cpp computes with the adapter merged into the model's matrices."""
     for name, change in changes.items():
         file.tensors[name] = (file.tensors[name] + SCALE * change).astype(np.float32)
     file.write(path, "F32", Layout(), library())
-    model = Model(library(), path, N_CTX)
-    model.alone = file.architecture in ALONE
-    apply(library(), model, [], (1.0,), directions)
-    return model.logits(prompt)
+    return llama_cpp(path, [], given)
+
+
+def llama_cpp(path: Path, adapters: list[Path], given: Given) -> np.ndarray:
+    """llama.cpp's logits of a prompt, or an encoder's results for each token."""
+    model = Model(library(), path, N_CTX, "none" if given.encodes else None)
+    model.alone = given.alone
+    loaded = [Adapter(library(), model, adapter) for adapter in adapters]
+    apply(library(), model, loaded, (*[SCALE] * len(loaded), 1.0), given.directions)
+    prompt = given.prompt(model.n_vocab)
+    return model.embedding(prompt) if given.encodes else model.logits(prompt)
+
+
+def wisp(path: Path, scales: dict[Path, float], given: Given) -> np.ndarray:
+    """As llama_cpp(), with Wisp."""
+    cpu = load(path, N_CTX, batch=PROMPT, adapters=[*scales], scales=[*scales.values()])
+    if SCALES in cpu.buffers:  # else no matrix is adapted
+        cpu.write(SCALES, cpu.plan.adapters.pack([*scales.values()]))
+    prompt = given.prompt(cpu.plan.n_vocab)
+
+    def feed(start: int, tokens: list[int], *lists: str) -> None:
+        cpu.feed(start, tokens, [adapted(n) if adapted(n) in cpu.plan.lists else n for n in lists])
+
+    if given.encodes:
+        embedding = cpu.plan.embedding
+        assert embedding
+        feed(0, prompt, PREFILL, EMBED)
+        return cpu.buffers[embedding.rows][:PROMPT, : embedding.width]
+    if ALL_LOGITS in cpu.plan.lists:
+        feed(0, prompt, PREFILL, ALL_LOGITS)
+        return cpu.buffers["all_logits.logits"][:PROMPT, : cpu.plan.n_vocab]
+    feed(0, prompt, PREFILL)  # a diffusion model's tokens see all others
+    rows = []
+    for position, token in enumerate(prompt):
+        feed(position, [token], DECODE)
+        rows.append(cpu.buffers["logits"].reshape(-1)[: cpu.plan.n_vocab].copy())
+    return np.array(rows)
 
 
 def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
-    """What is wrong with Wisp's logits, if anything."""
+    """What is wrong with Wisp's numbers, if anything."""
     file, used = build(preset, SEED, kinds={})
     random = np.random.default_rng(seed)
     path, adapter, vector = (folder / f"{name}.gguf" for name in ("model", "adapter", "vector"))
@@ -94,33 +140,25 @@ def compared(preset: str, chosen: list[str], seed: int, folder: Path) -> str:
     directions = {n: np.multiply(0.3, random.standard_normal(width)).astype(np.float32) for n in range(1, layers)}
     write_control_vector(vector, file.architecture, directions)
     steered = VECTOR in chosen and layers > 1
+    scales = ({adapter: SCALE} if changes else {}) | ({vector: 1.0} if steered else {})
+    used_directions = directions if steered else {1: np.zeros(width, np.float32)}
+    given = Given(seed, "pooling" in used, file.architecture in ALONE, used_directions)
     try:
-        model = Model(library(), path, N_CTX)
-        model.alone = file.architecture in ALONE
-        adapters = [Adapter(library(), model, adapter)] if chosen != [VECTOR] else []
-        apply(library(), model, adapters, (SCALE, float(steered)), directions or {1: np.zeros(width)})
-        prompt = random_prompt(PROMPT, model.n_vocab, seed).tolist()
-        want = model.logits(prompt)
+        want = llama_cpp(path, [adapter] if changes else [], given)
     except RuntimeError:
         return NOT_COMPARED
-    scales = {adapter: SCALE} if adapters else {}
-    scales |= {vector: 1.0} if steered else {}
     try:
-        wisp = load(path, N_CTX, batch=PROMPT, adapters=[*scales], scales=[*scales.values()])
-        if SCALES in wisp.buffers:  # else no matrix is adapted
-            wisp.write(SCALES, wisp.plan.adapters.pack([*scales.values()]))
-        lists = [PREFILL, ALL_LOGITS]
-        wisp.feed(0, prompt, [adapted(n) if adapted(n) in wisp.plan.lists else n for n in lists])
-        found = wisp.buffers["all_logits.logits"][:PROMPT, : wisp.plan.n_vocab]
+        found = wisp(path, scales, given)
     except WispError as error:
         return f"refused: {error}"
     if (difference := _difference(want, found)) <= LIMIT:
         return ""
-    used_directions = {n: direction * float(steered) for n, direction in directions.items()} or {1: np.zeros(width)}
-    merged = merged_logits(file, changes, path, used_directions, prompt)
-    if _difference(merged, found) <= LIMIT:
+    if chosen == [VECTOR]:
+        plain = llama_cpp(path, [], replace(given, directions={1: np.zeros(width, np.float32)}))
+        return LEFT_OUT_VECTOR if np.array_equal(plain, want) else f"differs by {difference:.3g}"
+    if (rest := _difference(merged(file, changes, path, given), found)) <= LIMIT:
         return LEFT_OUT
-    return f"differs by {difference:.3g}, from the merged weights by {_difference(merged, found):.3g}"
+    return f"differs by {difference:.3g}, from the merged weights by {rest:.3g}"
 
 
 def _difference(want: np.ndarray, found: np.ndarray) -> float:
