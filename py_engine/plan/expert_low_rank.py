@@ -98,7 +98,7 @@ def _append(ops: OpList, route: Route, p: ExpertTensors, name: str, group: Seque
     a, b = (ops.plan.weights.setdefault(w.name, w) for w in (_matrix(name, group, part, experts) for part in "ab"))
     runs = [Run(entry.pair, entry.y, rows, i * experts * rows, i * rank) for i, entry in enumerate(group)]
     width = pad(rank * len(group))
-    h = ops.buffer(f"{ops.name}.expert_lora{route.routing.suffix}.{width}", (ops.batch * route.used, width))
+    h = ops.shaped(f"expert_lora{route.routing.suffix}", (ops.batch * route.used, width))
     params = {"EXPERTS": experts, "STACK": len(group), "USED": route.used, "ADAPTERS": ops.adapters.count, "LAST": 0}
     params |= {"H_STRIDE": width, **ops.state_params}
     shared = {"state": ops.state, "chosen": route.chosen, "h": h, "scales": low_rank.scales(ops)}

@@ -68,9 +68,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route, [weight for weight, _ in (*network.inputs, network.down)])
-    y = ops.buffer(
-        f"{ops.name}.expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype
-    )
+    y = ops.shaped(f"expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
     inputs = [weight for weight, _ in network.inputs]
     changed = expert_low_rank.adapted(ops, inputs)
     if network.gated and len(inputs) == 1 and groups is None and not network.weighs_inputs and not changed:
@@ -78,9 +76,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
         product = ExpertProduct(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         small_product(ops, route, product)
         return Hidden(route, y)
-    # layers of one model may differ
-    name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}{route.routing.suffix}"
-    rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
+    rows = ops.shaped(f"expert_rows{route.routing.suffix}", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         append_product(
             ops, route, groups, ExpertProduct(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps)
@@ -107,7 +103,7 @@ def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> N
 
 def _grouped_sum(ops: Ops, hidden: Hidden, groups: Groups, down: ExpertMatrices, add_to: Buffer) -> None:
     route, rows = hidden.route, down[0].rows // hidden.route.routing.networks
-    y = ops.buffer(f"{ops.name}.expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
+    y = ops.shaped(f"expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
     grouped_product(ops, route, groups, ExpertProduct(hidden.rows, down, y, rows))
     ops.add(
         "weighted_sum",
@@ -195,8 +191,8 @@ def group(ops: Ops, route: Route, weights: Sequence[Weight] = ()) -> Groups:
         kernel,
         tile,
         count,
-        ops.buffer(f"{ops.name}.slots{route.routing.suffix}", (pairs,), "u32"),
-        ops.buffer(f"{ops.name}.tiles{route.routing.suffix}", (count.count(ops.batch), 4), "u32"),
+        ops.shaped(f"slots{route.routing.suffix}", (pairs,), "u32"),
+        ops.shaped(f"tiles{route.routing.suffix}", (count.count(ops.batch), 4), "u32"),
     )
     ops.add(
         "group_experts",

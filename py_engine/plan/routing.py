@@ -55,8 +55,8 @@ class Route:
 
 def choose_experts(ops: OpList, logits: Buffer, routing: Routing) -> Route:
     """Choose the `used` most probable experts from each row of logits (n, experts)."""
-    chosen = ops.buffer(f"{ops.name}.chosen{routing.suffix}", (ops.batch, routing.used), "u32")
-    weights = ops.buffer(f"{ops.name}.weights{routing.suffix}", (ops.batch, routing.used))
+    chosen = ops.shaped(f"chosen{routing.suffix}", (ops.batch, routing.used), "u32")
+    weights = ops.shaped(f"weights{routing.suffix}", (ops.batch, routing.used))
     bias, factors, threads = routing.bias, routing.factors, min(MAX_ROUTE_THREADS, routing.experts)
     ops.add(
         "route",
