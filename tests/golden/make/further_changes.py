@@ -45,7 +45,7 @@ MORE_KEYS: dict[str, list[Value]] = {
     "ssm.dt_b_c_rms": [True],
     "rescale_every_n_layers": [1],
     "token_shift_count": [1],
-    "wkv.head_size": [16],
+    "wkv.head_size": [32],  # of 16, llama.cpp leaves out columns where it has SIMD
     "decoder_start_token_id": [3],
     "decoder_block_count": [1],
     "pooling_type": [0, 1, 2, 3],
