@@ -21,7 +21,7 @@ from py_engine.plan.low_rank import SCALES
 from tests.golden.make.adapters import Adapter, apply, write_control_vector
 from tests.golden.make.campaign import NOT_COMPARED, in_process
 from tests.golden.make.changed_models import SEED, kind
-from tests.golden.make.changes import LIMIT
+from tests.golden.make.differences import LIMIT
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp import ALONE, Model
 from tests.golden.make.llama_cpp_api import library

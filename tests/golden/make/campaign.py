@@ -21,8 +21,8 @@ import numpy as np
 
 from py_engine.errors import WispError
 from tests.golden.make.changed_models import SEED, Change, all_of
-from tests.golden.make.changes import LIMIT, SECONDS, SHAPES, changes
-from tests.golden.make.differences import difference
+from tests.golden.make.changes import SECONDS, SHAPES, changes
+from tests.golden.make.differences import LIMIT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import library
