@@ -6,9 +6,11 @@ llama.cpp itself rounds, gates of Gemma's networks to 16 bits for example. Where
 from collections.abc import Callable
 from pathlib import Path
 
+import gguf
 import numpy as np
 
-from py_engine.plan.lists import DECODE, EMBED, PREFILL
+from py_engine.plan.lists import DECODE, EMBED, PACKED, PREFILL, pool
+from py_engine.plan.packing import packed_batches
 from tests.golden.make.encoder_decoder import start_token
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.llama_cpp import ALONE, Model
@@ -117,18 +119,25 @@ def _answers(library: Library, path: Path, ours: Path) -> Compared:
 
 
 def _embeddings(library: Library, path: Path, ours: Path) -> Compared:
-    """An encoder's results for each token."""
+    """An encoder's results for each token, pooled in each way, and the scores of its head, if it has one."""
     model = Model(library, path, N_CTX, "none")
     prompt = random_prompt(PROMPT, model.n_vocab, SEED, low=5).tolist()
+    head = any(tensor.name.startswith(("cls.", "cls_")) for tensor in gguf.GGUFReader(path).tensors)
+    kinds = ["mean", "cls", "last", *(["rank"] if head else [])]
+    wanted = [model.embedding(prompt), *(Model(library, path, N_CTX, kind).embedding(prompt) for kind in kinds)]
 
     def compute() -> np.ndarray:
-        wisp, rows = load(ours, N_CTX, batch=PROMPT), []
-        embedding = wisp.plan.embedding
+        wisp = load(ours, N_CTX, batch=PROMPT)
+        embedding, rows = wisp.plan.embedding, []
         assert embedding
-        for at in range(0, PROMPT, wisp.plan.batch):
-            batch = prompt[at : at + wisp.plan.batch]
-            wisp.feed(at, batch, [PREFILL, EMBED])
-            rows.append(wisp.buffers[embedding.rows][: len(batch), : embedding.width].copy())
-        return np.concatenate(rows)
+        for batch in packed_batches([prompt], PROMPT, wisp.plan.batch):
+            wisp.feed_packed(batch, [PACKED, EMBED])
+            rows.append(wisp.buffers[embedding.rows][: len(batch.ids), : embedding.width].copy())
+        for kind in kinds:
+            for batch in packed_batches([prompt], PROMPT, wisp.plan.batch):
+                wisp.feed_packed(batch, [PACKED, EMBED, pool(kind)])
+            buffer, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
+            rows.append(wisp.buffers[buffer][:1, :width].copy())
+        return np.concatenate([part.reshape(-1) for part in rows])
 
-    return model.embedding(prompt), compute
+    return np.concatenate([part.reshape(-1) for part in wanted]), compute

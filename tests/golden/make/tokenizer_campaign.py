@@ -13,7 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
-from py_engine.text.tokenizers.vocab import END_TEXTS, FIM_TEXTS, HARMONY_TEXTS
+from py_engine.text.tokenizers.vocab import (
+    BYTE,
+    CONTROL,
+    END_TEXTS,
+    FIM_TEXTS,
+    HARMONY_TEXTS,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)
 from tests.golden.make.campaign import NOT_COMPARED, in_process
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp import Vocabulary
@@ -31,7 +41,7 @@ FLAGS = [
     *("escape_whitespaces", "normalizer.lowercase", "normalizer.strip_accents"),
 ]
 IDS = ("bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "cls", "mask", *FIM_TEXTS)
-TYPES = (1, 2, 3, 4, 5, 6)
+TYPES = (NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE)
 # Texts of one role: of those that mark a place to fill in, llama.cpp takes any, by the order of a hash table.
 ROLES = [*((text,) for text in (*END_TEXTS, *HARMONY_TEXTS)), *(tuple(texts.split()) for texts in FIM_TEXTS.values())]
 TEXTS, MOST_CHANGES = 40, 4
@@ -75,7 +85,8 @@ def _types(found: dict[str, Value], rng: random.Random) -> str:
     types: list[int] = [*found[KEY + "token_type"]]  # type: ignore[misc]
     chosen = {rng.randrange(len(types)): rng.choice(TYPES) for _ in range(rng.randint(1, 6))}
     for at, kind in chosen.items():
-        types[at] = kind
+        if kind != BYTE or types[at] == BYTE:  # other texts name no byte
+            types[at] = kind
     found[KEY + "token_type"] = types
     return f"types {chosen}"
 
@@ -125,7 +136,7 @@ def _properties(oracle: Vocabulary, wisp: Tokenizer) -> str:
     if ends != wisp.eog_ids:
         return f"ends {sorted(ends)}, Wisp {sorted(wisp.eog_ids)}"
     control = {i for i in range(oracle.n_vocab) if oracle.api.llama_vocab_is_control(oracle.vocab, i)}
-    own = {i for i in range(oracle.n_vocab) if wisp.vocab.types[i] == 3}
+    own = {i for i in range(oracle.n_vocab) if wisp.vocab.types[i] == CONTROL}
     return "" if control == own else f"control tokens {sorted(control ^ own)}"
 
 
