@@ -50,7 +50,7 @@ WAIT_S = 120.0  # for a batch; it takes a second or two
 ATTEMPTS = 4
 REAL_TYPES = (shapes.MIX, "Q4_0", "Q8_0")  # file types of the models of real sizes
 N_CTX = 1024  # tokens: more than attention of short contexts has
-WITH_ADAPTERS = GOLDEN / "llama" / "llama.Q4_K_M.gguf"
+WITH_ADAPTERS = tuple(GOLDEN / name for name in ("llama/llama.Q4_K_M.gguf", "gemma4/gemma4-moe.F16.gguf"))
 PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer_count() + token_count()); }")
 TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
@@ -110,9 +110,9 @@ def models_of(files: Iterable[Path]) -> Iterator[Model]:
     for path in chosen or [*golden_models(), *golden_projectors(), *text_models_with_media()]:
         yield Model(_header(path), Adapters())
     if not chosen:
-        adapters = [prefixed(_header(path), i) for i, path in enumerate(adapters_of(WITH_ADAPTERS))]
-        header = _header(WITH_ADAPTERS)
-        yield Model(header, read_adapters(header, adapters, ()))
+        for path in WITH_ADAPTERS:
+            adapters = [prefixed(_header(adapter), i) for i, adapter in enumerate(adapters_of(path))]
+            yield Model(header := _header(path), read_adapters(header, adapters, ()))
         for name in WITH_MTP:
             yield Model(_with_mtp(_header(GOLDEN / f"{name}.F16.gguf")), Adapters())
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):

@@ -280,6 +280,42 @@ void add_low_rank_work(const add_low_rank_call *r, u32 chunk, u32 chunks, u8 *sc
   }
 }
 
+u32 add_expert_low_rank_chunks(const add_expert_low_rank_call *r) {
+  const u32 slots = batch_size(r->state) * r->used;
+  return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * r->count * slots));
+}
+
+// A chunk has rows of every expert's B, so that no two add to the same column.
+void add_expert_low_rank_work(const add_expert_low_rank_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const Format *f = &formats[r->type];
+  const u32 begin = part_begin(r->rows, chunk, chunks), end = part_begin(r->rows, chunk + 1, chunks);
+  if (begin == end) return;
+  for (u32 slot = 0; slot < batch_size(r->state) * r->used; slot++) {
+    const u32 m = slot / r->used, expert = AT(u32, r->chosen)[slot];
+    f32 weight = r->weights ? AT(f32, r->weights)[slot] : 1;
+    if (r->factors) { // of W x alone: the weights have them
+      const f32 of_output = AT(f32, r->factors)[expert];
+      weight = of_output != 0 ? weight / of_output : 0;
+    }
+    for (u32 i = 0; i < r->count; i++) {
+      const Entry *e = AT(Entry, r->entries) + i;
+      const f32 factor = weight * e->factor;
+      const f32 scale = factor * adapter_scale(r->state, r->per_token, r->scales, r->adapters, e->adapter, m);
+      if (scale == 0) continue;
+      const u32 lo = e->b + expert * r->rows + begin, hi = lo + end - begin; // rows of B
+      const Output o = {r->y, r->y_stride, e->y + begin, 1, 0, 0, {0, 0}};
+      const u8 *x = (const u8 *)(ROW(r->h, r->h_stride, slot) + e->h), *const rows[TILE] = {x, x, x, x};
+      for (u32 p = lo / 4; p < UP(hi, 4); p++) {
+        FloatPanels floats;
+        v128_t sums[1][TILE];
+        float_panels(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, 1, 1, (f32 *)scratch, &floats);
+        float_products(&floats, 1, r->cols, rows, 1, sums);
+        write_panel(&o, wasm_f32x4_mul(sums[0][0], splat(scale)), r->weights ? m : slot, 4 * p, lo, hi);
+      }
+    }
+  }
+}
+
 u32 add_direction_chunks(const add_direction_call *r) { return batch_size(r->state) > 0; }
 
 void add_direction_work(const add_direction_call *r, u32 chunk, u32 chunks, u8 *scratch) {

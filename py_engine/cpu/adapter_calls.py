@@ -32,6 +32,28 @@ def add_low_rank(m: Calls, op: Op) -> None:
         )  # fmt: skip
 
 
+def expert_low_rank(m: Calls, op: Op) -> None:
+    w, per_slot = matrix_of(op), int(op.params["X_PER_SLOT"])
+    x = m.prepare(op, w, repeat=int(op.params["USED"]) if per_slot else 1)
+    m.add(
+        "expert_product", state=m.address(op, "state"), exact=x.exact, x=x.address, x_row=x.row, w=m.memory.of(w),
+        type=w.type, rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], stack=op.params["STACK"],
+        used=op.params["USED"], chosen=m.address(op, "chosen"), tiles=0, tile_count=0, slots=0, per_slot=per_slot,
+        row0=0, bias=0, scales=0, y=m.address(op, "h"), y_stride=op.params["H_STRIDE"],
+    )  # fmt: skip
+
+
+def add_expert_low_rank(m: Calls, op: Op) -> None:
+    w = matrix_of(op)
+    m.add(
+        "add_expert_low_rank", **batch_fields(m, op), entries=m.address(op, "entries"), count=op.params["STACK"],
+        scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w), type=w.type,
+        rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], used=op.params["USED"],
+        chosen=m.address(op, "chosen"), weights=m.address(op, "weights"), factors=m.address(op, "factors"),
+        h=m.address(op, "h"), h_stride=op.params["H_STRIDE"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
 def add_direction(m: Calls, op: Op) -> None:
     m.add(
         "add_direction", **batch_fields(m, op), scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"],
@@ -40,4 +62,4 @@ def add_direction(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
-CALLS = (add_low_rank, add_direction)
+CALLS = (add_low_rank, expert_low_rank, add_expert_low_rank, add_direction)

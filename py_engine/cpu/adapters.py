@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.numerics import gated, inverse_rms, limits_of, rows_times
+from py_engine.cpu.numerics import gated, inverse_rms, limits_of, normed, rows_times
 from py_engine.plan.low_rank_entries import count_of
 
 
@@ -67,6 +67,40 @@ def _scales(c: Call, adapter: int, end: str) -> Array:
     """Each token's scale of an adapter, 0 before its first position: (n,)."""
     found = c[f"scales{end}"][c.sequences]
     return np.where(c.positions >= found[:, 2 * adapter + 1], found[:, 2 * adapter], np.float32(0))
+
+
+def expert_low_rank(c: Call) -> None:
+    """h = A x of every token's chosen experts; 0 for adapters that a token does not use."""
+    used, stack, rank, cols = (c.params[name] for name in ("USED", "STACK", "ROWS", "COLS"))
+    w = c["w"].reshape(stack, c.params["EXPERTS"], rank, cols)
+    x = c["x"][: c.n * (used if c.params["X_PER_SLOT"] else 1), :cols].astype(np.float32)
+    if c.params["NORM"]:
+        x = normed(x, c["norm"][0], c.consts["eps"])
+    adapters = c["entries"].reshape(-1)[: 6 * stack].reshape(-1, 6)[:, 4]
+    active = np.array([_scales(c, int(adapter), "") != 0 for adapter in adapters])  # (entries, tokens)
+    for m, experts in enumerate(c["chosen"][: c.n].astype(np.int64)):
+        for slot, expert in enumerate(experts, m * used):
+            found = w[:, expert] @ x[slot if c.params["X_PER_SLOT"] else m]
+            c["h"][slot, : stack * rank] = np.where(active[:, m, None], found, np.float32(0)).reshape(-1)
+
+
+def add_expert_low_rank(c: Call) -> None:
+    """y += scale * B h of every token's chosen experts, or their sum by the router's weights."""
+    used, stack, rows, rank = (c.params[name] for name in ("USED", "STACK", "ROWS", "COLS"))
+    w, h, sums = c["w"].reshape(stack, c.params["EXPERTS"], rows, rank), c["h"], c.params["SUM"]
+    entries = c["entries"].reshape(-1)[: 6 * stack].reshape(-1, 6)
+    for i, (y0, _, _, h0, adapter, factor) in enumerate(entries):
+        scales = _scales(c, int(adapter), "") * np.array(factor, np.uint32).view(np.float32)
+        for m in np.flatnonzero(scales):
+            for k, expert in enumerate(c["chosen"][m].astype(np.int64)):
+                slot = m * used + k
+                found = scales[m] * (w[i, expert] @ h[slot, h0 : h0 + rank])
+                if sums:
+                    own = c["factors"][0][expert] if c.params["FACTORS"] else np.float32(1)  # of W x alone
+                    weight = c["weights"][m, k] / own if own else np.float32(0)
+                    c["y"][m, y0 : y0 + rows] += weight * found
+                else:
+                    c["y"][slot, y0 : y0 + rows] += found
 
 
 def add_direction(c: Call) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_engine.cpu.adapters import add_direction, add_low_rank
+from py_engine.cpu.adapters import add_direction, add_expert_low_rank, add_low_rank, expert_low_rank
 from py_engine.cpu.altup import altup_correct, altup_predict, copy_columns, laurel, sparse_gate
 from py_engine.cpu.attention import (
     attention_combine,
@@ -255,7 +255,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
         softmax, column_norms, response_norm, grid_heads, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
-        add_low_rank, add_direction, altup_predict, altup_correct, laurel, copy_columns, sparse_gate,
+        add_low_rank, expert_low_rank, add_expert_low_rank, add_direction, altup_predict,
+        altup_correct, laurel, copy_columns, sparse_gate,
         attend_streams, merge_streams, spread_streams,
         scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,

@@ -63,9 +63,9 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
                 layer.add_attention(attended, x)
             if stated:
                 layer.add_recurrent(stated, x)
-        if cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
+        if layer.cfg.mixture and layer.b + "ffn_gate_inp.weight" in w:
             h, norm = normed(cfg, w, ops, x, layer.b + cfg.ffn_norm)
-            ExpertLayer(layer.cfg, cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
+            ExpertLayer(layer.cfg, layer.cfg.mixture, w, ops, layer.b).add(x, h, norm, routed)
         elif not cfg.recurrent or layer.b + "ffn_up.weight" in w:
             layer.add_feed_forward(layer.feed_forward(x), x)
         if embeddings:

@@ -9,6 +9,7 @@ from py_engine.models.config import ROUTER_BIASES, Config, Mixture
 from py_engine.plan import experts
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.routing import Routing, choose_experts
 from py_engine.plan.rows import zero
 from py_engine.plan.weights import ExpertMatrices, Weights
 
@@ -88,7 +89,7 @@ class ExpertLayer:
         """The chosen experts' hidden layers for h (normalised with `norm`, if given), and the matrices after them."""
         routing = self._routing()
         network = self._network("exps", self.moe.expert_count, self.moe.feed_forward_length, norm)
-        route = experts.route(self.ops, logits or self.router(h, norm), routing)
+        route = choose_experts(self.ops, logits or self.router(h, norm), routing)
         return experts.hidden(self.ops, route, h, network), network.down
 
     def _second_hidden(self, x: Buffer, logits: Buffer) -> tuple[experts.Hidden, ExpertMatrices]:
@@ -97,14 +98,14 @@ class ExpertLayer:
         routing = replace(self._routing(), sharing=moe.sharing, scale=moe.shared_scale, factors=None)
         routing = replace(routing, used=min(routing.used, routing.networks))
         network = self._network("chexps", routing.networks, moe.shared_length, None)
-        return experts.hidden(self.ops, experts.route(self.ops, logits, routing), x, network), network.down
+        return experts.hidden(self.ops, choose_experts(self.ops, logits, routing), x, network), network.down
 
-    def _routing(self) -> experts.Routing:
+    def _routing(self) -> Routing:
         moe, down = self.moe, self.b + "ffn_down_exps"
         # Fold ffn_down_exps.scale into the routing weights. Not possible if weights apply to the input, or with a bias.
         scales_weight = not moe.weighs_inputs and down + ".bias" not in self.w
         factors = self.w.scale(down, moe.expert_count) if scales_weight else None
-        return experts.Routing(
+        return Routing(
             moe.expert_count,
             moe.expert_used_count,
             moe.normalised,

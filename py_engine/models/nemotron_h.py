@@ -18,6 +18,7 @@ from py_engine.models.common import (
     head_count_kv,
     natural,
     number,
+    per_layer,
     switch,
     vocabulary,
     without_attention,
@@ -32,6 +33,7 @@ class Config(config.Config):
     """The hyperparameters. Where layers differ: the largest."""
 
     lengths: tuple[int, ...] = ()  # of every layer: feed_forward_length, or 0
+    mixtures: tuple[config.Mixture | None, ...] = ()  # of every layer
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -47,6 +49,7 @@ class Config(config.Config):
             or header.arch("attention.value_length", head_dim) != head_dim
         ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
+        mixtures = _mixtures(header, blocks)
         idle = without_attention(header, blocks)
         lengths = _feed_forward_lengths(header, blocks)
         return cls(
@@ -67,14 +70,32 @@ class Config(config.Config):
             recurrent=tuple(none and not n for none, n in zip(idle, lengths, strict=True)),
             state_space=StateSpace.from_gguf(header),
             causal=switch(header, "attention.causal", True),
-            mixture=config.Mixture.from_gguf(header),
+            mixture=next(filter(None, mixtures), None),
+            mixtures=mixtures,
             activation="relu2",
             ffn_norm="attn_norm",
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        return replace(self, feed_forward_length=self.lengths[i])
+        return replace(self, feed_forward_length=self.lengths[i], mixture=self.mixtures[i])
+
+
+OF_EXPERTS = ("expert_used_count", "expert_feed_forward_length")  # may be lists of layers
+
+
+def _mixtures(header: Header, blocks: int) -> tuple[config.Mixture | None, ...]:
+    """The mixture of each layer. None: the layer has no experts."""
+    lists = {key: per_layer(header, key, blocks, 0) for key in OF_EXPERTS if isinstance(header.arch(key, 0), list)}
+    names = {key: f"{header.architecture}.{key}" for key in lists}
+
+    def of_layer(i: int) -> config.Mixture | None:
+        if f"blk.{i}.ffn_gate_inp.weight" not in header.tensors:
+            return None
+        own = {names[key]: numbers[i] for key, numbers in lists.items()}
+        return config.Mixture.from_gguf(replace(header, metadata=header.metadata | own))
+
+    return tuple(of_layer(i) for i in range(blocks))
 
 
 def _feed_forward_lengths(header: Header, blocks: int) -> list[int]:

@@ -113,7 +113,8 @@ class TimeMix6(TimeMix):
         ((stacked, _),) = self.w.experts([f"{self.b}time_mix_w2"], MIXES, n, rank, ops.device.max_binding)
         matrices = HeadMatrices(stacked, n, rank)
         changes = ops.rows("mix_changes", MIXES * n)
-        latent.products(ops, MIXES, latent.Columns(low, 0, rank), matrices, latent.Columns(changes, 0, n))
+        own, to = latent.Columns(low, 0, rank), latent.Columns(changes, 0, n)
+        latent.products(ops, MIXES, own, matrices, to, attended=False)
         if f"{self.b}time_mix_lerp_fused.weight" in self.w:
             factors = self.vector("lerp_fused", size=MIXES)
         else:  # of older files

@@ -1,9 +1,9 @@
 """LoRA adapters and control vectors that are loaded beside a model: their files' headers, checked against the model's.
 
 A LoRA adapter (Hu et al. 2021) has two small matrices for each matrix W of the model that it changes: A (rank, cols)
-and B (rows, rank). W x becomes W x + scale * alpha / rank * B (A x). A control vector has a direction (n_embd,) for
-some layers, which is added to the hidden state after the layer. Formats: llama.cpp's convert_lora_to_gguf.py,
-src/llama-adapter.cpp and common/common.cpp.
+and B (rows, rank); for matrices of experts, those of each expert. W x becomes W x + scale * alpha / rank * B (A x). A
+control vector has a direction (n_embd,) for some layers, which is added to the hidden state after the layer. Formats:
+llama.cpp's convert_lora_to_gguf.py, src/llama-adapter.cpp and common/common.cpp.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from py_engine.options import AdapterOptions
 EMBEDDINGS = "token_embd.weight"  # A and B of this tensor are (vocab, rank) and (n_embd, rank)
 MAX_RANK = 2048  # a workgroup of add_low_rank.wgsl holds so many columns
 MAX_SCALE = 1000  # of a request, either sign
+OF_EXPERTS = re.compile(r"\.ffn_(gate|up|down|gate_up)_(exps|chexps)\.weight$")  # they have a matrix for each expert
 NEVER = 1 << 24  # a first position after every context; float32 holds it exactly
 
 
@@ -185,23 +186,23 @@ def _pair(number: int, base: str, model: Header, header: Header, alpha: float) -
     info = model.tensors.get(base)
     if info is None or len(info.shape) < 2:
         raise _mismatch(f"The adapter changes {base!r:.80}, which the model does not have.")
-    if len(info.shape) > 2 and info.shape[2] > 1:
+    if len(info.shape) > 2 and info.shape[2] > 1 and not OF_EXPERTS.search(base):
         raise WispError(
-            f"The adapter changes {base}, which has a matrix for each expert or head. Wisp cannot apply it.",
+            f"The adapter changes {base}, which has a matrix for each head. Wisp cannot apply it.",
             "unsupported_adapter",
         )
-    shape_a, shape_b = (tuple(n for i, n in enumerate(t.shape) if i < 2 or n > 1) for t in (a, b))
+    shape_a, shape_b, shape = (tuple(n for i, n in enumerate(t.shape) if i < 2 or n > 1) for t in (a, b, info))
     cols, rows = info.shape[:2]
     if base == EMBEDDINGS:
         cols, rows, rank = rows, cols, b.shape[0]
         fits = shape_a == (rank, cols) and shape_b == (rank, rows)
     else:
         rank = b.shape[0]
-        fits = shape_a == (cols, rank) and shape_b == (rank, rows)
+        fits = shape_a == (cols, rank, *shape[2:]) and shape_b == (rank, rows, *shape[2:])
     if not fits:
         raise _mismatch(
             f"The adapter's matrices for {base} are {_size(shape_a)} and {_size(shape_b)}, which do not fit the "
-            f"model's {_size(info.shape[:2])}."
+            f"model's {_size(shape)}."
         )
     if not 1 <= rank <= MAX_RANK:
         raise WispError(

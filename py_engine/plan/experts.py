@@ -1,4 +1,4 @@
-"""Ops of mixtures of experts: a router chooses a few expert networks for each token. Shapes as in ops.py.
+"""Ops of mixtures of experts: each token has a few networks, which a router (routing.py) chooses. Shapes as in ops.py.
 
 A small batch multiplies each token with its experts' matrices. Many tokens are sorted by expert first: the tiles of the
 mat-mul kernels then have tokens of one expert, so that its matrices are read once for all of them.
@@ -9,60 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.plan import matmul_tiles, scales, tiles
+from py_engine.plan import expert_low_rank, matmul_tiles, scales, tiles
 from py_engine.plan.activations import activation_params
+from py_engine.plan.expert_low_rank import ExpertTensors
 from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, halves, int8
 from py_engine.plan.rounded_rows import rounded
+from py_engine.plan.routing import Route
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
-MAX_ROUTE_THREADS = 256  # threads of a workgroup of route.wgsl, each with an expert at a time
 GROUP_THREADS = 256  # threads of group_experts.wgsl
-
-
-@dataclass(frozen=True)
-class Routing:
-    """How a router chooses experts from its logits.
-
-    A `bias` (experts) is added to the probabilities when choosing, but not to the weights.
-    """
-
-    experts: int
-    used: int  # experts per token
-    normalised: bool  # the weights of the chosen experts are scaled to sum to 1
-    scale: float = 1.0  # factor of the weights
-    gating: str = "softmax"  # over all experts, or "sigmoid" of each
-    bias: Weight | None = None
-    groups: int = 0  # of neighbouring experts; 0: none
-    groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
-    sharing: int = 1  # neighbouring experts that share a network
-    factors: Weight | None = None  # of each expert's weights (experts)
-
-    @property
-    def networks(self) -> int:
-        """Networks that the experts have."""
-        return self.experts // self.sharing
-
-    @property
-    def suffix(self) -> str:
-        """What ends the names of buffers: a layer may have networks of both kinds."""
-        return ".shared" if self.sharing > 1 else ""
-
-
-@dataclass(frozen=True)
-class Route:
-    """The router's result: the networks of the `chosen` (n, used) experts, and their `weights` (n, used)."""
-
-    routing: Routing
-    chosen: Buffer
-    weights: Buffer
-
-    @property
-    def used(self) -> int:
-        """Experts per token."""
-        return self.routing.used
 
 
 @dataclass(frozen=True)
@@ -103,25 +61,6 @@ class Hidden:
     groups: Groups | None = None
 
 
-def route(ops: Ops, logits: Buffer, routing: Routing) -> Route:
-    """Choose the `used` most probable experts from each row of logits (n, experts)."""
-    chosen = ops.buffer(f"{ops.name}.chosen{routing.suffix}", (ops.batch, routing.used), "u32")
-    weights = ops.buffer(f"{ops.name}.weights{routing.suffix}", (ops.batch, routing.used))
-    bias, factors, threads = routing.bias, routing.factors, min(MAX_ROUTE_THREADS, routing.experts)
-    ops.add(
-        "route",
-        {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
-         "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads}
-        | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {})
-        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}) | ({"FACTORS": 1} if factors else {}),
-        {"scale": routing.scale, "stride": logits.shape[1]},
-        {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {})
-        | ({"factors": factors} if factors else {}),
-        PerToken(),
-    )  # fmt: skip
-    return Route(routing, chosen, weights)
-
-
 def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     """The hidden layer of every chosen expert, for the norm of x if the network has one, else for x."""
     norm, n_ff = network.norm, network.n_ff
@@ -129,21 +68,22 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     if not (ops.small_batch and all(_fits(ops, matrices) for matrices in [*network.inputs, network.down])):
         x, norm = ops.normed_input(x, norm, network.eps) if norm else x, None
         groups = group(ops, route, [weight for weight, _ in (*network.inputs, network.down)])
-    y = ops.buffer(
-        f"{ops.name}.expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype
-    )
-    if network.gated and len(network.inputs) == 1 and groups is None and not network.weighs_inputs:
+    y = ops.shaped(f"expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
+    inputs = [weight for weight, _ in network.inputs]
+    changed = expert_low_rank.adapted(ops, inputs)
+    if network.gated and len(inputs) == 1 and groups is None and not network.weighs_inputs and not changed:
         epilogue = Epilogue("gated", activation_params(network.activation))
         product = ExpertProduct(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         small_product(ops, route, product)
         return Hidden(route, y)
-    # layers of one model may differ
-    name = f"{ops.name}.expert_{'rows' if network.gated else 'ungated_rows'}{route.routing.suffix}"
-    rows = ops.buffer(name, (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
+    rows = ops.shaped(f"expert_rows{route.routing.suffix}", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         append_product(
             ops, route, groups, ExpertProduct(x, matrices, rows, n_ff, row0=i * n_ff, norm=norm, eps=network.eps)
         )
+    if changed:
+        width = n_ff * (1 + network.gated)
+        expert_low_rank.append(ops, route, ExpertTensors(inputs, x, rows, width, norm, network.eps))
     # Weighted x means weighted gates, here, and weighted up, for which combine() weighs the output: down is linear.
     factors = route.weights if network.weighs_inputs else None
     ops.activate(rows, y, n_ff, network.activation, gated=network.gated, rows=TokenRows(route.used, factors))
@@ -155,9 +95,16 @@ def combine(ops: Ops, hidden: Hidden, down: ExpertMatrices, add_to: Buffer) -> N
     route, rows = hidden.route, down[0].rows // hidden.route.routing.networks
     if hidden.groups is None:
         small_product(ops, route, ExpertProduct(hidden.rows, down, add_to, rows, ADD, sum=True))
-        return
-    y = ops.buffer(f"{ops.name}.expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
-    grouped_product(ops, route, hidden.groups, ExpertProduct(hidden.rows, down, y, rows))
+    else:
+        _grouped_sum(ops, hidden, hidden.groups, down, add_to)
+    if expert_low_rank.adapted(ops, [down[0]]):
+        expert_low_rank.append(ops, route, ExpertTensors([down[0]], hidden.rows, add_to, rows, sum=True))
+
+
+def _grouped_sum(ops: Ops, hidden: Hidden, groups: Groups, down: ExpertMatrices, add_to: Buffer) -> None:
+    route, rows = hidden.route, down[0].rows // hidden.route.routing.networks
+    y = ops.shaped(f"expert_out{route.routing.suffix}", (ops.batch * route.used, add_to.shape[1]))
+    grouped_product(ops, route, groups, ExpertProduct(hidden.rows, down, y, rows))
     ops.add(
         "weighted_sum",
         {"USED": route.used, "VECS": y.shape[1] // 4},
@@ -246,8 +193,8 @@ def group(ops: Ops, route: Route, weights: Sequence[Weight] = ()) -> Groups:
         kernel,
         tile,
         count,
-        ops.buffer(f"{ops.name}.slots{route.routing.suffix}", (pairs,), "u32"),
-        ops.buffer(f"{ops.name}.tiles{route.routing.suffix}", (most, 4), "u32"),
+        ops.shaped(f"slots{route.routing.suffix}", (pairs,), "u32"),
+        ops.shaped(f"tiles{route.routing.suffix}", (most, 4), "u32"),
     )
     ops.add(
         "group_experts",

@@ -110,10 +110,11 @@ def append(
 
 
 def products(
-    ops: OpList, heads: int, x: Columns, matrices: HeadMatrices, y: Columns, *, transposed: bool = False
-) -> None:
-    """y = every head's matrix times x; `transposed`: its transpose."""
-    if matrices.rows % 4 or matrices.first % 4 or matrices.step % 4 or matrices.cols % 4:
+    ops: OpList, heads: int, x: Columns, matrices: HeadMatrices, y: Columns, *, transposed: bool = False,
+    attended: bool = True,
+) -> None:  # fmt: skip
+    """y = every head's matrix times x; `transposed`: its transpose. `attended`: x or y is attention's, in vectors."""
+    if matrices.rows % 4 or matrices.first % 4 or matrices.step % 4 or (attended and matrices.cols % 4):
         raise WispError("Heads must be multiples of 4 wide.", "unsupported_architecture")
     groups = -(-matrices.cols // 32)
     params = {"QUANT": matrices.weight.layout.fragment, "ROWS": matrices.rows, "COLS": matrices.cols, "WG": WG}

@@ -185,7 +185,7 @@ def _part(ops: OpList, h: Buffer, group: Sequence[Entry], name: str, *, last: bo
         held = 4 * h.shape[-1] + 8 * MAX_SEQUENCES * adapters.count + len(data)
         preload = h.shape[-1] if tokens == 1 and held <= MAX_HELD else 0
         params |= {"ADDS": "low_rank", "ENTRIES": len(runs), "PRELOAD": preload}
-    bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": _table(ops, data), "scales": scales(ops), "h": h}
+    bindings: dict[str, Buffer | Weight] = {"w": weight, "entries": table(ops, data), "scales": scales(ops), "h": h}
     return Part(Epilogue("low_rank", params, {"h_stride": h.shape[-1]}, bindings), first, end)
 
 
@@ -204,7 +204,7 @@ def _add(ops: OpList, y: Buffer, part: Part, gate: Gate | None = None) -> None:
     ops.add("add_low_rank", params | ops.state_params, consts, bindings, *grid)
 
 
-def _table(ops: OpList, data: bytes) -> Buffer:
+def table(ops: OpList, data: bytes) -> Buffer:
     """A constant buffer with these entries. Layers of the same shape share it."""
     name = f"lora.{hashlib.sha256(data).hexdigest()[:16]}"
     ops.plan.constants[name] = data

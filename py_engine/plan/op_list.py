@@ -62,6 +62,12 @@ class OpList:
         other_width = known is not None and known.shape != shape
         return self.buffer(f"{self.name}.{name}" + (f".{cols}" if other_width else ""), shape, dtype)
 
+    def shaped(self, name: str, shape: tuple[int, ...], dtype: str = "f32") -> Buffer:
+        """Return an activation of this list. Layers of the same shape share it."""
+        known = self.plan.buffers.get(f"{self.name}.{name}")
+        other = known is not None and (known.shape, known.dtype) != (shape, dtype)
+        return self.buffer(f"{self.name}.{name}" + (f".{'x'.join(map(str, shape))}" if other else ""), shape, dtype)
+
     def constant(self, name: str, values: Sequence[float]) -> Buffer:
         """The plan's buffer (1, padded) of f32 constants with this name."""
         width = pad(len(values))

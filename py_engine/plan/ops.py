@@ -87,7 +87,8 @@ class Ops(LinearOps):
             )
         if row == "token":
             for pair in self.adapters.of(table.name):
-                h = self.embed(low_rank.embedding_table(self.plan, pair), scale, name=f"lora_embd.{pair.adapter}")
+                rows, name = low_rank.embedding_table(self.plan, pair), f"lora_embd.{pair.adapter}"
+                h = self.embed(rows, scale, name=name, tokens=tokens)
                 low_rank.add_embedding(self, x, h, pair)
         return x
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from py_engine.plan.experts import (
     ExpertProduct,
     Groups,
-    Route,
-    Routing,
     append_product,
     group,
     grouped_product,
@@ -21,6 +19,7 @@ from py_engine.plan.experts import (
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD
+from py_engine.plan.routing import Route, Routing
 
 SWITCH_THREADS = 64
 

@@ -23,6 +23,7 @@ ATTENTION = ("attention", "attention_matrix", "attention_decode", "attention_dec
 PRODUCTS = ("matvec", "matmul", "matmul_int8", "matmul_matrix")
 IN_PLACE = (
     "add_direction",
+    "add_expert_low_rank",
     "add_low_rank",
     "add_scaled",
     "altup_correct",

@@ -33,10 +33,11 @@ ROUTERS = {"route", "switch_adapters"}
 PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
-    "weighted_sum", "add_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
+    "weighted_sum", "add_low_rank", "add_expert_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
     "scale_queries", "spread_streams", "wkv7_inputs",
 }  # fmt: skip
-OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum"}  # their buffers may have several rows per token
+# their buffers may have several rows per token
+OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
 EXPERTS = 2  # of a mixture that a case uses
 PIXEL_WORDS = 1 << 14  # of a case's picture
 FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which ends at 65,504

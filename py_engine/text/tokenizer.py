@@ -24,11 +24,11 @@ class TokenizerModel(Protocol):
 
 @dataclass(frozen=True)
 class Flags:
-    """Properties of a tokenizer; the metadata may override add_bos and add_eos."""
+    """Properties of a tokenizer; the metadata may override add_bos, add_eos and add_space_prefix."""
 
     add_bos: bool = False
     add_eos: bool = False
-    add_space_prefix: bool = False
+    add_space_prefix: bool = False  # decoding removes a space in front
     clean_spaces: bool = False  # decoding removes spaces before punctuation and contractions
     always_wrap: bool = False  # WordPiece: [CLS] ... [SEP], whatever the metadata says
 
@@ -45,7 +45,7 @@ class Tokenizer:
         self.eog_ids = vocab.eog_ids  # end of generation
         self.add_bos = self._flag(metadata, "add_bos_token", flags.add_bos) and self.bos_id is not None
         self.add_eos = self._flag(metadata, "add_eos_token", flags.add_eos) and self.eos_id is not None
-        self.add_space_prefix = flags.add_space_prefix
+        self.add_space_prefix = self._flag(metadata, "add_space_prefix", flags.add_space_prefix)
         self.clean_spaces = flags.clean_spaces
         self.always_wrap = flags.always_wrap
         self._turn_texts: tuple[str, frozenset[str]] | None = None  # a template, and the user-defined tokens it writes
@@ -221,9 +221,7 @@ def load_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
         from py_engine.text.tokenizers.ugm import UGM
 
         vocab = Vocab(metadata, {"eos": 1, "unknown": 2, "padding": 0})
-        prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
-        flags = Flags(add_eos=True, add_space_prefix=prefix)
-        return Tokenizer(vocab, UGM(vocab, metadata), metadata, flags)
+        return Tokenizer(vocab, UGM(vocab, metadata), metadata, Flags(add_eos=True))
     if kind == "rwkv":
         from py_engine.text.tokenizers.rwkv import RWKV
 
@@ -251,8 +249,7 @@ def _load_bpe(metadata: dict[str, Any], kind: str) -> Tokenizer:
     name = str(metadata.get("tokenizer.ggml.pre") or "default") if kind != "gemma4" else "gemma4"
     pre = pretokenizer(name)
     vocab = Vocab(metadata, {} if kind == "gemma4" else {"bos": 11, "eos": 11})
-    prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
-    flags = Flags(add_bos=pre.add_bos, add_space_prefix=prefix, clean_spaces=pre.clean_spaces)
+    flags = Flags(add_bos=pre.add_bos, clean_spaces=pre.clean_spaces)
     model = {"whitespace": WhitespaceBPE, "hybriddna": HybridDNA}.get(kind, BPE)
     tokenizer = Tokenizer(vocab, model(vocab, metadata, pre), metadata, flags)
     if pre.gemma4:

@@ -21,6 +21,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [("lora-llama.Q4_K_M", {"dot8": True})
 # tests/unit runs these on the CPU engines, and tests/kernels their kernels; here they take a minute or more each.
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("lora-phi3.F16", {}),  # stacked matrices in one tensor
+    ("lora-qwen3moe.F16", {}),  # experts
+    ("lora-gemma4-moe.F16", {}),  # experts with gate and up in one tensor, and factors
     ("lora-qwen35.F16", {"f16": False, "subgroup": 0}),  # rows of one tensor in two matrices, states
 ]
 

@@ -12,6 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import experts, matmul_tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.routing import Route, Routing, choose_experts
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.weights import ExpertMatrices
 from tests.support.kernels.bench import Bench, Setup, bench_of
@@ -78,7 +79,7 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
         bench.fill(b)
     if favourite is not None:
         bench.data[logits.name][:, favourite] = 9
-    route = experts.route(ops, logits, experts.Routing(shape.n, shape.used, True, 0.5))
+    route = choose_experts(ops, logits, Routing(shape.n, shape.used, True, 0.5))
     network = _network(bench, shape)
     experts.combine(ops, experts.hidden(ops, route, x, network), network.down, y)
     return y
@@ -110,10 +111,8 @@ def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, bi
     values[2, n // 2] = values[2, n - 1] = 8
     bias = bench.vector("bias", n) if biased else None
     factors = bench.vector("factors", n) if used == 8 else None
-    routing = experts.Routing(
-        n, used, bool(normalised), 2.5, gating, bias, groups, groups_used, 1 + (n == 34), factors=factors
-    )
-    route = experts.route(ops, logits, routing)
+    routing = Routing(n, used, bool(normalised), 2.5, gating, bias, groups, groups_used, 1 + (n == 34), factors=factors)
+    route = choose_experts(ops, logits, routing)
     gpu, host = bench.run(ops)
     assert (gpu[route.chosen.name][:7] == host[route.chosen.name][:7]).all()
     assert (gpu[route.chosen.name][7:] == 0xFFFFFFFF).all()
@@ -128,7 +127,7 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
     chosen = ops.buffer("chosen", (300, used), "u32")
     choices = [bench.random.permutation(n // 2 + 1 if n // 2 >= used else n)[:used] for _ in range(300)]
     bench.data["chosen"] = np.array(choices, np.uint32)
-    route = experts.Route(experts.Routing(n, used, True), chosen, ops.buffer("weights", (300, used)))
+    route = Route(Routing(n, used, True), chosen, ops.buffer("weights", (300, used)))
     groups = experts.group(ops, route)
     gpu, host = bench.run(ops)
     assert (gpu[groups.tiles.name] == host[groups.tiles.name]).all()

@@ -57,6 +57,18 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
 )
 def test_head_products(bench: Bench, transposed: bool, type: Q, rows: int, cols: int, batch: int) -> None:
     """Matrices of five heads with rows between them; columns before, between and after the heads' are not touched."""
+    _head_products(bench, transposed, type, rows, cols, batch)
+
+
+@in_turn("cols, batch", [(5, 1), (39, 6)])
+def test_head_products_of_any_columns(bench: Bench, cols: int, batch: int) -> None:
+    """RWKV-6's mixes, whose rank need not be a multiple of 4."""
+    _head_products(bench, False, Q.F16, 12, cols, batch, attended=False)
+
+
+def _head_products(
+    bench: Bench, transposed: bool, type: Q, rows: int, cols: int, batch: int, *, attended: bool = True
+) -> None:
     ops = bench.begin(Setup(batch=batch + 1, n=batch))
     heads, step = 5, rows + 8
     inputs, outputs = (rows, cols) if transposed else (cols, rows)
@@ -70,7 +82,7 @@ def test_head_products(bench: Bench, transposed: bool, type: Q, rows: int, cols:
     )
     matrices = HeadMatrices(weight, rows, cols, 4, step)
     of_x, of_y = Columns(x, 8, inputs + 4), Columns(y, 4, outputs + 4)
-    latent.products(ops, heads, of_x, matrices, of_y, transposed=transposed)
+    latent.products(ops, heads, of_x, matrices, of_y, transposed=transposed, attended=attended)
     gpu, host = bench.run(ops)
     written = np.zeros(y.shape[1], bool)
     for head in range(heads):

@@ -8,9 +8,10 @@ import pytest
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import experts
-from py_engine.plan.experts import ExpertNetwork, Routing
+from py_engine.plan.experts import ExpertNetwork
 from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Weight
+from py_engine.plan.routing import Routing, choose_experts
 from py_engine.plan.shared import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
@@ -70,7 +71,7 @@ def test_experts(bench: Bench, type: Q, batch: int) -> None:
     )
     inputs = scaled(bench, inputs, (n * n_ff, n * n_ff), n)
     network = ExpertNetwork([(inputs, None)], (down, None), n_ff, "silu", True)
-    route = experts.route(ops, logits, Routing(n, used, True, 0.5))
+    route = choose_experts(ops, logits, Routing(n, used, True, 0.5))
     experts.combine(ops, experts.hidden(ops, route, x, network), network.down, y)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:batch, :cols], host[y.name][:batch, :cols], 1e-4)

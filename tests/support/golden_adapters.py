@@ -6,6 +6,7 @@ from pathlib import Path
 from tools.goldens import GOLDEN
 
 LLAMA = "lora-llama.Q4_K_M"
+MIXTURE = "lora-qwen3moe.F16"
 
 
 def files(case: str) -> tuple[Path, list[Path]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import pytest
 
@@ -16,6 +17,7 @@ from tools.goldens import golden_models
 
 RANK = 16
 COMMON = ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+OF_EXPERTS = tuple(f"ffn_{part}_{kind}" for part in ("gate", "up", "down", "gate_up") for kind in ("exps", "chexps"))
 NOT_ADAPTED = "encoder_decoder"  # refused: tests/unit/test_adapters.py
 MODELS = [path.relative_to(GOLDEN) for path in golden_models() if path.parent.name != NOT_ADAPTED]
 
@@ -23,8 +25,9 @@ MODELS = [path.relative_to(GOLDEN) for path in golden_models() if path.parent.na
 def matrices(model: Header) -> dict[str, TensorInfo]:
     """The matrices of a model's layers that most architectures have."""
     named = {name: name.split(".") for name in model.tensors if name.startswith("blk.") and name.endswith(".weight")}
-    found = {name: model.tensors[name] for name, parts in named.items() if parts[2] in COMMON}
-    return {name: info for name, info in found.items() if len(info.shape) == 2}
+    found = {name: (parts[2], model.tensors[name]) for name, parts in named.items()}
+    shapes = {**dict.fromkeys(COMMON, 2), **dict.fromkeys(OF_EXPERTS, 3)}
+    return {name: info for name, (kind, info) in found.items() if len(info.shape) == shapes.get(kind)}
 
 
 def quantised(model: Header) -> Header:
@@ -37,9 +40,9 @@ def adapters_of(model: Header) -> Adapters:
     """An adapter for these matrices."""
     found = Adapters([1.0])
     for name, info in matrices(model).items():
-        cols, rows = info.shape
-        a = TensorInfo(f"{name}.lora_a", (cols, RANK), Q.F16, 0, 2 * cols * RANK)
-        b = TensorInfo(f"{name}.lora_b", (RANK, rows), Q.F16, 0, 2 * rows * RANK)
+        cols, rows, *experts = info.shape
+        a = TensorInfo(f"{name}.lora_a", (cols, RANK, *experts), Q.F16, 0, 2 * cols * RANK * prod(experts))
+        b = TensorInfo(f"{name}.lora_b", (RANK, rows, *experts), Q.F16, 0, 2 * rows * RANK * prod(experts))
         found.pairs[name] = [Pair(0, a, b, RANK, 1.0)]
     return found
 

@@ -25,7 +25,7 @@ from tests.golden.make.adapters import write_adapter, write_control_vector
 from tests.golden.make.reference import Reference
 from tests.support import cpu_models, wasm_engines
 from tests.support.cpu_models import GOLDEN
-from tests.support.golden_adapters import LLAMA, files
+from tests.support.golden_adapters import LLAMA, MIXTURE, files
 from tests.support.model_files import ModelFiles
 from tests.support.tolerances import assert_close, same_ids
 
@@ -71,9 +71,10 @@ async def test_logits_and_greedy_ids(case: str, load: Load) -> None:
 
 
 @pytest.mark.parametrize("load", [on_numpy, on_wasm])
-async def test_sequences_of_a_batch_have_their_own_adapters(load: Load) -> None:
+@pytest.mark.parametrize("case", [LLAMA, MIXTURE])
+async def test_sequences_of_a_batch_have_their_own_adapters(case: str, load: Load) -> None:
     """Four requests side by side, each with other scales: the texts that they get alone."""
-    engine, prompt = await load(*files(LLAMA)), [5, 9, 13, 40, 41]
+    engine, prompt = await load(*files(case)), [5, 9, 13, 40, 41]
     sets = [A, B, C, OFF]
     alone = [await answer(engine, prompt, scales, 24) for scales in sets]
     assert len({tuple(ids) for ids in alone}) == 4
@@ -82,8 +83,9 @@ async def test_sequences_of_a_batch_have_their_own_adapters(load: Load) -> None:
 
 
 @pytest.mark.parametrize("load", [on_numpy, on_wasm])
-async def test_scale_zero_is_the_model_without_adapters(load: Load) -> None:
-    path, adapters = files(LLAMA)
+@pytest.mark.parametrize("case", [LLAMA, MIXTURE])
+async def test_scale_zero_is_the_model_without_adapters(case: str, load: Load) -> None:
+    path, adapters = files(case)
     with_adapters, without = await load(path, adapters), await load(path, [])
     prompt = list(range(3, 23))
     logits = [(await engine.evaluate(prompt))[0] for engine in (without, with_adapters) if not engine.scales]
@@ -167,9 +169,11 @@ async def test_steps_of_requests_without_adapters_run_lists_without_them(
     assert {PREFILL, adapted(PREFILL), adapted(SMALL_BATCH)} <= shared, "each prompt has its own"
 
 
-async def test_logits_of_a_request_without_adapters_do_not_depend_on_the_lists() -> None:
+@pytest.mark.parametrize("case", [LLAMA, MIXTURE])
+async def test_logits_of_a_request_without_adapters_do_not_depend_on_the_lists(case: str) -> None:
     """Bit by bit: both kinds of lists give the same."""
-    cpu = cpu_models.load(BASE, 64, adapters=files(LLAMA)[1])
+    path, adapters = files(case)
+    cpu = cpu_models.load(path, 64, adapters=adapters)
     cpu.write("lora_scales", bytes(cpu.buffers["lora_scales"].nbytes), 0)
     found = []
     for lists in ((PREFILL, LAST_LOGITS), (PREFILL, DECODE)):
@@ -299,6 +303,17 @@ def test_adapters_that_do_not_fit(architecture: str, pairs: Pairs, code: str, sa
     assert error.value.message.startswith("lora[0]: ")
 
 
+@pytest.mark.parametrize("experts", [(), (1,), (5,)])
+def test_adapters_of_experts_must_have_matrices_for_each(experts: tuple[int, ...], tmp_path: Path) -> None:
+    path, tensor = tmp_path / "adapter.gguf", "blk.0.ffn_up_exps.weight"
+    cols, rows, count = cpu_models.header("llama/mixtral.F16").tensors[tensor].shape
+    a, b = np.ones((*experts, 2, cols), np.float32), np.ones((*experts, rows, 2), np.float32)
+    write_adapter(path, "llama", 1.0, {tensor: (a, b)})
+    with pytest.raises(WispError, match=f"the model's {count} x {rows} x {cols}") as error:
+        ModelFiles.read(GOLDEN / "llama" / "mixtral.F16.gguf", [path])
+    assert error.value.code == "adapter_mismatch"
+
+
 @pytest.mark.parametrize(("width", "layer", "code"), [(255, 1, "adapter_mismatch"), (256, 2, "adapter_mismatch")])
 def test_control_vectors_that_do_not_fit(width: int, layer: int, code: str, tmp_path: Path) -> None:
     path = tmp_path / "vector.gguf"
@@ -331,7 +346,6 @@ def test_models_and_adapters_are_told_apart(tmp_path: Path) -> None:
     ("model", "tensor"),
     [
         ("llama/llama-tied.F16", "token_embd.weight"),  # also the output's matrix
-        ("llama/mixtral.F16", "blk.0.ffn_up_exps.weight"),
         ("latent/deepseek2.F16", "blk.0.attn_k_b.weight"),  # multiplied head by head
     ],
 )

@@ -6,6 +6,8 @@ import random
 import struct
 from typing import Any
 
+import pytest
+
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
 from py_engine.text.tokenizers.ugm import CharsMap
 
@@ -112,3 +114,15 @@ def test_rwkv_takes_the_longest_token() -> None:
     assert b"".join(pieces) == data.encode()
     assert pieces[:5] == [b"abc", b"ab", b"\n\n", "日本".encode(), b"\xe6\x97"]
     assert t.decode(t.encode(data)) == data
+
+
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_decoding_removes_a_space_that_any_tokenizer_is_said_to_add(prefixed: bool) -> None:
+    """The metadata's add_space_prefix counts for WordPiece, too, whose words begin with a space."""
+    metadata = {
+        "tokenizer.ggml.model": "bert",
+        "tokenizer.ggml.tokens": ["[UNK]", "[CLS]", "[SEP]", "▁big", "▁red", "s"],
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1],
+        "tokenizer.ggml.add_space_prefix": prefixed,
+    }
+    assert load_tokenizer(metadata).decode([3, 4, 5]) == ("big reds" if prefixed else " big reds")

@@ -30,6 +30,7 @@ from py_engine.proof.variants import WrongKernels, blamed, check, shaders_of, va
 from tests.support import cpu_models
 from tests.support.cpu_models import GOLDEN, ONE_OF_EACH, header, with_vocab
 from tests.support.devices import GPU
+from tests.support.golden_adapters import files
 
 SOFTWARE = Device(subgroup=4, software=True)
 WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embedding
@@ -141,6 +142,31 @@ def test_every_kernel_of_adapters_has_a_case(device: Device) -> None:
     assert names
     assert names <= {shader.label for case in made for shader in case.shaders}
     assert all(comparison.fault(case, numpys(case)) is None for case in made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", [GPU, SOFTWARE], ids=["gpu", "software"])
+@pytest.mark.parametrize("case", ["lora-qwen3moe.F16", "lora-gemma4-moe.F16"])
+def test_every_kernel_of_experts_adapters_has_a_case(case: str, device: Device) -> None:
+    """A value of each kernel's result that is another one is a fault."""
+    path, adapters = files(case)
+    given = cpu_models.load(path, 64, adapters=adapters).plan.adapters
+    model = planner.make_plan(
+        cpu_models.header(str(path.relative_to(GOLDEN)).removesuffix(".gguf")), device,
+        planner.PlanOptions(64, 16, "f16", adapters=given),
+    )  # fmt: skip
+    kernels = ("expert_low_rank", "add_expert_low_rank")
+    made = list(cases(model, device, model.lists, lambda shader: shader.kernel not in kernels))
+    names = {s.label for s in shaders_of(model, device, model.lists) if s.kernel in kernels}
+    assert names
+    assert names == {shader.label for case in made for shader in case.shaders}
+    for one in made:
+        assert comparison.fault(one, numpys(one)) is None
+        (name,) = one.written()
+        values = one.want[name].copy()
+        at = np.flatnonzero(np.isfinite(values) & (values != one.data[name]))
+        values.reshape(-1)[at[-1]] += np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
+        assert wrong(one, name, values), name
 
 
 @pytest.mark.slow

@@ -37,12 +37,14 @@ SETS = {
 }
 STRENGTH = 0.4  # size of an adapter's change, relative to the matrix'
 N, N_GEN, N_CTX = 20, 10, 256
-SOME = ("attn_v", "attn_qkv", "ffn_down", "ssm_out", "ffn_gate")  # what adapter b changes
+# what adapter b changes
+SOME = ("attn_v", "attn_qkv", "ffn_down", "ssm_out", "ffn_gate", "ffn_gate_exps", "ffn_gate_up_exps", "ffn_down_exps")
 
 
 def is_matrix(info: gguf.ReaderTensor) -> bool:
-    """Whether products of a model read a tensor."""
-    return len(info.shape) == 2 and info.name.startswith("blk.") and not info.name.endswith(("conv1d.weight", ".bias"))
+    """Whether products of a model read a tensor: a matrix, or one of each expert."""
+    matrices = len(info.shape) == 2 or (len(info.shape) == 3 and info.name.endswith("exps.weight"))
+    return matrices and info.name.startswith("blk.") and not info.name.endswith(("conv1d.weight", ".bias"))
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,9 @@ class AdapterCase:
     def _pair(
         self, random: np.random.Generator, w: np.ndarray, rank: int, alpha: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A (rank, cols) and B (rows, rank): their product is STRENGTH times as large as W."""
-        a, b = random.standard_normal((rank, w.shape[1])), random.standard_normal((w.shape[0], rank))
+        """A (rank, cols) and B (rows, rank), or those of each expert: their product is STRENGTH times as large as W."""
+        *experts, rows, cols = w.shape
+        a, b = random.standard_normal((*experts, rank, cols)), random.standard_normal((*experts, rows, rank))
         size = STRENGTH * float(np.sqrt(np.mean(w**2))) / np.sqrt(rank) / (alpha / rank if alpha else 1.0)
         return a.astype(np.float32), (b * size).astype(np.float32)
 
@@ -168,12 +171,16 @@ class Merged(Reference):
             found = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
             for name in {name.rpartition(".")[0] for name in found}:
                 a, b = found[name + ".lora_a"], found[name + ".lora_b"]
-                factor = scale * (alpha / b.shape[1] if alpha else 1.0)
+                factor = scale * (alpha / b.shape[-1] if alpha else 1.0)
                 change = a @ b.T if name == "token_embd.weight" else b @ a
+                own = self.tensors.get(name.removesuffix("weight") + "scale")
+                if change.ndim == 3 and own is not None:
+                    change = change / own[:, None, None]  # llama.cpp applies an expert's scale to W x alone
                 self.tensors[name] = self.tensors[name] + factor * change
 
     def layer(self, x: np.ndarray, layer: int, shared: dict[int, Any]) -> np.ndarray:
-        return super().layer(x, layer, shared) + self.strength * self.directions.get(layer, 0.0)
+        scale = self.tensors.get(f"blk.{layer}.layer_output_scale.weight", 1.0)  # applied afterwards
+        return super().layer(x, layer, shared) + self.strength * self.directions.get(layer, 0.0) / scale
 
 
 def write_adapter(
@@ -196,7 +203,7 @@ def write_adapter(
     for name, (a, b) in pairs.items():
         flipped = name == "token_embd.weight"  # A and B change places: rows of A are tokens'
         for part, values in (("lora_a", b), ("lora_b", a.T)) if flipped else (("lora_a", a), ("lora_b", b)):
-            fits = type != gguf.GGMLQuantizationType.Q8_0 or values.shape[1] % 32 == 0
+            fits = type != gguf.GGMLQuantizationType.Q8_0 or values.shape[-1] % 32 == 0
             stored = type if fits else gguf.GGMLQuantizationType.F16
             data = gguf.quants.quantize(np.ascontiguousarray(values), stored)
             writer.add_tensor(f"{name}.{part}", data, raw_dtype=stored)

@@ -28,14 +28,13 @@ from tests.golden.make.changed_models import (
     without_key,
     without_tensors,
 )
-from tests.golden.make.differences import difference
+from tests.golden.make.differences import LIMIT, difference
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS
 from tests.golden.make.random_models import build
 from tools.gguf_writer import Value
 
-LIMIT = 0.05  # for numbers of deviation 3; llama.cpp looks GELU up in a table of float16
 SECONDS = 60  # until a model is given up: llama.cpp does not return from some
 KEYS: dict[str, list[Value]] = {
     "rope.scaling.type": ["none", "linear", "yarn", "longrope"],

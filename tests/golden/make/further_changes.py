@@ -45,7 +45,7 @@ MORE_KEYS: dict[str, list[Value]] = {
     "ssm.dt_b_c_rms": [True],
     "rescale_every_n_layers": [1],
     "token_shift_count": [1],
-    "wkv.head_size": [16],
+    "wkv.head_size": [32],  # of 16, llama.cpp leaves out columns where it has SIMD
     "decoder_start_token_id": [3],
     "decoder_block_count": [1],
     "pooling_type": [0, 1, 2, 3],
@@ -168,7 +168,9 @@ def _of_layers(file: GgufFile, used: Settings, kinds: dict[str, np.ndarray]) -> 
         widths[-1] = n_ff // 2
         yield "a narrower last layer", narrower_layer(layers - 1, n_ff // 2, widths)
     if type(n := metadata.get(f"{file.architecture}.expert_used_count")) is int and n > 1:
-        yield "fewer experts used in the last layer", with_key("expert_used_count", [n] * (layers - 1) + [n - 1])
+        last = with_key("expert_used_count", [n] * (layers - 1) + [n - 1])
+        known = file.architecture == "nemotron_h_moe"  # other graphs of llama.cpp mix the first number with each
+        yield "fewer experts used in the last layer" + " of Nemotron-H" * known, last
     heads, kv = (metadata.get(f"{file.architecture}.attention.head_count{end}") for end in ("", "_kv"))
     out = kinds.get("attn_output.weight")
     if type(heads) is int and type(kv) is int and out is not None and "attn_v.weight" in kinds and kv:

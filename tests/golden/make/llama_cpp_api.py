@@ -96,6 +96,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_vocab_get_attr": (c_int, [c_void_p, c_int32]),
     "llama_vocab_get_text": (c_char_p, [c_void_p, c_int32]),
+    "llama_vocab_is_eog": (c_bool, [c_void_p, c_int32]),
+    "llama_vocab_is_control": (c_bool, [c_void_p, c_int32]),
     "llama_vocab_get_add_bos": (c_bool, [c_void_p]),
     "llama_vocab_mask": (c_int32, [c_void_p]),
     "llama_vocab_bos": (c_int32, [c_void_p]),

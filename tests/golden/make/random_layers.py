@@ -227,6 +227,8 @@ def add_feed_forward(file: GgufFile, c: Settings, prefix: str, i: int) -> None:
 
 def add_experts(file: GgufFile, c: Settings, prefix: str) -> None:
     arch, width, n_ff, experts = c["arch"], c["n_embd"], c["n_ff"], c["n_expert"]
+    if "expert_widths" in c:
+        n_ff = c["expert_widths"][int(prefix.split(".")[1])]
     file.matrix(prefix + "ffn_gate_inp.weight", experts, width, gain=1.5, float32=True)
     inner: int = c.get("latent") or c.get("routed") or width  # columns of the experts
     if arch not in UNGATED:

@@ -133,7 +133,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.expert_count", c["n_expert"])
         file.add("%s.expert_used_count", c["n_used"])
         if arch in EXPERT_WIDTH_KEY:
-            file.add("%s.expert_feed_forward_length", c["n_ff"])
+            file.add("%s.expert_feed_forward_length", c.get("expert_widths", c["n_ff"]))
         file.add("%s.expert_shared_feed_forward_length", g("n_ff_shexp"))
         if arch == "nemotron_h_moe":
             file.add("%s.expert_weights_norm", True)

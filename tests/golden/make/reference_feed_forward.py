@@ -108,9 +108,12 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     if model.key("expert_group_count", 0) > 1:
         logits = without_lost_groups(model, probabilities if bias is None else logits)
     order = np.argsort(-logits, axis=1, kind="stable")
-    chosen = order[:, : model.experts_used]
-    if model.experts_used < model.experts:
-        edge = np.take_along_axis(logits, order[:, model.experts_used - 1 : model.experts_used + 1], 1)
+    used = model.experts_used
+    if isinstance(used, list):  # of each layer
+        used = used[int(prefix.split(".")[1])]
+    chosen = order[:, :used]
+    if used < model.experts:
+        edge = np.take_along_axis(logits, order[:, used - 1 : used + 1], 1)
         model.route_margin = min(model.route_margin, float((edge[:, 0] - edge[:, 1]).min()))
     weights = np.take_along_axis(probabilities, chosen, 1)
     if gpt_oss:
@@ -151,6 +154,7 @@ def shared_networks(
     As llama.cpp has it, a network's weight is the probability of the expert with the network's own number.
     """
     sharing = model.key("experts_per_group")
+    assert isinstance(model.experts_used, int)
     networks = order[:, : min(model.experts_used, model.experts // sharing)] // sharing
     weights = np.take_along_axis(probabilities, networks, 1)
     weights = weights / weights.sum(1, keepdims=True) * model.key("expert_group_scale")

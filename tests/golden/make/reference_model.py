@@ -158,7 +158,7 @@ class ReferenceModel:
         if self.architecture == "llama4":
             self.window = LLAMA4_CHUNK
         self.experts: int = self.key("expert_count", 0)
-        self.experts_used: int = self.key("expert_used_count", 0)
+        self.experts_used: int | list[int] = self.key("expert_used_count", 0)
 
     def key(self, name: str, default: Any = None) -> Any:
         """Metadata of this architecture."""

@@ -26,7 +26,8 @@ async def sets(engine: Engine, prompt: list[int], sets: dict[str, Scales], count
         engine.scales = scales
         found["logits"][name] = await evaluate(engine, prompt)
         found["alone"][name], _ = await _answer(engine, prompt, scales, count)
-    await engine.runner.prepare([*map(adapted, BATCH_FORWARD), *BATCH_FORWARD, each(GREEDY)])
+    own = [name for name in map(adapted, BATCH_FORWARD) if name in engine.plan.lists]
+    await engine.runner.prepare([*own, *BATCH_FORWARD, each(GREEDY)])
     engine.forget()
     given = list(sets.values())[: engine.parallel]
     beside = await asyncio.gather(*(_answer(engine, prompt, scales, count) for scales in given))
