@@ -82,7 +82,10 @@ async function blocksOfPages(task) {
   for (let number = 1; number <= pdf.numPages; number++) {
     if (Date.now() > end) throw tooLong();
     const page = await inTime(pdf.getPage(number));
-    for (const line of linesOf(await inTime(itemsOf(page)), number)) {
+    const items = await inTime(itemsOf(page));
+    // What pdf.js puts in place of a first page that it cannot reach, as in a circular page tree.
+    if (!page.ref && !items.length) throw new Error(`no page ${number} in its page tree`);
+    for (const line of linesOf(items, number)) {
       length += line.text.length;
       lines.push(line);
     }
