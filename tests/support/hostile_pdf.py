@@ -179,7 +179,7 @@ def rc4(key: bytes, data: bytes) -> bytes:
 
 LARGE = "unpacks to more"
 ITS_TEXT = "The Lumo Lamp costs 12 euros."
-NO_PAGE = "damaged (no page 1 in its page tree)"
+NO_PAGE = "Its list of pages is damaged."
 INLINE = b"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Resources << /Font << /F1 3 0 R >> >> >>"
 ANY = ""  # a text or an error
 FORM = stream_of(b"/X Do", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>")
