@@ -282,6 +282,22 @@ def test_servers_that_cannot_be_read_for_a_moment_are_not_lost(page: Page) -> No
     assert found == ["storage_unreadable", ["office", "home", "other"]]
 
 
+def test_a_client_that_cannot_be_fetched_is_said_and_fetched_again(context: BrowserContext, api: ApiServer) -> None:
+    """It comes after the rest of the page, so it is lacking in a tab that soon went offline."""
+    page = context.new_page()
+    page.goto(f"{api.lending_url.split('#')[0]}notices.html")
+    connect_to = """(url) => import("/wisp.js").then(({ Wisp }) => Wisp.create())
+        .then((wisp) => wisp.mcp.connect(url)).then(() => "connected", ({ code, message }) => [code, message])"""
+    with mcp_server("--cors") as url:
+        page.route("**/assets/mcp-*.js", lambda route: route.abort("internetdisconnected"))
+        code, message = page.evaluate(connect_to, url)
+        assert code == "network_error"
+        assert "Connect to the network, and try again." in message
+        page.unroute_all()
+        assert page.evaluate(connect_to, url) == "connected"
+    page.close()
+
+
 @pytest.mark.parametrize("broken", ["open", "put"])
 def test_relayed_switches_stay_while_storage_fails(page: Page, broken: str) -> None:
     """The terminal lends the page again: a server that the user turned off must not come back on."""
