@@ -95,7 +95,7 @@ def exposed(page: Page) -> str:
 def test_what_a_sheet_does_is_read_out_and_its_errors_are_in_it(talk: Page) -> None:
     """All else of the page is inert while a sheet is open, its live region and notices, too."""
     talk.click("#model-button")
-    talk.fill("#url-input", "/repo/static/models/wisp-mini-q8_0.gguf")
+    talk.fill("#url-input", "/repo/static/models/wisp-mini-q8_0.gguf?once")
     talk.press("#url-input", "Enter")
     wait_ready(talk)
     talk.click("#model-button")
