@@ -101,8 +101,8 @@ class Embeddings:
 
     async def _pooled(self, groups: Iterable[Group], what: Pooled) -> AsyncGenerator[Any]:
         """pooled_rows(), while nothing else uses the engine: all sequences pool into the same rows."""
-        rows_of = pooled_rows(self._generation, groups, what)
-        async with self._generation.access.exclusive(), aclosing(rows_of) as results:
+        rows_of = self._generation.access.yield_alone(pooled_rows(self._generation, groups, what))
+        async with aclosing(rows_of) as results:
             async for rows in results:
                 yield rows
 

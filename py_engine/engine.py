@@ -132,9 +132,10 @@ class Engine:
     ) -> AsyncGenerator[Batch, None]:
         """Yield ids in batches as they are sampled, and an empty batch after each batch of the prompt.
 
-        Closing the generator aborts the request at once. Up to `parallel` requests run side by side; more wait. `stats`
-        is updated as the answer grows. The first tokens of an answer that was begun are not yielded. WispError for ids
-        that are neither of the vocabulary nor of the media, and prompts longer than the context.
+        The answer goes on while nobody reads. Closing the generator aborts the request at once. Up to `parallel`
+        requests run side by side; more wait. `stats` is updated as the answer grows. The first tokens of an answer
+        that was begun are not yielded. WispError for ids that are neither of the vocabulary nor of the media, and
+        prompts longer than the context.
         """
         ids, limits, begun = list(request.prompt), request.limits, request.begun
         self.check_ids(ids, request.media)
@@ -158,7 +159,8 @@ class Engine:
             keep = None  # no part of an encoder's prompt can be dropped
         if begun is not None:
             answer.resume(begun.ids, keep, self.context_length)
-        async with self._generation.access.shared(), aclosing(self._generation.answer(answer, keep)) as batches:
+        run = self._generation.access.yield_beside_others(self._generation.answer(answer, keep))
+        async with aclosing(run) as batches:
             async for batch in batches:
                 yield batch
 

@@ -29,6 +29,15 @@ export async function open(bytes, ends, size, stops) {
   return new Compiler(info, compiler, { bytes, ends, size, stops });
 }
 
+/** Whether a call for an answer has failed: the mask engine has aborted, and what its memory has may be wrong. */
+let isDamaged = false;
+
+/** @param {unknown} error @returns {never} */
+function damaged(error) {
+  isDamaged = true;
+  throw error;
+}
+
 const neverInUtf8 = (/** @type {number} */ byte) => byte === 0xc0 || byte === 0xc1 || byte >= 0xf5;
 
 /** A compiler for a vocabulary of bytes. The mask engine never allows an empty token. */
@@ -56,6 +65,11 @@ class Compiler {
     this.#stops = vocabulary.stops;
     this.vocabulary = vocabulary;
     this.trials = new Trials(import.meta.url, vocabulary);
+  }
+
+  /** Whether another instance has to be imported. */
+  get damaged() {
+    return isDamaged;
   }
 
   /** @param {string} text in XGrammar's EBNF @param {string} [exact] if `text` is looser: see string_limits.js */
@@ -108,10 +122,11 @@ class Compiled {
   }
 
   async matcher() {
-    const matcher = await GrammarMatcher.createGrammarMatcher(this.#compiled);
+    const matcher = await GrammarMatcher.createGrammarMatcher(this.#compiled).catch(damaged);
     if (!this.#exact) return new Matcher(matcher, this.#stops);
     const { grammar, lengths } = this.#exact;
-    const exact = new ExactText(await GrammarMatcher.createGrammarMatcher(grammar), matcher, lengths);
+    const own = await GrammarMatcher.createGrammarMatcher(grammar).catch(damaged);
+    const exact = new ExactText(own, matcher, lengths);
     return new Matcher(matcher, this.#stops, exact);
   }
 
@@ -154,6 +169,8 @@ class Matcher {
     const began = performance.now();
     try {
       return call();
+    } catch (error) {
+      return damaged(error);
     } finally {
       this.#owe(performance.now() - began);
     }
@@ -173,7 +190,7 @@ class Matcher {
   async mask() {
     if (!this.#mask) {
       const began = performance.now();
-      const mask = await this.#matcher.getNextTokenBitmask();
+      const mask = await this.#matcher.getNextTokenBitmask().catch(damaged);
       this.#mask = this.#exact && !this.#matcher.isTerminated() ? this.#exact.narrowed(mask) : mask;
       this.#owe(performance.now() - began);
     }

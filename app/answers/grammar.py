@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
+from weakref import finalize
 
 from app.constrain.ebnf import Grammar, GrammarText, quick_rules
 from app.constrain.grammar_cache import cached
@@ -93,6 +94,8 @@ class Grammars:
 
     async def compiled(self, rules: GrammarText, shown: frozenset[int], load: Load) -> Compiled:
         """The compiled grammar; each grammar is compiled once. WispError where that takes this device too long."""
+        if self._instance == Instance.number and any(compiler.damaged for compiler in self._compilers.values()):
+            Instance.number += 1  # an answer's call has ended it
         key = (rules, rules.exact, shown)
         unsure = rules.unsure and key not in self._cached
         if not unsure and (compiler := self._open(shown)):
@@ -120,7 +123,7 @@ class Grammars:
                 made = await compiler.compile(str(rules), exact)
             self._cached[key] = Compiled(made, self._model.tokenizer)
             while len(self._cached) > MAX_CACHED:
-                self._cached.popitem(last=False)[1].close()
+                self._cached.popitem(last=False)
         self._cached.move_to_end(key)
         return self._cached[key]
 
@@ -185,10 +188,14 @@ async def open_vocabulary(module: Any, data: bytes, ends: array.array[int], size
 
 
 class Compiled:
-    """A grammar compiled for a vocabulary."""
+    """A grammar compiled for a vocabulary. Its memory is freed when nobody refers to it any more.
+
+    The cache may drop it while a request still begins answers with it.
+    """
 
     def __init__(self, made: Any, tokenizer: Tokenizer) -> None:
         self._made, self._tokenizer = made, tokenizer
+        self._freed = finalize(self, _free, made)
 
     async def matcher(self, begun: str = "") -> Matcher:
         """A matcher for one answer, or for the rest of one that has `begun`."""
@@ -203,8 +210,13 @@ class Compiled:
         return matcher
 
     def close(self) -> None:
-        """Free the memory."""
-        self._made.close()
+        """Free the memory now. Nobody may use it afterwards."""
+        self._freed()
+
+
+def _free(made: Any) -> None:
+    with suppress(Exception):  # of an instance that has aborted
+        made.close()
 
 
 class Matcher:

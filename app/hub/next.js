@@ -4,6 +4,7 @@ import { CHAT, CURATED } from "./curated.js";
 import { best, fitBySize, likely } from "./fit.js";
 
 const VIEWED = "wisp.hub.viewed";
+const REPOSITORY = /^[\w.-]+\/[\w.-]+$/;
 
 /** @param {string} repository OWNER/NAME that the user has opened */
 export const remember = (repository) => localStorage.setItem(VIEWED, repository);
@@ -16,7 +17,7 @@ export function candidates(viewed, isStored) {
   const chats = CURATED.filter(({ kind }) => kind === CHAT);
   const largest = Math.max(0, ...chats.filter((model) => isStored(model.repository)).map((model) => model.parameters));
   const larger = chats.filter(({ parameters }) => parameters > largest).sort((a, b) => a.parameters - b.parameters);
-  const all = [...(viewed ? [viewed] : []), ...larger.map(({ repository }) => repository)];
+  const all = [...(viewed && REPOSITORY.test(viewed) ? [viewed] : []), ...larger.map(({ repository }) => repository)];
   return [...new Set(all)].filter((repository) => !isStored(repository));
 }
 

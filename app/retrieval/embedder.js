@@ -3,6 +3,7 @@
 import { t } from "../language/phrase.js";
 import { bytesOf } from "../sdk/base64.js";
 import { withSignal } from "../sdk/with_signal.js";
+import { isText, storedObject } from "../storage/local_json.js";
 
 /**
  * @typedef {import("../wisp.js").Wisp} Wisp
@@ -110,11 +111,8 @@ export class Embedder {
 
 /** @returns {Chosen | null} */
 function storedChoice() {
-  try {
-    return JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "null");
-  } catch {
-    return null;
-  }
+  const { model, name } = storedObject(STORAGE_KEY);
+  return isText(model) && isText(name) ? { model, name } : null;
 }
 
 /** @param {string} base64 of little-endian float32 */

@@ -26,6 +26,7 @@ const tooLarge = () =>
   new Refused(
     `${t("It unpacks to more than can be read here. Print fewer of its pages to a new PDF file and try that.")}`,
   );
+const noPages = () => new Refused(`${t("Its list of pages is damaged. Print it to a new PDF file and try that.")}`);
 const tooLong = () => new Refused(`${t("It is too long to be read here. Split it into smaller files.")}`);
 
 /** The value of a promise, if it comes in time. @template T @param {Promise<T>} promise @returns {Promise<T>} */
@@ -82,7 +83,10 @@ async function blocksOfPages(task) {
   for (let number = 1; number <= pdf.numPages; number++) {
     if (Date.now() > end) throw tooLong();
     const page = await inTime(pdf.getPage(number));
-    for (const line of linesOf(await inTime(itemsOf(page)), number)) {
+    const items = await inTime(itemsOf(page));
+    // What pdf.js puts in place of a first page that it cannot reach, as in a circular page tree.
+    if (!page.ref && !items.length) throw noPages();
+    for (const line of linesOf(items, number)) {
       length += line.text.length;
       lines.push(line);
     }

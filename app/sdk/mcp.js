@@ -34,7 +34,7 @@ export class Mcp {
    */
   async connect(url, options = {}) {
     const address = checked(`${url}`);
-    const { connect } = await import(/* @vite-ignore */ /* webpackIgnore: true */ this.#module);
+    const { connect } = await import(/* @vite-ignore */ /* webpackIgnore: true */ this.#module).catch(notFetched);
     return connect(address, options, WispError);
   }
 
@@ -61,6 +61,14 @@ export class Mcp {
     const message = `There is no MCP server ${label}: give its server_url, or name it with serve --api --mcp.`;
     throw new WispError({ message, type: "invalid_request_error", param: "tools", code: "invalid_value" });
   }
+}
+
+/** What connects is fetched later than the rest of the page, so it may be lacking offline. @param {unknown} cause @returns {never} */
+function notFetched(cause) {
+  const message =
+    "The part of the page that connects to MCP servers cannot be fetched. Connect to the network, and try again.";
+  const error = new WispError({ message, type: "server_error", param: null, code: "network_error" });
+  throw Object.assign(error, { cause });
 }
 
 /** @param {string} address @returns {URL} */

@@ -1,4 +1,5 @@
 /** Which tools run without asking: in one chat, or always. A permission is for one tool of one source. */
+import { isText, storedList } from "../storage/local_json.js";
 
 /** @typedef {import("./registry.js").Offered} Offered */
 
@@ -9,12 +10,7 @@ const keyOf = ({ source, name }) => `${source.id}/${name}`;
 
 /** @returns {string[]} */
 function always() {
-  try {
-    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? found : [];
-  } catch {
-    return [];
-  }
+  return storedList(KEY, isText);
 }
 
 /** Whether a tool runs without asking. @param {Offered} tool @param {{ allowed?: string[] }} chat */

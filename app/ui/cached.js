@@ -3,9 +3,11 @@ import { joined, t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, day } from "./format.js";
 import { LongList } from "./long_list.js";
+import { announce, notify } from "./notices.js";
 
 /**
  * @typedef {import("../sdk/types.d.ts").CachedModel} CachedModel
+ * @typedef {import("./texts.js").Text} Text
  * @typedef {{ bytes: number, limit: number }} Usage
  * @typedef {object} Actions
  * @property {() => Promise<CachedModel[]>} cached
@@ -26,10 +28,22 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
     byId("cached").hidden = items.length + computed.length === 0;
     list.show([...items, ...computed]);
   };
+  /** Does what a button is for, says how it ended, and shows what is stored then. @param {Promise<unknown>} work @param {Text} [done] */
+  const act = async (work, done) => {
+    try {
+      await work;
+      if (done) announce(done);
+    } catch (/** @type {any} */ error) {
+      notify({ key: "cached", text: t("This failed."), more: error.message, kind: "error" });
+    }
+    await show();
+  };
   /** @param {Usage} usage */
   const promptCache = (usage) => {
     const title = t("What was computed for your chats, so that they continue at once after a reload");
-    const away = iconButton("trash", t("Clear the prompt cache"), () => clearPrompts().finally(show));
+    const away = iconButton("trash", t("Clear the prompt cache"), () =>
+      act(clearPrompts(), t("The prompt cache is empty.")),
+    );
     const about = t("{size} of at most {limit}", { size: bytes(usage.bytes), limit: bytes(usage.limit) });
     return h("li", { title }, h("span", {}, t("Prompt cache")), h("small", {}, about), away);
   };
@@ -43,14 +57,14 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
       loaded ? t("in use") : last_used ? t("used {day}", { day: day(1000 * last_used) }) : null,
     ];
     const away = iconButton("trash", t("Remove {name} from this browser", { name: id }), () =>
-      remove(url).finally(show),
+      act(remove(url), t("{name} is deleted.", { name: id })),
     );
     const keep = iconButton(
       "pin",
       pinned
         ? t("Let {name} be removed when space is needed", { name: id })
         : t("Pin {name}: never remove it to make space", { name: id }),
-      () => pin(url, !pinned).finally(show),
+      () => act(pin(url, !pinned)),
     );
     keep.setAttribute("aria-pressed", String(pinned));
     const buttons = h("div", { class: "cached-actions" }, keep, away);

@@ -1,5 +1,6 @@
 /** The model of the last visit, which the next one begins with. */
 import { t } from "../language/phrase.js";
+import { isText, storedObject } from "../storage/local_json.js";
 import { nameOf } from "./address.js";
 import { isRemembered, rememberedFiles } from "./handles.js";
 import { notify } from "./notices.js";
@@ -36,10 +37,7 @@ export async function loadFirst(load, fallback) {
 
 /** @returns {Choice | null} */
 function lastModel() {
-  try {
-    const { keep, name, upstream } = JSON.parse(localStorage.getItem(STORED_MODEL) ?? "");
-    return { model: keep, name: name ?? nameOf(keep), keep, upstream };
-  } catch {
-    return null;
-  }
+  const { keep, name, upstream } = storedObject(STORED_MODEL);
+  const isModel = isText(keep) || (Array.isArray(keep) && keep.length > 0 && keep.every(isText));
+  return isModel ? { model: keep, name: isText(name) ? name : nameOf([keep].flat()[0]), keep, upstream } : null;
 }

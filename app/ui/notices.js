@@ -1,4 +1,7 @@
-/** Notices above the composer, which may disappear after some seconds, and announcements for screen readers. */
+/**
+ * Notices above the composer, which may disappear after some seconds, and announcements for screen readers. While a modal
+ * dialog is open, all else of the page is inert: nothing there is read out or can be pressed, so they are in the dialog.
+ */
 import { t } from "../language/phrase.js";
 import { byId, h, iconButton } from "./dom.js";
 import { icon } from "./icons.js";
@@ -17,8 +20,11 @@ import { say } from "./texts.js";
  * @property {() => void} [onDismiss]
  */
 
+const FIRST = /** @type {"button"} */ ("button, input"); // of a dialog
 const MOST = 20; // at once, but for those with buttons: one for each of a hundred unreadable files would hide the page
 
+/** @type {HTMLElement | null} what is read out; a dialog that it was in may be gone */
+let live = null;
 /** @type {Map<string, { element: HTMLElement, line: HTMLElement, notice: Notice }>} */
 const shown = new Map();
 
@@ -44,7 +50,7 @@ export function notify(notice) {
   const close = () => {
     dismiss(key);
     made.notice.onDismiss?.();
-    byId("prompt").focus();
+    (modal()?.querySelector(FIRST) ?? byId("prompt")).focus();
   };
   const element = h(
     "div",
@@ -55,7 +61,8 @@ export function notify(notice) {
     iconButton("close", t("Dismiss"), close),
   );
   shown.set(key, Object.assign(made, { element }));
-  byId("notices").append(element);
+  const dialog = modal();
+  (dialog ? noticesOf(dialog) : byId("notices")).append(element);
   if (shown.size > MOST) dismissOldest(key);
   if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
 }
@@ -69,6 +76,26 @@ function isProgress(before, next) {
   const isPlain = (/** @type {Notice} */ { kind = "info", more, seconds }) => kind === "info" && !more && !seconds;
   const labels = (/** @type {Notice} */ { actions = [] }) => actions.map(({ label }) => `${label}`).join("\n");
   return isPlain(before) && isPlain(next) && labels(before) === labels(next);
+}
+
+/** The modal dialog on top, if one is open. @returns {HTMLDialogElement | undefined} */
+function modal() {
+  const open = [.../** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog:modal"))];
+  return open.find((dialog) => dialog.contains(document.activeElement)) ?? open.at(-1);
+}
+
+/** The place of notices in a dialog; what is left there moves to the page's when it closes. @param {HTMLDialogElement} dialog */
+function noticesOf(dialog) {
+  const before = dialog.querySelector(":scope > .notices");
+  if (before) return before;
+  const place = h("div", { class: "notices" });
+  dialog.append(place);
+  const close = () => {
+    byId("notices").append(...place.children);
+    place.remove();
+  };
+  dialog.addEventListener("close", close, { once: true });
+  return place;
 }
 
 /** Dismisses the oldest notice that asks for nothing, if there is one. @param {string} newest the key of one that stays */
@@ -85,7 +112,10 @@ export function dismiss(key) {
 
 /** Announces a text to screen readers without showing it. @param {Text} text */
 export function announce(text) {
-  const live = byId("live");
+  live ??= byId("live");
+  const place = modal() ?? document.body;
+  if (live.parentElement !== place) place.append(live);
   live.textContent = "";
-  setTimeout(() => (live.textContent = String(text)), 50);
+  const shown = live;
+  setTimeout(() => (shown.textContent = String(text)), 50);
 }

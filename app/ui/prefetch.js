@@ -4,6 +4,7 @@
  */
 import { nextModel } from "../hub/next.js";
 import { t } from "../language/phrase.js";
+import { isText, storedList } from "../storage/local_json.js";
 import { h } from "./dom.js";
 
 const TEXTS = {
@@ -99,8 +100,8 @@ export function startPrefetch({ wisp, busy }) {
   return {
     /** A model answers: once the fetched one does, another may be fetched. @param {string | string[] | undefined} address */
     loaded(address) {
-      const fetched = JSON.parse(localStorage.getItem(FETCHED) ?? "[]");
-      if ([address].flat().some((url) => fetched.includes(url))) localStorage.removeItem(FETCHED);
+      const fetched = storedList(FETCHED, isText);
+      if ([address].flat().some((url) => isText(url) && fetched.includes(url))) localStorage.removeItem(FETCHED);
     },
   };
 }

@@ -3,6 +3,7 @@
  * (localStorage), for a model (localStorage) and for a chat (in its entry); the narrower wins.
  */
 import { number, t } from "../language/phrase.js";
+import { isObject, storedObject } from "../storage/local_json.js";
 import { byId } from "./dom.js";
 import { say } from "./texts.js";
 
@@ -38,12 +39,12 @@ const NAMES = /** @type {(keyof Settings)[]} */ (Object.keys(DEFAULTS));
 
 /** The settings of all chats. @returns {Settings} */
 export function readSettings() {
-  return { ...DEFAULTS, ...stored(KEY) };
+  return { ...DEFAULTS, ...valid(storedObject(KEY)) };
 }
 
 /** What is set for one model. @param {string | undefined} name @returns {Partial<Settings>} */
 function modelSettings(name) {
-  return (name && stored(MODELS_KEY)[name]) || {};
+  return valid(name ? storedObject(MODELS_KEY)[name] : undefined);
 }
 
 /**
@@ -55,30 +56,22 @@ export function effectiveSettings({ settings, assistant }, model) {
 }
 
 /**
- * The settings of a chat or an assistant without what is none: a file of another program may have it, and it would become
- * a field of requests.
- * @param {Partial<Settings>} [settings] @returns {Partial<Settings>}
+ * Settings without what is none: a file of another program, or another version of the page, may have it, and it would
+ * become a field of requests.
+ * @param {unknown} settings @returns {Partial<Settings>}
  */
-function valid(settings = {}) {
+function valid(settings) {
   const isValid = (/** @type {[string, unknown]} */ [name, value]) => {
     if (!Object.hasOwn(DEFAULTS, name)) return false;
-    return name === "system" ? typeof value === "string" : value === null || Number.isFinite(value);
+    if (name === "system") return typeof value === "string";
+    return Number.isFinite(value) || (value === null && name !== "temperature");
   };
-  return Object.fromEntries(Object.entries(settings).filter(isValid));
+  return Object.fromEntries(Object.entries(isObject(settings) ? settings : {}).filter(isValid));
 }
 
 /** The context length that a model is to be loaded with. @param {string} model its name */
 export function contextLengthFor(model) {
   return { ...readSettings(), ...modelSettings(model) }.context_length ?? undefined;
-}
-
-/** @param {string} key @returns {Record<string, any>} */
-function stored(key) {
-  try {
-    return JSON.parse(localStorage.getItem(key) ?? "{}") ?? {};
-  } catch {
-    return {};
-  }
 }
 
 /**
@@ -108,13 +101,13 @@ export function startSettings({ chat, changeChat, model, closed }) {
 
   const scope = () => /** @type {Scope} */ (input("scope").value);
   const layer = () =>
-    scope() === "all" ? stored(KEY) : scope() === "model" ? modelSettings(model()) : (chat().settings ?? {});
+    scope() === "all" ? storedObject(KEY) : scope() === "model" ? modelSettings(model()) : (chat().settings ?? {});
   const write = (/** @type {Partial<Settings>} */ settings) => {
     if (scope() === "all") localStorage.setItem(KEY, JSON.stringify(settings));
     if (scope() === "chat") changeChat(settings);
     const name = model();
     if (scope() !== "model" || !name) return;
-    const { [name]: _, ...others } = stored(MODELS_KEY);
+    const { [name]: _, ...others } = storedObject(MODELS_KEY);
     const models = Object.keys(settings).length ? { ...others, [name]: settings } : others;
     localStorage.setItem(MODELS_KEY, JSON.stringify(models));
   };

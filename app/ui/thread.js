@@ -57,6 +57,8 @@ export class Thread {
   #views = new WeakMap();
   /** @type {Set<HTMLElement>} items whose question is being edited */
   #edited = new Set();
+  /** @type {Row | null} two answers side by side */
+  #pair = null;
   edited = () => {}; // called when an editor was closed
 
   /** @param {Actions} actions what the buttons under the last messages do */
@@ -74,7 +76,8 @@ export class Thread {
   }
 
   /**
-   * Shows a chat. The last answer may be about to be made: `answer()` adds it.
+   * Shows a chat. The last answer may be about to be made: `answer()` adds it. Of a chat that is shown again, two answers
+   * side by side stay so while they are its end.
    * @param {Conversation} conversation @param {Message} [coming]
    * @param {boolean} [stays] the chat is shown again, and a reader who is not at its end keeps the place
    */
@@ -83,7 +86,11 @@ export class Thread {
     const place = stays && !this.#pinned ? this.#window.place() : undefined;
     this.#conversation = conversation;
     const { messages } = conversation;
-    this.#rows = messages.filter((message) => message !== coming).map((message) => this.#row(message));
+    const pair = stays && this.#pair?.messages?.[0] === messages.at(-1) ? this.#pair : null;
+    this.#pair = pair;
+    this.#rows = messages
+      .filter((message) => message !== coming)
+      .map((message) => (pair?.messages?.[0] === message ? pair : this.#row(message)));
     if (place) for (const row of this.#rows) row.height = before.get(row.messages?.[0])?.height ?? row.height;
     this.#list.hidden = !messages.length;
     this.#edited.clear();
@@ -168,7 +175,8 @@ export class Thread {
         pickButton(() => pick(message)),
       );
     });
-    this.#append({ messages, draw: null, element: columns(views, names), height: FRAME });
+    this.#pair = { messages, draw: null, element: columns(views, names), height: FRAME };
+    this.#append(this.#pair);
     return views;
   }
 

@@ -59,7 +59,6 @@ class CpuRunner:
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
         self._work: deque[Work] = deque()
-        self._packed: list[tuple[PackedBatch, list[str], int]] = []  # fed, but not computed
         self._times = CpuStepTimes()
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
         self._row, self._left = Row(0, 0), 0
@@ -347,22 +346,32 @@ class CpuRunner:
         return self._cpu.buffers[name][:n, :width].copy()
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
-        self._packed.append((batch, self._adapted.lists(lists, [seq]), seq))
+        lists = self._adapted.lists(lists, [seq])
+
+        def run() -> list[Batch]:
+            self._cpu.feed_packed(batch, lists, seq)
+            return []
+
+        self._work.append(Work(run))  # with the block tables that are written before and after it, in order
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
-        fed, self._packed = self._packed, []
-        return self._pool(fed, name, rows, width, lists)
+        found: list[Any] = []
 
-    async def _pool(
-        self, fed: list[tuple[PackedBatch, list[str], int]], name: str, rows: int, width: int, lists: Sequence[str]
-    ) -> Any:
-        """Compute packed batches, then lists over rows of a buffer."""
-        for batch, batch_lists, seq in fed:
+        def run() -> list[Batch]:
+            self._states()[0, 1] = rows
+            self._run(lists)
+            found.append(self._cpu.buffers[name][:rows, :width].copy())
+            return []
+
+        self._work.append(Work(run))
+        return self._computed(found)
+
+    async def _computed(self, found: list[Any]) -> Any:
+        """What submitted work puts into a list."""
+        while not found:
             await self._handle_messages()
-            self._cpu.feed_packed(batch, batch_lists, seq)
-        self._states()[0, 1] = rows
-        self._run(lists)
-        return self._cpu.buffers[name][:rows, :width].copy()
+            self._work.popleft().run()
+        return found[0]
 
     async def encode(self, encoder: EncoderPlan, inputs: EncoderInputs) -> Any:
         for name, at, data in inputs.writes:

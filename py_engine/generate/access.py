@@ -1,16 +1,18 @@
-"""Who may use one engine's buffers: answers side by side, or one whole sequence (evaluate, embeddings) alone."""
+"""Who may use one engine's buffers: answers side by side, or one whole sequence (evaluate, embeddings) alone.
 
-import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+Nobody holds access while a caller's code runs: a caller may wait there for another task that waits for access. So what
+is yielded while access is held runs in a task of its own.
+"""
 
-from py_engine.errors import WispError
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeVar
+
 from py_engine.generate.request_queue import Job, RequestQueue
+from py_engine.tasks import in_background
 
 ANY = 1 << 30  # answers at once; the scheduler has their limit
-CLOSING = 100  # turns of the event loop in which a generator that a loop has left is closed
+Item = TypeVar("Item")
 
 
 class Access:
@@ -18,51 +20,21 @@ class Access:
 
     def __init__(self) -> None:
         self._queue = RequestQueue(lambda: ANY)
-        self._answers: Counter[asyncio.Task[Any] | None] = Counter()  # by the task that began them
-        self._alone: asyncio.Task[Any] | None = None
 
-    @asynccontextmanager
-    async def shared(self) -> AsyncIterator[None]:
-        """Hold access beside other answers. A task that has an answer gets another one at once."""
-        task = asyncio.current_task()
-        await self._check(lambda: self._alone is task)
-        if task in self._answers:
-            with self._queue.joined(), self._counted(task):  # the first may end before
-                yield
-            return
-        async with self._queue.shared(Job()):
-            with self._counted(task):
-                yield
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Hold access alone. The block must not wait for a caller."""
+        return self._queue.exclusive(Job())
 
-    @asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[None]:
-        """Hold access alone."""
-        task = asyncio.current_task()
-        await self._check(lambda: self._alone is task or task in self._answers)
-        async with self._queue.exclusive(Job()):
-            self._alone = task
-            try:
-                yield
-            finally:
-                self._alone = None
+    def yield_beside_others(self, items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+        """Run an answer, beside other answers."""
+        return in_background(_held(self._queue.shared(Job()), items))
 
-    @contextmanager
-    def _counted(self, task: asyncio.Task[Any] | None) -> Iterator[None]:
-        self._answers[task] += 1
-        try:
-            yield
-        finally:
-            self._answers[task] -= 1
-            if not self._answers[task]:
-                del self._answers[task]
+    def yield_alone(self, items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+        """Run whole sequences, while nothing else runs."""
+        return in_background(_held(self._queue.exclusive(Job()), items))
 
-    async def _check(self, waits_for_itself: Callable[[], bool]) -> None:
-        for _ in range(CLOSING):
-            if not waits_for_itself():
-                return
-            await asyncio.sleep(0)
-        raise WispError(
-            "This task uses the engine already, and would wait for itself. End the loop over its answer or embeddings "
-            "first, or ask from another task.",
-            "invalid_value",
-        )
+
+async def _held(access: AbstractAsyncContextManager[None], items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item]:
+    async with access, aclosing(items) as found:
+        async for item in found:
+            yield item

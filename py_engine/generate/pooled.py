@@ -13,6 +13,7 @@ from py_engine.generate.generation import Generation
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.lists import EMBED, PACKED, pool
 from py_engine.plan.packing import packed_batches
+from py_engine.tasks import to_the_end
 
 GPU_SPAN, CPU_SPAN = 2048, 64  # tokens of a packed sequence at most, unless one of its segments is longer
 
@@ -59,19 +60,24 @@ async def _rows(
     async with generation.sequences.acquire() as sequence:
         generation.set_scales(sequence, generation.scales)
         await runner.prepare([*lists, *what.after], [sequence.number])
-        while True:
-            if len(waiting) == len(unread):
-                unread.extend(_cut(next(groups, []), size))
-            if more := len(waiting) < len(unread):
-                part = unread[len(waiting)]
-                await _feed(generation, part, lists, sequence)
-                waiting.append(runner.pooled(what.name, len(part), what.width, what.after))
-            elif not waiting:
-                return
-            while len(waiting) > (runner.on_gpu if more else 0):
-                rows = await waiting.popleft()
-                unread.popleft()
-                yield rows
+        try:
+            while True:
+                if len(waiting) == len(unread):
+                    unread.extend(_cut(next(groups, []), size))
+                if more := len(waiting) < len(unread):
+                    part = unread[len(waiting)]
+                    await _feed(generation, part, lists, sequence)
+                    waiting.append(runner.pooled(what.name, len(part), what.width, what.after))
+                elif not waiting:
+                    return
+                while len(waiting) > (runner.on_gpu if more else 0):
+                    rows = await waiting.popleft()
+                    unread.popleft()
+                    yield rows
+        except BaseException:
+            if runner.numpy:  # which computes when a result is awaited
+                await to_the_end(runner.stop())  # the caches count what is fed as computed
+            raise
 
 
 async def _feed(generation: Generation, part: Group, lists: list[str], sequence: SequenceCache) -> None:

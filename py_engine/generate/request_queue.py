@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from py_engine.errors import WispError
@@ -84,15 +84,6 @@ class RequestQueue:
         """Wait for, then hold, shared access. WispError aborted if the job is aborted first."""
         async with self._held(job, alone=False):
             yield
-
-    @contextmanager
-    def joined(self) -> Iterator[None]:
-        """Hold shared access beside one that the caller has: at once, and beyond `parallel`."""
-        self._take(alone=False)
-        try:
-            yield
-        finally:
-            self._end(alone=False)
 
     @asynccontextmanager
     async def _held(self, job: Job, *, alone: bool) -> AsyncIterator[None]:

@@ -75,10 +75,39 @@ def test_a_formula_with_a_mistake_is_shown_as_tex(page: Page) -> None:
     assert body.locator("a").count() == 0
 
 
+NESTED = "\\sqrt{" * 150 + "x" + "}" * 150  # KaTeX and layout take time with the square of the depth
+
+
+def test_a_formula_that_is_nested_too_deep_costs_nothing(page: Page) -> None:
+    """It stays TeX before KaTeX makes its thousand elements, so the block's budget is left for others."""
+    macro = r"\def\a#1{\sqrt{\sqrt{\sqrt{#1}}}}" + "\\a{" * 20 + "x" + "}" * 20
+    body = show(page, " and ".join([f"${NESTED}$", f"${macro}$"] * 6 + ["$a^2$"]))
+    assert body.locator("code[data-math]").count() == 12
+    assert body.locator(".katex").count() == 1
+    fraction = r"\frac{1}{1+" * 15 + "x" + "}" * 15
+    assert (
+        show(page, f"$$\n\\left\\{{ \\begin{{cases}} {fraction} \\end{{cases}} \\right.\n$$").locator(".katex").count()
+        == 1
+    )
+
+
+def test_accents_and_tall_brackets_have_their_width(page: Page) -> None:
+    """KaTeX sets it in a style attribute, which the page's content security policy forbids."""
+    body = show(page, r"$\vec v$ and $\oiint$ and $$\left(\begin{matrix}a\\b\\c\\d\\e\\f\\g\\h\end{matrix}\right)$$")
+    pictures = body.locator(".katex svg:not([width='100%'])")
+    shown = pictures.evaluate_all(
+        "all => all.map((svg) => [svg.getBoundingClientRect().width, svg.getAttribute('width')])"
+    )
+    size = float(body.locator(".katex").first.evaluate("e => parseFloat(getComputedStyle(e).fontSize)"))
+    assert len(shown) >= 4
+    for width, written in shown:
+        assert width == pytest.approx(float(written.removesuffix("em")) * size, rel=0.3)
+
+
 def test_formulas_that_are_refused_take_of_the_budget_too(page: Page) -> None:
-    """Else a block of many, which grows, would have all of them typeset at every step."""
-    deep = "$" + "\\sqrt{" * 150 + "x" + "}" * 150 + "$"
-    body = show(page, " and ".join([deep] * 8 + ["$a^2$"]))
+    """Else a block of many, which grows, would have all of them looked at in every step."""
+    wide = "$" + "x" * 1_200 + NESTED + "$"
+    body = show(page, " and ".join([wide] * 8 + ["$a^2$"]))
     assert body.locator(".katex").count() == 0
     assert body.locator("code[data-math]").count() == 9
 

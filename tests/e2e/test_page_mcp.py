@@ -282,6 +282,59 @@ def test_servers_that_cannot_be_read_for_a_moment_are_not_lost(page: Page) -> No
     assert found == ["storage_unreadable", ["office", "home", "other"]]
 
 
+def test_a_client_that_cannot_be_fetched_is_said_and_fetched_again(context: BrowserContext, api: ApiServer) -> None:
+    """It comes after the rest of the page, so it is lacking in a tab that soon went offline."""
+    page = context.new_page()
+    page.goto(f"{api.lending_url.split('#')[0]}notices.html")
+    connect_to = """(url) => import("/wisp.js").then(({ Wisp }) => Wisp.create())
+        .then((wisp) => wisp.mcp.connect(url)).then(() => "connected", ({ code, message }) => [code, message])"""
+    with mcp_server("--cors") as url:
+        page.route("**/assets/mcp-*.js", lambda route: route.abort("internetdisconnected"))
+        code, message = page.evaluate(connect_to, url)
+        assert code == "network_error"
+        assert "Connect to the network, and try again." in message
+        page.unroute_all()
+        assert page.evaluate(connect_to, url) == "connected"
+    page.close()
+
+
+@pytest.mark.parametrize("broken", ["open", "put"])
+def test_relayed_switches_stay_while_storage_fails(page: Page, broken: str) -> None:
+    """The terminal lends the page again: a server that the user turned off must not come back on."""
+    modules = bundle("mcp-servers", ROOT / "tests" / "support" / "pages" / "mcp_servers.js")
+    found = page.evaluate(
+        """async ([modules, broken]) => {
+          const { McpServers, read, write } = await import(modules);
+          const before = await Promise.all(["mcp", "mcp-relayed"].map(read));
+          const servers = new McpServers({ wisp: async () => null, ask: async () => null, changed() {}, called() {} });
+          const lent = ["shop", "bank"].map((name) => ({ name, url: `https://${name}.example/mcp`, headers: {} }));
+          const { open } = IDBFactory.prototype, { put } = IDBObjectStore.prototype;
+          if (broken === "open") IDBFactory.prototype.open = () => { throw new Error("blocked"); };
+          else IDBObjectStore.prototype.put = () => { throw new DOMException("", "QuotaExceededError"); };
+          const errors = [];
+          try {
+            await servers.relay(lent);
+            const [shop, bank] = await servers.list();
+            for (const change of [servers.turn(shop, false), servers.turnTools(bank, ["pay"], false)])
+              await change.catch((error) => errors.push(error.code));
+            bank.calls = [{ time: 1, tool: "pay", given: {}, failed: null }];
+            await servers.relay(lent);
+            const list = (await servers.list()).filter(({ relayed }) => relayed);
+            return [errors, list.map(({ name, on, off, calls }) => [name, on, off, calls.length])];
+          } finally {
+            Object.assign(IDBFactory.prototype, { open });
+            Object.assign(IDBObjectStore.prototype, { put });
+            await write("mcp", before[0] ?? "[]");
+            await write("mcp-relayed", before[1] ?? "{}");
+          }
+        }""",
+        [modules, broken],
+    )
+    errors, switches = found
+    assert errors == [{"open": "storage_unreadable", "put": "quota_exceeded"}[broken]] * 2
+    assert switches == [["shop", False, [], 0], ["bank", True, ["pay"], 1]]
+
+
 def test_models_get_the_tools_of_the_servers_that_are_on(page: Page) -> None:
     modules = ROOT / "tests" / "support" / "pages" / "mcp_servers.js"
     page.evaluate(SERVERS, bundle("mcp-servers", modules))

@@ -22,6 +22,10 @@ from tests.support.chat_page import (
 from tools.paths import ROOT
 from tools.serve import Server
 
+REMOVE_ALL = """async () => {
+  const { models } = await (await import("/wisp.js")).Wisp.create();
+  for (const { url } of await models.cached()) await models.delete(url);
+}"""
 Q8 = ROOT / "static" / "models" / "wisp-mini-q8_0.gguf"
 
 
@@ -78,6 +82,42 @@ def test_cached_models_can_be_removed(talk: Page) -> None:
     expect(cached).to_have_count(count - 1)
     talk.keyboard.press("Escape")
     assert "Paris" in ask(talk, "What is the capital of France?")
+
+
+def exposed(page: Page) -> str:
+    """The texts that assistive technology gets of the page now, without what a modal dialog makes inert."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    return "\n".join(str(node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"])
+
+
+def test_what_a_sheet_does_is_read_out_and_its_errors_are_in_it(talk: Page) -> None:
+    """All else of the page is inert while a sheet is open, its live region and notices, too."""
+    talk.click("#model-button")
+    talk.fill("#url-input", "/repo/static/models/wisp-mini-q8_0.gguf?once")
+    talk.press("#url-input", "Enter")
+    wait_ready(talk)
+    talk.click("#model-button")
+    item = talk.locator("#cached-list li", has_text="wisp-mini-q8_0")
+    item.get_by_role("button", name="Remove wisp-mini-q8_0 from this browser").click()
+    expect(talk.locator("#live")).to_have_text("wisp-mini-q8_0 is deleted.")
+    assert "wisp-mini-q8_0 is deleted." in exposed(talk)
+    expect(item).to_have_count(0)
+    talk.fill("#url-input", "/repo/static/models/wisp-mini-q8_0.gguf?again")
+    talk.press("#url-input", "Enter")
+    wait_ready(talk)
+    talk.click("#model-button")
+    expect(item).to_have_count(1)
+    talk.evaluate(REMOVE_ALL)  # as another tab may
+    item.get_by_role("button", name="Remove wisp-mini-q8_0 from this browser").click()
+    notice = talk.locator("#model-dialog .notice.error")
+    expect(notice).to_contain_text("This failed.")
+    assert "This failed." in exposed(talk)
+    expect(item).to_have_count(0)
+    talk.keyboard.press("Escape")
+    talk.locator("#notices .error").get_by_role("button", name="Dismiss").click()
+    expect(talk.locator("#prompt")).to_be_focused()
 
 
 def test_a_file_of_this_computer_answers(talk: Page) -> None:

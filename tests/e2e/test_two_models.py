@@ -80,6 +80,31 @@ def test_both_answer_and_the_user_picks_one(page: Page) -> None:
     expect(last_answer(page)).to_contain_text("Rome")
 
 
+def test_the_columns_stay_when_another_tab_adds_a_version(page: Page, context: BrowserContext, server: Server) -> None:
+    """Of the question and of its answer; the columns' answers can still be picked."""
+    new_chat(page)
+    send(page, ITALY)
+    answers(page)
+    texts = answers(page).all_inner_texts()
+    other = open_page(context, server.url)
+    try:
+        other.locator("#chat-list .chat-open").first.click()
+        expect(last_answer(other)).to_contain_text("Rome")
+        last_answer(other).get_by_role("button", name="Answer again").click()
+        expect(last_answer(other).locator(".versions")).to_contain_text("3/3")
+        other.locator("#thread > .user").get_by_role("button", name="Edit and send again").click()
+        other.get_by_role("textbox", name="Edit your message").fill("What is the capital of Spain?")
+        other.keyboard.press("Enter")
+        expect(last_answer(other)).to_contain_text("Madrid")
+        expect(page.locator("#thread > .user .versions")).to_contain_text("1/2")
+        assert answers(page).all_inner_texts() == texts
+        answers(page).nth(1).get_by_role("button", name="Go on with this answer").click()
+        expect(page.locator("#thread .pair")).to_have_count(0)
+        expect(last_answer(page).locator(".versions")).to_contain_text("2/3")
+    finally:
+        other.close()
+
+
 def test_the_next_question_goes_on_with_the_first_answer(page: Page) -> None:
     new_chat(page)
     send(page, ITALY)

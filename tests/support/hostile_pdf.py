@@ -179,6 +179,8 @@ def rc4(key: bytes, data: bytes) -> bytes:
 
 LARGE = "unpacks to more"
 ITS_TEXT = "The Lumo Lamp costs 12 euros."
+NO_PAGE = "Its list of pages is damaged."
+INLINE = b"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Resources << /Font << /F1 3 0 R >> >> >>"
 ANY = ""  # a text or an error
 FORM = stream_of(b"/X Do", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>")
 SHOW = b"/X Do " + TEXT
@@ -214,7 +216,11 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
     "dictionaries in dictionaries": (lambda: page(b"/A " + b"<< /A " * 500_000 + TEXT), ANY),
     "tables in a circle": (lambda: changed(ROOT, ROOT + b" /Prev 9"), ITS_TEXT),
     "a negative table": (lambda: changed(ROOT, ROOT + b" /Prev -5"), ITS_TEXT),
-    "a page tree that has itself": (lambda: changed(TREE, b"/Kids [2 0 R 4 0 R] /Count 2"), ANY),
+    "a page tree that has itself": (lambda: changed(TREE, b"/Kids [2 0 R 4 0 R] /Count 2"), NO_PAGE),
+    "a page tree that has itself alone": (lambda: changed(TREE, b"/Kids [2 0 R] /Count 1"), "damaged ("),
+    "a page tree that has itself after a page": (lambda: changed(TREE, b"/Kids [4 0 R 2 0 R] /Count 2"), "damaged ("),
+    "a page tree whose page is missing": (lambda: changed(TREE, b"/Kids [9 0 R] /Count 1"), "damaged ("),
+    "a page in its page tree": (lambda: changed(TREE, b"/Kids [%b] /Count 1" % INLINE), ITS_TEXT),
     "a count of billions": (lambda: changed(TREE, b"/Kids [4 0 R] /Count 4000000000"), ANY),
     "a negative count": (lambda: changed(TREE, b"/Kids [4 0 R] /Count -7"), "damaged (-7 pages)"),
     "a form that shows itself": (lambda: page(SHOW, FORM, objects=X), ITS_TEXT),

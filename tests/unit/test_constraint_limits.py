@@ -347,7 +347,7 @@ class Compiler:
     """The compiler of an instance; "abort" ends the instance, after which every call fails."""
 
     def __init__(self) -> None:
-        self.alive, self.trials = True, self
+        self.alive, self.trials, self.damaged = True, self, False
 
     def drop(self) -> None:
         pass

@@ -71,7 +71,7 @@ class Engine:
 
     def __init__(self, jump: str = "") -> None:
         self.jump, self.closed, self.slow = jump, 0, False
-        self.trials = Trials()
+        self.trials, self.damaged = Trials(), False
 
     def forced(self) -> str:
         return self.jump
@@ -163,12 +163,44 @@ async def test_grammars_are_compiled_once_and_closed() -> None:
     assert await grammars.compiled(looser, frozenset(), load) is not first
     for i in range(30):
         await grammars.compiled(GrammarText(f"r{i}"), frozenset(), load)
-    assert [m.closed for m in made[:3]] == [1, 1, 1]  # only the last ones stay open
-    with pytest.raises(WispError) as error:
+    assert [m.closed for m in made[:4]] == [0, 1, 1, 1]  # only the last ones stay open, and what a request still has
+    del first
+    assert made[0].closed == 1
+    with pytest.raises(WispError, match="cannot be compiled") as error:
         await grammars.compiled(GrammarText("bad"), frozenset(), load)
     assert error.value.type == "server_error"
     grammars.close()
     assert all(m.closed == 1 for m in [*made, compiler])
+
+
+async def test_a_grammar_whose_answer_ended_the_mask_engine_gets_another_instance() -> None:
+    """It stays cached, and each request would fail with it."""
+    loaded: list[int] = []
+
+    class Compiler(Engine):
+        async def compile(self, rules: str, exact: str) -> Engine:
+            return Engine()
+
+    class Module:
+        async def open(self, *given: Any) -> Compiler:
+            return Compiler()
+
+    async def load(instance: int) -> Any:
+        loaded.append(instance)
+        return Module()
+
+    async def open_vocabulary(module: Any, *given: Any) -> Any:
+        return await module.open(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.answers.grammar.open_vocabulary", open_vocabulary)
+        grammars = Grammars(Loaded("mini", None, tokenizer(MINI), None))  # type: ignore[arg-type]
+        first = await grammars.compiled(GrammarText("a"), frozenset(), load)
+        grammars._compilers[frozenset()].damaged = True
+        again = await grammars.compiled(GrammarText("a"), frozenset(), load)
+        assert again is not first
+        assert await grammars.compiled(GrammarText("a"), frozenset(), load) is again
+    assert len(set(loaded)) == len(loaded) == 2
 
 
 async def test_a_grammar_of_unsure_cost_is_tried_first_while_others_compile() -> None:

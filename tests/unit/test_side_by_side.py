@@ -1,8 +1,8 @@
 """Answers, embeddings and logits that one engine is asked for at once: each is what it is alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -14,8 +14,9 @@ from app.models.loading import vocabulary
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
-from py_engine.generate.access import Access
-from tests.support.cpu_engines import GREEDY, PROMPTS, batches, make
+from py_engine.generate.answer import AnswerLimits, GenerationRequest
+from py_engine.tasks import in_background
+from tests.support.cpu_engines import GREEDY, PROMPTS, STOPS, Anything, batches, make
 from tests.support.cpu_models import GOLDEN
 from wisp.engine import Engine as User
 from wisp.local import LocalModels
@@ -88,15 +89,90 @@ async def test_work_that_is_cancelled_lets_the_others_run() -> None:
     np.testing.assert_array_equal(await asyncio.wait_for(one(SEQUENCES[0])(engine), 10), want)
 
 
-async def test_a_task_that_would_wait_for_itself_gets_an_error() -> None:
+def held_answer(engine: Engine, **options: Any) -> AsyncGenerator[Any, None]:
+    return engine.generate(GenerationRequest(PROMPTS[1], GREEDY, AnswerLimits(40, STOPS), **options))
+
+
+@pytest.mark.parametrize("turns", [*range(8), 1000])
+async def test_an_answer_continues_an_embedded_text(turns: int) -> None:
+    """Texts of one group share block tables, one after the other. It is cancelled after some turns of the loop."""
+    engine, prompt = make(), list(range(40, 75))
+    want = await answer(prompt)(make())
+    task = asyncio.ensure_future(all_of([[[3] * 10, list(range(40, 120)), [5] * 30]])(engine))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    np.testing.assert_array_equal(await asyncio.wait_for(answer(prompt)(engine), 20), want)
+
+
+# What a task may hold, begun and not read to its end. A constraint holds the device in time slices.
+HELD: dict[str, Callable[[Engine], AsyncGenerator[Any, None]]] = {
+    "answer": held_answer,
+    "constrained": lambda engine: held_answer(engine, constraint=Anything()),
+    "embeddings": lambda engine: engine.embeddings.all([SEQUENCES[:1], SEQUENCES[1:]], "mean"),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("other_task", [False, True], ids=["itself", "another task"])
+async def test_who_holds_results_may_wait_for_others(held: str, other_task: bool) -> None:
+    """Also of 9 streams, where 8 sequences run at once, and all of them together need more pages than there are."""
+    engine = make(n_ctx=96, parallel=8)
+    constrained = Anything()
+    works = [
+        EMBEDDINGS[0], logits(SEQUENCES[2]), answer(PROMPTS[0]),
+        lambda engine: batches(engine, PROMPTS[0], GREEDY, 12, constraint=constrained),
+    ]  # fmt: skip
+    wanted = await asyncio.gather(*(work(engine) for work in works[:3]))
+    streams = [HELD[held](engine) for _ in range(9)]
+    async with AsyncExitStack() as stack:
+        for stream in streams:
+            await stack.enter_async_context(aclosing(stream))
+            await asyncio.wait_for(anext(stream), 20)
+        for work, want in zip(works, [*wanted, None], strict=True):
+            coroutine: Any = work(engine)
+            got = await asyncio.wait_for(asyncio.ensure_future(coroutine) if other_task else coroutine, 60)
+            if want is not None:
+                np.testing.assert_array_equal(got, want)
+        rest = [[batch async for batch in stream] for stream in streams]
+    assert constrained.accepted
+    assert all(len(one) == len(rest[0]) or held != "embeddings" for one in rest)
+    np.testing.assert_array_equal(await asyncio.wait_for(works[0](engine), 10), wanted[0])
+
+
+async def test_what_is_read_late_is_all_there() -> None:
     engine = make()
-    async with aclosing(engine.embeddings.all([SEQUENCES[:1], SEQUENCES[1:]], "mean")) as results:
-        async for _ in results:
-            with pytest.raises(WispError, match="another task") as raised:
-                await engine.evaluate(SEQUENCES[0])
-            assert raised.value.code == "invalid_value"
-            break
-    await asyncio.wait_for(engine.evaluate(SEQUENCES[0]), 10)
+    want = [i for batch in [b async for b in held_answer(engine)] for i in batch.ids]
+    stream = held_answer(engine)
+    got = list((await anext(stream)).ids)
+    await engine.evaluate(SEQUENCES[0])  # waits for the end of the answer
+    async for batch in stream:
+        got += batch.ids
+    assert got == want
+
+
+async def test_an_error_comes_after_what_was_yielded_before_it() -> None:
+    async def items() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+        raise WispError("lost", "device_lost")
+
+    stream = in_background(items())
+    assert await anext(stream) == 1
+    await asyncio.sleep(0.01)
+    assert await anext(stream) == 2
+    with pytest.raises(WispError, match="lost"):
+        await anext(stream)
+
+
+async def test_closing_a_stream_frees_the_engine_at_once() -> None:
+    engine = make()
+    for held in HELD.values():
+        async with aclosing(held(engine)) as stream:
+            await anext(stream)
+        await asyncio.wait_for(engine.evaluate(SEQUENCES[0]), 10)
+        assert engine._generation.sequences.idle
 
 
 async def test_a_loop_that_is_left_does_not_count() -> None:
@@ -104,34 +180,6 @@ async def test_a_loop_that_is_left_does_not_count() -> None:
     async for _ in engine.embeddings.all([SEQUENCES[:1], SEQUENCES[1:]], "mean"):
         break
     await asyncio.wait_for(engine.evaluate(SEQUENCES[0]), 10)
-
-
-async def test_a_task_gets_a_second_answer_though_others_wait() -> None:
-    access = Access()
-    async with access.shared():
-        waiting = asyncio.ensure_future(engine_alone(access))
-        await asyncio.sleep(0)
-        async with access.shared():
-            assert not waiting.done()
-    await asyncio.wait_for(waiting, 10)
-
-
-async def test_a_second_answer_keeps_others_out_after_the_first_has_ended() -> None:
-    access = Access()
-    first, second = access.shared(), access.shared()
-    await first.__aenter__()
-    await second.__aenter__()
-    waiting = asyncio.ensure_future(engine_alone(access))
-    await first.__aexit__(None, None, None)
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    await second.__aexit__(None, None, None)
-    await asyncio.wait_for(waiting, 10)
-
-
-async def engine_alone(access: Access) -> None:
-    async with access.exclusive():
-        pass
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import { applyStyle, importPart, partUrl } from "../parts.js";
 const MAX_LENGTH = 5_000; // characters of a formula
 const MAX_EXPAND = 500; // macros of a formula
 const MAX_EXPANDED = 20_000; // characters that a formula's own macros may become
+const MAX_LEVELS = 100; // of a formula's parse tree: KaTeX and layout take seconds for what is nested deeper
 const MAX_DEPTH = 400; // elements within each other: layout recurses, and an overflow of its stack ends the tab
 const MAX_OF_BLOCK = 8_000; // elements of a block's formulas: one that grows is rendered again and again
 const DEFINES = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)\b/;
 const SLICE_MS = 60; // of a frame, for blocks that were shown before KaTeX was loaded
+const WIDE = "data-own-width"; // of pictures that have their attribute's width
 const OPTIONS = { throwOnError: true, strict: "ignore", trust: false, maxSize: 20 };
 
 /** @typedef {{ left: number }} Budget elements that the formulas of one answer may still have */
@@ -87,7 +89,12 @@ function typesetOne(code) {
     show(formula, "aria-label", t("Formula"));
   }
   try {
-    katex.render(tex, formula, { ...OPTIONS, maxExpand, displayMode: display }); // builds elements: no HTML is parsed
+    const options = { ...OPTIONS, maxExpand, displayMode: display };
+    const nodes = nodesOfNested(katex.__parse(tex, options)); // its own macros are expanded
+    if (nodes) return nodes;
+    formula.append(elementsOf(katex.__renderToDomTree(tex, options))); // no HTML is parsed
+    for (const svg of formula.querySelectorAll("svg"))
+      if (svg.hasAttribute(WIDE)) svg.style.width = svg.getAttribute("width") ?? "";
   } catch (error) {
     code.title = `${error}`; // of the syntax, or nested too deep
     return 0;
@@ -95,6 +102,36 @@ function typesetOne(code) {
   const size = formula.getElementsByTagName("*").length;
   if (!isDeep(formula)) code.replaceWith(formula);
   return size; // of one that is refused, too: it took as long
+}
+
+/**
+ * The elements of KaTeX's tree. The page's content security policy forbids the style attributes that it gives some: the
+ * width of accents and tall brackets, which its style sheet would stretch, and looks of MathML, which nobody sees.
+ * @param {any} tree @returns {Node}
+ */
+function elementsOf(tree) {
+  const nodes = [tree];
+  for (let node = nodes.pop(); node; node = nodes.pop()) {
+    if (node.attributes?.style) {
+      delete node.attributes.style;
+      node.attributes[WIDE] = "";
+    }
+    nodes.push(...(node.children ?? []));
+  }
+  return tree.toNode();
+}
+
+/** The nodes that a parse tree has where it is nested too deep; 0 where it is not. @param {any} tree */
+function nodesOfNested(tree) {
+  let level = [tree];
+  let nodes = 1;
+  for (let depth = 0; depth <= MAX_LEVELS; depth++) {
+    level = level.flatMap((node) => Object.keys(node).flatMap((key) => (key === "loc" ? [] : node[key])));
+    level = level.filter((node) => node && typeof node === "object");
+    if (!level.length) return 0;
+    nodes += level.length;
+  }
+  return nodes;
 }
 
 /** Whether a formula's elements are nested too deep. @param {Element} formula */

@@ -1,5 +1,6 @@
 /** Assistants: presets of system prompt and sampling, chosen for a chat. */
 import { t } from "../../language/phrase.js";
+import { isObject } from "../../storage/local_json.js";
 import { byId } from "../dom.js";
 import { say } from "../texts.js";
 import { openMenu } from "./menu.js";
@@ -31,7 +32,7 @@ const FIELDS = [
  */
 export function startAssistants({ chosen, choose }) {
   /** @type {Presets<Assistant>} */
-  const presets = new Presets("wisp.assistants");
+  const presets = new Presets("wisp.assistants", ({ settings }) => isObject(settings));
   const dialog = /** @type {HTMLDialogElement} */ (byId("presets-dialog"));
   const button = byId("assistant-button");
   startEditor(byId("assistants"), {

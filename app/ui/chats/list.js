@@ -1,5 +1,6 @@
 /** The list of chats in the sidebar: pinned, in folders, then by age; or what a search finds. */
 import { t } from "../../language/phrase.js";
+import { isText, storedList } from "../../storage/local_json.js";
 import { byId, h, iconButton } from "../dom.js";
 import { announce, notify } from "../notices.js";
 import { isKey } from "../shortcuts.js";
@@ -55,7 +56,7 @@ export function startChatList(actions) {
 
   /** @returns {Row[]} */
   const groupRows = () => {
-    const closed = readClosed();
+    const closed = storedList(CLOSED, isText);
     const midnight = new Date().setHours(0, 0, 0, 0);
     const groups = Map.groupBy(chats, (info) => groupOf(info, midnight));
     const folders = [...groups.keys()].filter((name) => name.startsWith("/")).sort((a, b) => a.localeCompare(b));
@@ -76,7 +77,7 @@ export function startChatList(actions) {
       if (!name.startsWith("/"))
         return h("li", { class: "chat-head" }, h("h2", {}, name === PINNED ? t("Pinned") : AGES.get(name)));
       const toggle = () => {
-        const closed = readClosed();
+        const closed = storedList(CLOSED, isText);
         const changed = isClosed ? closed.filter((other) => other !== name) : [...closed, name];
         localStorage.setItem(CLOSED, JSON.stringify(changed));
         draw();
@@ -252,13 +253,4 @@ function groupOf({ pinned, folder, updated }, midnight) {
   if (folder) return `/${folder}`;
   const days = (midnight - updated) / 86_400_000;
   return days <= 0 ? "today" : days <= 1 ? "yesterday" : days <= 7 ? "week" : "earlier";
-}
-
-/** @returns {string[]} */
-function readClosed() {
-  try {
-    return JSON.parse(localStorage.getItem(CLOSED) ?? "[]");
-  } catch {
-    return [];
-  }
 }

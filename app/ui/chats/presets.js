@@ -1,5 +1,6 @@
 /** Named things that the user writes: assistants and snippets. Stored in localStorage, edited in a sheet. */
 import { t } from "../../language/phrase.js";
+import { isObject, isText, storedList } from "../../storage/local_json.js";
 import { h, iconButton } from "../dom.js";
 import { LongList } from "../long_list.js";
 import { announce, notify } from "../notices.js";
@@ -24,9 +25,13 @@ export class Presets {
   /** @type {(() => void)[]} */
   #listeners = [];
 
-  /** @param {string} key in localStorage */
-  constructor(key) {
+  #isPreset;
+
+  /** @param {string} key in localStorage @param {(preset: any) => boolean} isWhole whether it has what these presets have */
+  constructor(key, isWhole) {
     this.key = key;
+    this.#isPreset = (/** @type {unknown} */ one) =>
+      isObject(one) && isText(one.id) && isText(one.name) && isWhole(one);
     this.#read();
     // Another tab may write it.
     window.addEventListener("storage", (event) => event.key === key && (this.#read(), this.#tell()));
@@ -52,11 +57,7 @@ export class Presets {
   }
 
   #read() {
-    try {
-      this.all = JSON.parse(localStorage.getItem(this.key) ?? "[]");
-    } catch {
-      this.all = [];
-    }
+    this.all = storedList(this.key, /** @type {(one: unknown) => one is P} */ (this.#isPreset));
   }
 
   /** @param {P[]} all */

@@ -3,6 +3,7 @@
  * filled in; every other {{name}} is selected, one after the other with Tab, to be written over.
  */
 import { date, t } from "../../language/phrase.js";
+import { isText } from "../../storage/local_json.js";
 import { byId, h } from "../dom.js";
 import { clock } from "../format.js";
 import { announce } from "../notices.js";
@@ -17,7 +18,7 @@ const MOST = 8; // in the list
 
 export function startSnippets() {
   /** @type {Presets<Snippet>} */
-  const presets = new Presets("wisp.snippets");
+  const presets = new Presets("wisp.snippets", ({ text }) => isText(text));
   const editor = startEditor(byId("snippets"), {
     presets,
     plural: t("snippets"),

@@ -1,19 +1,12 @@
 /** The projectors that models at addresses were loaded with, so that the next load of one finds its own. */
+import { isText, storedObject } from "../../storage/local_json.js";
 
-const STORED = "wisp.projectors";
-
-/** @returns {Record<string, string>} address of a model -> address of its projector */
-function stored() {
-  try {
-    return JSON.parse(localStorage.getItem(STORED) ?? "{}");
-  } catch {
-    return {};
-  }
-}
+const STORED = "wisp.projectors"; // address of a model -> address of its projector
 
 /** @param {string | string[] | undefined} model addresses, or an id of the catalog */
 export function knownProjector(model) {
-  return model === undefined ? undefined : stored()[String(model)];
+  const found = model === undefined ? undefined : storedObject(STORED)[String(model)];
+  return isText(found) ? found : undefined;
 }
 
 /**
@@ -22,5 +15,5 @@ export function knownProjector(model) {
  */
 export function rememberProjector(model, projector) {
   if (model === undefined || (projector !== undefined && typeof projector !== "string")) return;
-  localStorage.setItem(STORED, JSON.stringify({ ...stored(), [String(model)]: projector }));
+  localStorage.setItem(STORED, JSON.stringify({ ...storedObject(STORED), [String(model)]: projector }));
 }

@@ -36,6 +36,56 @@ async with await Engine.load("{MODEL.name}", on_progress=lambda stage, *_: stage
     assert usage["completion_tokens"] >= len(pieces)
 
 
+def test_a_loop_over_an_answer_may_await_whatever_else(python: Python) -> None:
+    """Also more answers than run side by side, from the task itself and from others."""
+    alone, inside, same, vector = python.run(
+        """
+import asyncio
+from shared import engine
+options = {"temperature": 0, "max_tokens": 24, "ignore_eos": True}
+alone = await engine.complete("one", **options).text()
+vector = (await engine.embed("two")).tolist()
+pieces, inside = [], []
+async with asyncio.timeout(120):
+    async for text in engine.complete("one", **options):
+        pieces.append(text)
+        if len(pieces) == 1:
+            inside += [(await engine.embed("two")).tolist()]
+            inside += [await engine.complete("one", **options).text()]
+            inside += await asyncio.gather(*(engine.complete("one", **options).text() for _ in range(6)))
+            inside += [(await asyncio.create_task(engine.embed("two"))).tolist()]
+            inside += [len(await asyncio.create_task(engine.evaluate([1, 2, 3])))]
+result = [alone, inside, "".join(pieces), vector]"""
+    )
+    assert inside == [vector, *[alone] * 7, vector, 3]
+    assert same == alone
+
+
+def test_held_streams_of_the_engine_keep_nobody_waiting(python: Python) -> None:
+    """What py_engine yields, begun and not read on: nine streams, where four sequences run at once."""
+    before, found, counts = python.run(
+        """
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from shared import engine
+from wisp.py_engine.generate.answer import AnswerLimits, GenerationRequest
+from wisp.py_engine.plan.sampling import Sampling
+asked = GenerationRequest([1, 2, 3], Sampling(temperature=0), AnswerLimits(12, frozenset()))
+before = (await engine.embed("two")).tolist()
+streams = [engine._model.engine.generate(asked) for _ in range(9)]
+async with asyncio.timeout(120), AsyncExitStack() as stack:
+    for stream in streams:
+        await stack.enter_async_context(aclosing(stream))
+        await anext(stream)
+    found = (await asyncio.create_task(engine.embed("two"))).tolist()
+    counts = [sum([len(batch.ids) async for batch in stream]) for stream in streams]
+result = [before, found, counts]"""
+    )
+    assert found == before
+    assert len(counts) == 9
+    assert max(counts) <= 12
+
+
 def test_a_schema_holds(python: Python) -> None:
     assert python.example("json_schema").replace(" ", "") == '{"city":"Rome"}\n'
 
