@@ -22,7 +22,7 @@ GREEDY = Sampling(temperature=0)
 
 
 def engine(wanted: Case, batch: int = 16, page: int = 64, parallel: int = 4) -> Engine:
-    cpu = load(VISION / f"{wanted.golden}.gguf", 256, batch, page=page, media_width=wanted.width)
+    cpu = load(VISION / wanted.text, 256, batch, page=page, media_width=wanted.width)
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     return Engine(cpu.plan, runner, "cpu", parallel)

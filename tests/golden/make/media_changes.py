@@ -57,7 +57,6 @@ IN_BLOCKS = {
     **{f"{name}.bias": (f"{name}.weight", 0) for name in (*QKV, "attn_qkv", "attn_out", "ffn_up", "ffn_gate")},
     "ffn_down.bias": ("ffn_down.weight", 0),
     **{f"{name}.bias": (f"{name}.weight", 0) for name in ("ln1", "ln2")},
-    **{f"{name}.weight": ("ln1.weight", 0) for name in ("ls1", "ls2", "attn_post_norm", "ffn_post_norm")},
 }
 
 
@@ -170,7 +169,7 @@ def shapes(file: GgufFile, keys: Mapping[str, Any], side: str, random: np.random
     )
     blocks = any(name.startswith(f"{before}blk.0.") for name in file.tensors)
     if blocks and heads:
-        for count in [count for count in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16) if n % count == 0 and count != heads]:
+        for count in [count for count in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16) if n % (4 * count) == 0 and count != heads]:
             yield f"{side} {count} heads", with_value(f"{side}.attention.head_count", count), 0.2
     if blocks and layers > 1:
         yield f"{side} {layers - 1} blocks", with_blocks(side, layers, layers - 1), 0.5
@@ -255,7 +254,8 @@ def with_blocks(side: str, old: int, new: int) -> Change:
         for key in EACH_BLOCK:
             values = dict(file.metadata).get(f"clip.{side}.{key}")
             if isinstance(values, list):
-                with_value(f"{side}.{key}", (values * new)[:new])(file)
+                padded = [*values, *[False if isinstance(values[0], bool) else -1] * new]
+                with_value(f"{side}.{key}", padded[:new])(file)
 
     return change
 
@@ -367,4 +367,3 @@ def another_deepstack(file: GgufFile) -> None:
         file.float32 |= {moved.replace("moved", "v.deepstack")} if name in file.float32 else set()
     for name in [name for name in file.tensors if name.startswith("moved.")]:
         file.tensors[name.replace("moved", "v.deepstack")] = file.tensors.pop(name)
-

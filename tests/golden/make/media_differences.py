@@ -16,7 +16,7 @@ from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.mel import log_mels, n_tokens
 from py_engine.media.prepared import Medium, Sound, Spectrum
 from py_engine.media.projector import Projector
-from py_engine.models.common import dimension
+from py_engine.models.common import dimension, has_axes
 from py_engine.text.tokenizer import load_tokenizer
 from tests.golden.make import media_model
 from tests.golden.make.llama_cpp_api import Library
@@ -146,8 +146,8 @@ class Wisp:
     def chunks(self, prompt: RandomPrompt) -> list[Chunk]:
         """The chunks of a prompt, as app/models/projector.py makes them."""
         n_embd = dimension(self.header, "embedding_length")
-        mrope = bool(self.header.arch("rope.dimension_sections", []))
-        chunker = Chunker(load_tokenizer(self.header.metadata), self.projector, n_embd=n_embd, mrope=mrope)
+        words, mrope = load_tokenizer(self.header.metadata), has_axes(self.header)
+        chunker = Chunker(words, self.projector, n_embd=n_embd, mrope=mrope)
         return chunker.chunks(prompt.prompt, [self._prepared(medium) for medium in prompt.media], MARKER)
 
     def _prepared(self, medium: Drawn | Heard) -> Medium:

@@ -8,10 +8,10 @@ import numpy as np
 from tests.support.drawn_pictures import drawn
 
 MARKER = "<__media__>"
-TEXTS = ("", "", " ", "\n", "Look: ", " and ", "\nwhat is it?", "the hat\n\n", " in the hat?", "\n\n", "é ", "<s>")
+TEXTS = ("", "", " ", "\n", "Look: ", " and ", "\nwhat is it?", "the hat\n\n", " in the hat?", "\n\n", "é ")
 RATE = 16000
-MOST_AREA = 90_000  # pixels of a picture, but of one in ten
-LARGE = 1_400_000
+MOST_AREA = 50_000  # pixels of a picture, but of one in twenty
+LARGE = 1_200_000
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RandomPrompt:
 def picture(random: np.random.Generator) -> Drawn:
     """Of any shape, from one pixel to a photo."""
     style = str(random.choice(["drawn", "drawn", "drawn", "grey", "plain"]))
-    if random.random() < 0.1:
+    if random.random() < 0.05:
         area, ratio = random.uniform(MOST_AREA, LARGE), np.exp(random.normal(0, 0.5))
         return Drawn(int(np.sqrt(area * ratio)), int(np.sqrt(area / ratio)), style)
     width = int(np.exp(random.uniform(0, np.log(700))))
