@@ -34,8 +34,6 @@ VALUES: dict[str, list[Value]] = {
     "vision.image_size": [28, 56, 112, 448],
     "vision.image_min_pixels": [1, 784, 20000, 60000],
     "vision.image_max_pixels": [784, 9000, 90000],
-    "vision.spatial_merge_size": [1, 2, 3],
-    "vision.projector.scale_factor": [1, 2, 3, 4],
     "vision.n_wa_pattern": [0, 1, 2, 3],
     "vision.window_size": [1, 7, 64, 112],
     "vision.wa_layer_indexes": [[0], [1], [0, 1]],
@@ -90,11 +88,6 @@ def projector_changes(file: GgufFile, random: np.random.Generator) -> Iterator[t
             yield f"{key} = {value}", with_value(key, value), (0.6 if present else 0.15) / len(values)
     for name in dict.fromkeys(map(role, file.tensors)):
         yield f"without {name}", without(name), 0.04 if name.endswith(".weight") else 0.15
-    for name in dict.fromkeys(map(role, file.tensors)):
-        if name.endswith(".weight") and "blk.N" not in name:
-            bias = name.removesuffix("weight") + "bias"
-            if bias not in file.tensors:
-                yield f"with {bias}", with_vector(bias, name), 0.1
     for name, (beside, axis) in IN_BLOCKS.items():
         for side in sides:
             before = f"{side[0]}.blk."
@@ -134,15 +127,6 @@ def fresh(file: GgufFile, name: str, shape: tuple[int, ...]) -> None:
     file.tensors[name] = (mean + deviation * random.standard_normal(shape)).astype(np.float32)
     if old is None:
         file.float32.add(name)
-
-
-def with_vector(name: str, beside: str) -> Change:
-    """A bias of a matrix or norm."""
-
-    def change(file: GgufFile) -> None:
-        fresh(file, name, file.tensors[beside].shape[:1])
-
-    return change
 
 
 def in_blocks(before: str, name: str, beside: str, axis: int) -> Change:
@@ -322,7 +306,10 @@ def with_image(patch: int, image: int, new: int) -> Change:
     def change(file: GgufFile) -> None:
         with_value("vision.image_size", new)(file)
         patches, others = (image // patch) ** 2, (new // patch) ** 2
-        resized("v.position_embd", "", {patches: others, patches + 1: others + 1})(file)
+        table = file.tensors.get("v.position_embd.weight")
+        for more in (0, 1):  # of a class token
+            if table is not None and table.ndim == 2 and len(table) == patches + more:
+                fresh(file, "v.position_embd.weight", (others + more, table.shape[1]))
 
     return change
 
