@@ -181,6 +181,9 @@ def test_bad_headers_of_granite_vision_are_refused(metadata: dict[str, Any], wit
         ("llama4", {}, "mm.model.mlp.2.weight", "missing_tensor"),
         ("llama4", {}, "v.class_embd", "missing_tensor"),
         ("kimik25", {}, "mm.input_norm.weight", "missing_tensor"),
+        ("mlp.features", {"clip.vision.feature_layer": [0, 5]}, "none", "corrupt_header"),
+        ("mlp.features", {"clip.vision.feature_layer": [0, 1]}, "none", "bad_tensor_shape"),
+        ("ldp", {"clip.vision.feature_layer": [0, 1]}, "none", "corrupt_header"),
         ("kimik25.limits", {"clip.vision.image_max_pixels": 1}, "none", "corrupt_header"),
         ("exaone4_5", {"clip.vision.attention.head_count_kv": 3}, "none", "corrupt_header"),  # of four heads
         ("exaone4_5", {"clip.vision.attention.head_count_kv": None}, "none", "missing_metadata"),

@@ -190,6 +190,9 @@ def shapes(file: GgufFile, keys: Mapping[str, Any], side: str, random: np.random
         merge = keys.get(f"clip.{key}", 0)
         for new in [new for new in (1, 2, 3, 4) if merge and new != merge]:
             yield f"squares of {new}", with_merge(key, n, merge, new), 0.3
+    if "mm.0.weight" in file.tensors and keys.get("clip.projector_type") == "mlp":
+        for layers in ([1], [0, 1], [2], [0, 1, 2], [1, 2]):
+            yield f"features after {layers}", with_features(n, layers), 0.6
     if "clip.vision.is_deepstack_layers" in keys:
         yield "another deepstack block", another_deepstack, 0.5
     if (pinpoints := keys.get("clip.vision.image_grid_pinpoints")) or "clip.vision.mm_patch_merge_type" in keys:
@@ -338,6 +341,16 @@ def with_merge(key: str, n: int, old: int, new: int) -> Change:
         merger = file.tensors.get("mm.patch_merger.weight")
         if merger is not None and merger.ndim == 4:
             fresh(file, "mm.patch_merger.weight", (*merger.shape[:2], new, new))
+
+    return change
+
+
+def with_features(n: int, layers: list[int]) -> Change:
+    """The outputs of some blocks beside each other, as Granite Vision 3 has them."""
+
+    def change(file: GgufFile) -> None:
+        with_value("vision.feature_layer", layers)(file)
+        fresh(file, "mm.0.weight", (len(file.tensors["mm.0.weight"]), n * len(layers)))
 
     return change
 
