@@ -246,7 +246,7 @@ def _windowed(reader: Reader, patches: int, n_layer: int) -> Windowed:
 
 
 def _features(reader: Reader, n_layer: int, *, several: bool) -> tuple[int, ...]:
-    """After how many blocks LLaVA's projector reads rows, in order. Negative numbers stand for none, as in llama.cpp."""
+    """After how many blocks LLaVA's projector reads rows, in order. Negative ones stand for none."""
     found = reader.get("feature_layer", [])
     if not _whole_numbers(found, -(1 << 31), n_layer):
         raise reader.bad_value("feature_layer", f"numbers of blocks, at most {n_layer}")
