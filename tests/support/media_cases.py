@@ -16,6 +16,7 @@ CASES = [
     ("glm4v", "pair"), ("paddleocr", "pair"), ("hunyuanvl", "wide"), ("hunyuanvl", "pair"), ("gemma4u", "half"),
     ("granite_speech", "half"), ("gemma4.layers", "half"), ("granite4_vision", "pair"),
     ("cogvlm", "square"), ("cogvlm", "pair"), ("kimik25.mrope", "wide"), ("kimik25.mrope", "pair"),
+    ("kimik25.gemma", "wide"), ("kimik25.gemma", "pair"),
 ]  # fmt: skip
 
 
