@@ -3,10 +3,10 @@
     python -m tests.golden.make.media_campaign --seed 1 --count 300 [GOLDEN ...]
 
 Each case begins with a golden of pictures or sound. Its seed decides up to four changes of the projector
-(media_changes.py), for one case in three a random tensor type for each matrix, in one of eight another text model,
-and a prompt with pictures and sounds of random sizes. Chunks, places, pixels, spectra, embeddings and logits are
-compared. For each case that differs, or that only one of both refuses, a line names the changes that matter. The last
-lines count the cases of each type.
+(media_changes.py), for one case in three a random tensor type for each matrix, for one in eight another golden's text
+model, for one in five a random text model of any preset, and a prompt with pictures and sounds of random sizes.
+Chunks, places, pixels, spectra, embeddings and logits are compared. For each case that differs, or that Wisp refuses
+and llama.cpp runs, a line names the changes that matter. The line before the last counts the cases of each type.
 """
 
 import argparse
@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from py_engine.errors import WispError
+from tests.golden.make import random_models
 from tests.golden.make.campaign import NOT_COMPARED, in_process
-from tests.golden.make.changed_models import Change, all_of
+from tests.golden.make.changed_models import SEED, Change, all_of
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.media_changes import projector_changes, read
 from tests.golden.make.media_differences import Pair, difference
+from tests.golden.make.presets import PRESETS, settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
 from tests.golden.make.random_media import RandomPrompt
 from tests.golden.make.record_media import widened
@@ -33,6 +35,8 @@ from tests.golden.make.tensor_types import dequantize
 from tests.support.media import NAMES, VISION
 
 MOST_CHANGES = 4
+PRESET = "preset "  # what a text model's name begins with that is no golden's
+SHAPES: dict[str, Any] = {"n_embd": 64, "n_head": 4, "head_dim": 16, "vocab": 336, "ctx": 4096, "tok": "media"}
 MIXED = "IQ2_S"  # as in campaign.py
 SLOW = ("deepseekocr", "deepseekocr2", "gemma3nv", "yasa2", "gemma4.layers")  # left out unless named
 FLOATS = ("F32", "F16", "BF16")
@@ -70,6 +74,8 @@ class Case:
         file, text = read(VISION / about(golden)["mmproj"]), about(golden)["text_model"]
         if random.random() < 1 / 8:
             text = str(random.choice([name for name, width in texts().items() if width == texts()[text]]))
+        elif random.random() < 1 / 4 and texts()[text] == SHAPES["n_embd"]:
+            text = PRESET + str(random.choice([name for name in PRESETS if reads_media(name)]))
         possible = list(projector_changes(file, random))
         odds = np.array([often for *_, often in possible])
         count = random.integers(0, MOST_CHANGES + 1)
@@ -97,7 +103,7 @@ class Case:
 
     def write(self, folder: Path) -> Pair:
         """Write the files for llama.cpp, and for Wisp."""
-        file, text = read(VISION / about(self.golden)["mmproj"]), read(VISION / self.text)
+        file, text = read(VISION / about(self.golden)["mmproj"]), text_model(self.text)
         all_of(*self.changes.values())(file)
         theirs, ours, words = (folder / f"{name}.gguf" for name in ("projector", "mixed", "text"))
         if self.mixed:
@@ -105,6 +111,22 @@ class Case:
         widened(file).write(theirs, "F32", Layout(), library())
         widened(text).write(words, "F32", Layout(), library())
         return Pair(words, theirs, ours if self.mixed else theirs)
+
+
+def reads_media(preset: str) -> bool:
+    """Whether models of a preset continue prompts, token by token."""
+    used = settings(preset)
+    return "pooling" not in used and not used.get("masked")
+
+
+def text_model(name: str) -> GgufFile:
+    """A golden's text model, or one of a preset, as wide as what the projectors make."""
+    if not name.startswith(PRESET):
+        return read(VISION / name)
+    preset = name.removeprefix(PRESET)
+    used = settings(preset)
+    shapes = SHAPES | {"n_kv": SHAPES["n_head"] if used.get("n_kv") == used.get("n_head") else 2}
+    return random_models.build(preset, SEED, kinds={}, **{key: size for key, size in shapes.items() if key in used})[0]
 
 
 def mix_types(file: GgufFile, seed: int, path: Path) -> None:

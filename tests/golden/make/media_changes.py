@@ -322,6 +322,7 @@ def with_table(side: int) -> Change:
 
     def change(file: GgufFile) -> None:
         table = file.tensors["v.position_embd.weight"]
+        shape: tuple[int, ...]
         if table.ndim == 3:
             shape = (2, 12 * side, table.shape[2]) if len(table) == 2 else (side, side, table.shape[2])
         else:
@@ -357,8 +358,7 @@ def with_features(n: int, layers: list[int]) -> Change:
 
 def another_deepstack(file: GgufFile) -> None:
     """The slice of a block is that of the next one."""
-    keys = dict(file.metadata)
-    marked = list(keys["clip.vision.is_deepstack_layers"])  # type: ignore[call-overload]
+    marked: Any = dict(file.metadata)["clip.vision.is_deepstack_layers"]
     with_value("vision.is_deepstack_layers", marked[-1:] + marked[:-1])(file)
     for name in [name for name in file.tensors if name.startswith("v.deepstack.")]:
         block, rest = name.removeprefix("v.deepstack.").split(".", 1)

@@ -53,7 +53,10 @@ def difference(library: Library, pair: Pair, prompt: RandomPrompt) -> str:
         model.picture(medium.pixels()) if isinstance(medium, Drawn) else model.clip(medium.samples())
         for medium in prompt.media
     ]
-    wanted = model.chunks(prompt.prompt, handles)
+    try:
+        wanted = model.chunks(prompt.prompt, handles)
+    except RuntimeError:  # shapes of pictures that it does not cut into tiles
+        return NOT_COMPARED
     for chunk in wanted:
         if not chunk.is_text and not model.compute(chunk):
             return NOT_COMPARED  # of pixtral, llama.cpp multiplies what memory happens to hold by 0
@@ -62,8 +65,8 @@ def difference(library: Library, pair: Pair, prompt: RandomPrompt) -> str:
     if found := of_chunks(wanted, chunks):
         return found
     media = [(want, chunk) for want, chunk in zip(wanted, chunks, strict=True) if isinstance(chunk, MediaChunk)]
-    for want, chunk in media:
-        if found := of_inputs(want, chunk, wisp.projector):
+    for want, given in media:
+        if found := of_inputs(want, given, wisp.projector):
             return found
     rows = wisp.rows([chunk for _, chunk in media])
     for (want, _), got in zip(media, rows, strict=True):
