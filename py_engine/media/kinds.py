@@ -75,6 +75,7 @@ MAX_SECONDS = {
     "parakeet": 81,  # as long as the convolutions over its 128 bins fit one dispatch
     "gemma4ua": 300,
 }  # of a clip that is encoded as one; other types cut clips into pieces
+TOKEN_SAMPLES = 640  # of a token of gemma4ua, which takes them as they are
 FILTERS = {
     "gemma3": BILINEAR,
     "gemma3nv": BILINEAR,

@@ -32,6 +32,7 @@ from py_engine.media.kinds import (
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
+    TOKEN_SAMPLES,
     UNHEARD,
     VISION_TYPES,
 )
@@ -299,6 +300,8 @@ def _audio(reader: Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in STACKED else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
+    if type == "gemma4ua":  # whatever the metadata says
+        n_mel = TOKEN_SAMPLES
     encoder, speech = reader.encoder(type), None
     if type == "granite_speech":
         if n_mel % 2:

@@ -51,6 +51,12 @@ def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], wit
     assert refusal("granite_speech", metadata, without) == code
 
 
+def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
+    header = header_of(VISION / "gemma4u.mmproj.gguf")
+    other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})
+    assert Projector.from_gguf(other).need_audio().n_mel == 640
+
+
 def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
     assert refusal("ldpv2", {}, "mm.model.peg.0.weight") == "missing_tensor"
     assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"
