@@ -18,7 +18,7 @@ from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
-from py_engine.models.common import deepstack, dimension
+from py_engine.models.common import deepstack, dimension, has_axes
 from py_engine.options import LoadOptions, MediaOptions
 from py_engine.recovery import Reload
 
@@ -196,8 +196,8 @@ def prompt_rows(model: Loaded) -> MediaOptions:
 
 def chunker_of(model: Loaded, projector: Projector) -> Chunker:
     """What makes the chunks of prompts for a text model."""
-    n_embd, mrope = dimension(model.header, "embedding_length"), bool(model.header.arch("rope.dimension_sections", []))
-    return Chunker(model.tokenizer, projector, n_embd=n_embd, mrope=mrope)
+    n_embd = dimension(model.header, "embedding_length")
+    return Chunker(model.tokenizer, projector, n_embd=n_embd, mrope=has_axes(model.header))
 
 
 def _size(medium: Medium) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from py_engine.errors import WispError
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
-from py_engine.media.kinds import MROPE, QWEN_VL, SAM_TILES
+from py_engine.media.kinds import IN_ROWS, QWEN_VL, SAM_TILES
 from py_engine.media.prepared import Medium, Picture, Piece, Sound
 from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
@@ -225,9 +225,9 @@ class Chunker:
 
     def _image(self, piece: Piece) -> MediaChunk:
         vision = self._projector.need_vision()
-        mrope = self._mrope and vision.type in MROPE
         causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
-        grid, number = piece.grid if mrope else (piece.n_tokens, 1), None
+        mrope, number = self._mrope, None
+        grid = piece.grid if mrope and vision.type in IN_ROWS else (piece.n_tokens, 1)
         if mrope and vision.type == "hunyuanvl":
             number, self._pictures = self._pictures, self._pictures + 1
         return MediaChunk("image", piece, self._projector, grid, not causal, mrope, number)

@@ -36,8 +36,10 @@ QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
 ON_GRIDS = ("exaone4_5", "ling3vl", "glm5v", "mimovl", "muse-glimmer")
 # Types whose tokens are squares of 2 x 2 patches, whatever the file says.
 IN_FOURS = (*ON_GRIDS, "minimax_m3")
-# Types whose text models have positions of several dimensions.
+# Types that are made for text models whose positions have axes.
 MROPE = (*QWEN_VL, *ON_GRIDS, "glm4v", "paddleocr", "hunyuanvl")
+# Types whose tokens have rows and columns for such a model. Those of others are one row, as in llama.cpp.
+IN_ROWS = (*MROPE, "youtuvl")
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
@@ -73,6 +75,7 @@ MAX_SECONDS = {
     "parakeet": 81,  # as long as the convolutions over its 128 bins fit one dispatch
     "gemma4ua": 300,
 }  # of a clip that is encoded as one; other types cut clips into pieces
+TOKEN_SAMPLES = 640  # of a token of gemma4ua, which takes them as they are
 FILTERS = {
     "gemma3": BILINEAR,
     "gemma3nv": BILINEAR,

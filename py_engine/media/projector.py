@@ -20,6 +20,7 @@ from py_engine.media.kinds import (
     IN_FOURS,
     IN_TILES,
     LANCZOS,
+    LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
     MOBILE_SIDE,
@@ -31,6 +32,7 @@ from py_engine.media.kinds import (
     SIZED_BY_FILE,
     STACKED,
     TOKEN_LIMITS,
+    TOKEN_SAMPLES,
     UNHEARD,
     VISION_TYPES,
 )
@@ -168,6 +170,7 @@ def _vision(reader: Reader) -> Vision:
         sam=_sam(reader, type) if type in SAM_TILES else None,
         windowed=windowed,
         tiles=_tiles(reader, 2, 6 if type == "deepseekocr2" else 9) if type in SAM_TILES else (0, 0),
+        features=_features(reader, encoder["n_layer"], several=type == "mlp") if type in LLAVA else (),
         queries=_queries(reader) if type == "resampler" else 0,
         version=_version(reader) if type == "resampler" else 0,
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
@@ -243,6 +246,17 @@ def _windowed(reader: Reader, patches: int, n_layer: int) -> Windowed:
     return Windowed(patches, side, queries, tuple(features), tuple(offsets))
 
 
+def _features(reader: Reader, n_layer: int, *, several: bool) -> tuple[int, ...]:
+    """After how many blocks LLaVA's projector reads rows, in order. Negative ones stand for none."""
+    found = reader.get("feature_layer", [])
+    if not _whole_numbers(found, -(1 << 31), n_layer):
+        raise reader.bad_value("feature_layer", f"numbers of blocks, at most {n_layer}")
+    features = tuple(sorted({after for after in found if after >= 0}))
+    if len(features) > 1 and not several:
+        raise reader.bad_value("feature_layer", "one number of blocks")
+    return features
+
+
 def _whole_numbers(values: object, low: int, high: int) -> bool:
     return isinstance(values, list) and all(type(n) is int and low <= n <= high for n in values)
 
@@ -286,6 +300,8 @@ def _audio(reader: Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in STACKED else 1
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
+    if type == "gemma4ua":  # whatever the metadata says
+        n_mel = TOKEN_SAMPLES
     encoder, speech = reader.encoder(type), None
     if type == "granite_speech":
         if n_mel % 2:

@@ -91,12 +91,22 @@ function lowPass(samples, ratio) {
 }
 
 /**
- * Samples at 16 kHz on straight lines between the samples. The first line begins at 0. A rate that is a multiple of
- * 16 kHz gives one sample more, which may be silent.
+ * How many samples a clip has at 16 kHz. One more, which may be silent, where miniaudio expects the clip to suffice for
+ * it: multiples of 16 kHz, rates just above, and clips of a few samples.
+ * @param {number} count of the clip's samples @param {number} rate of them
+ */
+function countAtRate(count, rate) {
+  const found = Math.floor((count * RATE) / rate);
+  const expected = found * (rate % RATE) + Math.floor((found * Math.floor(rate / RATE)) / RATE);
+  return found + (count && expected <= count ? 1 : 0);
+}
+
+/**
+ * Samples at 16 kHz on straight lines between the samples. The first line begins at 0.
  * @param {Float32Array} samples @param {number} rate of them
  */
 function interpolated(samples, rate) {
-  const out = new Float32Array(Math.floor((samples.length * RATE) / rate) + (rate % RATE === 0 ? 1 : 0));
+  const out = new Float32Array(countAtRate(samples.length, rate));
   for (let k = 0; k < out.length; k++) {
     const at = k * rate; // in units of 1 / RATE samples
     const i = Math.floor(at / RATE);

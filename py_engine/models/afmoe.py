@@ -31,6 +31,7 @@ class Config(config.Config):
             windows=layers,
             ropes=tuple(ropes),
             embedding_scale=base.embedding_length**0.5,
+            scaled_media=True,
         )
 
 

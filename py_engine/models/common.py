@@ -18,6 +18,11 @@ OF_LAYERS = (
 )  # or lists
 # whose rotation ignores the tensor rope_freqs
 WITHOUT_DIVISORS = ("falcon-h1", "llada", "pangu-embedded", "deepseek2-ocr")
+# whose positions have axes if the file has sections of the rotation
+WITH_AXES = (
+    *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"),
+    *("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"),
+)
 YARN_BETAS = ("mistral3", "grok", "k2-horizon")  # whose metadata's yarn_beta_fast and yarn_beta_slow count
 
 
@@ -240,6 +245,11 @@ def rope_sections(header: Header) -> tuple[int, ...]:
     if not whole or not 3 <= len(sections) <= 4 or not 0 < sum(sections) < 1 << 31:
         raise _bad(header, "rope.dimension_sections", sections, "three or four numbers of pairs")
     return tuple(sections)
+
+
+def has_axes(header: Header) -> bool:
+    """Whether positions have axes: time, row and column (M-RoPE). Some architectures' files may have the key unused."""
+    return header.architecture in WITH_AXES and bool(rope_sections(header))
 
 
 def rope_base(header: Header, key: str, default: float = 10000.0) -> float:

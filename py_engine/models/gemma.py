@@ -27,7 +27,7 @@ class Config(config.Config):
         """Read and check the metadata."""
         base, name = super().from_gguf(header), header.architecture
         if name == "gemma":
-            return replace(base, activation="gelu", embedding_scale=base.embedding_length**0.5)
+            return replace(base, activation="gelu", embedding_scale=base.embedding_length**0.5, scaled_media=True)
         layers, ropes = windows(header, base.block_count, PERIODS[name]), base.ropes
         if name in ("gemma3", "gemma-embedding"):
             local = ropes[0].unscaled(rope_base(header, "rope.freq_base_swa"))
@@ -43,6 +43,7 @@ class Config(config.Config):
             whole_media="all" if name == "gemma3" else "",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
+            scaled_media=name == "gemma2",
             attention_scale=width**-0.5,
             attention_soft_cap=optional_number(header, "attn_logit_softcapping", 50.0) if name == "gemma2" else 0.0,
             final_soft_cap=optional_number(header, "final_logit_softcapping", FINAL_CAPS[name]),

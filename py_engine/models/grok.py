@@ -55,7 +55,8 @@ class Config(config.Config):
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
     """Append the layers; return the last hidden state (n, n_embd)."""
-    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length), cfg.embedding_scale)
+    table = w.matrix("token_embd.weight", cfg.vocab, cfg.embedding_length)
+    x = ops.embed(table, cfg.embedding_scale, media_row="scaled")
     for i in range(cfg.block_count):
         layer = Layer(cfg, w, ops, f"blk.{i}.", ropes[i], 0)
         layer.add_attention(layer.attention(x, caches[i]), x)

@@ -55,7 +55,7 @@ class Config(config.Config):
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
     """Append the layers; return the high stream, normalised (n, n_embd)."""
     n = cfg.embedding_length
-    high = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n), cfg.embedding_scale)
+    high = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n), cfg.embedding_scale, media_row="scaled")
     zeros = w.vector(optional=[("hrm.zeros", n)])  # weights, so that the low stream is at first the file's vector
     low = ops.biased_rms_norm("low", high, zeros, w.vector(("hrm.z_l_init", n)), cfg.eps)
     for run in range(cfg.block_count // cfg.stack):

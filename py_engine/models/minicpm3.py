@@ -24,6 +24,7 @@ class Config(deepseek2.Config):
         return replace(
             base,
             embedding_scale=12.0,
+            scaled_media=True,
             residual_scale=1.4 / base.block_count**0.5,
             logit_scale=256 / base.embedding_length,
         )

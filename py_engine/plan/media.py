@@ -79,8 +79,13 @@ def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int
 
 
 def token_rows(ops: list[Op]) -> list[Op]:
-    """The ops that look up what the first layer reads of tokens: those that embeddings of media take the place of."""
-    return list(takewhile(lambda op: op.kernel == "embed", ops))
+    """The ops that look up what embeddings of media take the place of. What scales these scales the tokens' later."""
+    found = takewhile(lambda op: op.kernel == "embed", ops)
+    return [replace(op, consts=op.consts | {"scale": 1.0}) if _scales_media(op) else op for op in found]
+
+
+def _scales_media(op: Op) -> bool:
+    return op.params.get("MEDIA_ROW") == "scaled"
 
 
 def _with_media(plan: Plan, op: Op, params: dict[str, int], media: Buffer) -> Op:

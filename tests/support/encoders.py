@@ -1,6 +1,7 @@
 """Encoders of the goldens' projectors: their inputs, their results with numpy, and how far results may be off."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,10 @@ SOFTWARE = Device(software=True)
 
 
 class CpuEncoder:
-    """A golden's projector on the numpy executor."""
+    """A projector's file on the numpy executor."""
 
-    def __init__(self, golden: Golden, device: Device = SOFTWARE) -> None:
-        data = (VISION / golden.about["mmproj"]).read_bytes()
+    def __init__(self, path: Path, device: Device = SOFTWARE) -> None:
+        data = path.read_bytes()
         header = flattened(parse(data, len(data)))
 
         def raw(tensor: str, first: int, rows: int) -> bytes:
@@ -49,6 +50,11 @@ class CpuEncoder:
             for w in self.plan.weights.values()
         }
         self.host = cpu.Cpu(self.plan, weights)
+
+    @classmethod
+    def of(cls, golden: Golden, device: Device = SOFTWARE) -> "CpuEncoder":
+        """A golden's projector."""
+        return cls(VISION / golden.about["mmproj"], device)
 
     def encode(self, modality: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         """The embeddings of each input."""

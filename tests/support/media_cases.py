@@ -15,7 +15,8 @@ CASES = [
     ("qwen2vl", "pair"), ("qwen3vl", "wide"), ("qwen3vl", "pair"), ("qwen3vl", "alpha"), ("pixtral", "alpha"),
     ("glm4v", "pair"), ("paddleocr", "pair"), ("hunyuanvl", "wide"), ("hunyuanvl", "pair"), ("gemma4u", "half"),
     ("granite_speech", "half"), ("gemma4.layers", "half"), ("granite4_vision", "pair"),
-    ("cogvlm", "square"), ("cogvlm", "pair"),
+    ("cogvlm", "square"), ("cogvlm", "pair"), ("kimik25.mrope", "wide"), ("kimik25.mrope", "pair"),
+    ("kimik25.gemma", "wide"), ("kimik25.gemma", "pair"),
 ]  # fmt: skip
 
 
@@ -24,6 +25,7 @@ class Case:
     """A golden's prompt, its media with llama.cpp's embeddings, and what follows."""
 
     golden: str
+    text: str  # the file of the text model
     ids: list[int]
     media: list[Media]
     forced: list[int]
@@ -53,4 +55,6 @@ def case(golden: str, name: str) -> Case:
         ids += own
     forced, greedy = (arrays[f"{name}/{what}"].tolist() for what in ("forced", "greedy"))
     logits = arrays[f"{name}/logits"]
-    return Case(golden, ids, media, forced, logits, greedy, found["greedy_margin"], found["n_tail"])
+    return Case(
+        golden, about["text_model"], ids, media, forced, logits, greedy, found["greedy_margin"], found["n_tail"]
+    )

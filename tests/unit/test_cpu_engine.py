@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from py_engine.generate.media import Media, PromptMedia, media_ids
+from py_engine.models.common import dimension
 from py_engine.plan.lists import EMBED
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support import answer_cases, cpu_engines, diffusion_cases, wasm_engines
 from tests.support.cpu_engines import DYNAMIC, EVERY, SHAPED, RandomConstraint, batches, collect
-from tests.support.cpu_models import golden
+from tests.support.cpu_models import golden, header
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
 from tests.support.wasm_engines import rounded_logits
@@ -209,7 +210,7 @@ async def test_a_window_s_pages_are_used_again(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("model", "name"), CASES)
 async def test_prompts_with_pictures(model: str, name: str) -> None:
     wanted = case(model, name)
-    engine = await wasm_engines.load(VISION / f"{model}.gguf", 256, media_width=wanted.width)
+    engine = await wasm_engines.load(VISION / wanted.text, 256, media_width=wanted.width)
     media = PromptMedia(wanted.media)
     logits, _ = await engine.evaluate(wanted.ids + wanted.forced, media)
     difference, kl = distance(wanted.logits, logits[-len(wanted.logits) :])
@@ -219,11 +220,20 @@ async def test_prompts_with_pictures(model: str, name: str) -> None:
     same_ids(wanted.greedy, ids, wanted.margin, 5e-3)
 
 
-async def test_what_follows_a_picture_is_evaluated_as_exactly_as_text() -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        "llama/llama.Q4_0",
+        # these scale the embeddings of media as those of tokens
+        *("gemma/gemma2.F16", "latent/minicpm3.F16", "experts/grok.F16", "experts/afmoe.F16", "dense/hrm_text.F16"),
+        *("granite/granite.F16", "vision/pictures.gemma"),
+    ],
+)
+async def test_what_follows_a_picture_is_evaluated_as_exactly_as_text(model: str) -> None:
     """Also what comes before the picture's end, whose logits are not wanted. The picture here: rows of tokens."""
-    path = GOLDEN / "llama" / "llama.Q4_0.gguf"
-    ids = golden(path)[0]["prompt"].tolist()
-    engine = await wasm_engines.load(path, 256, media_width=256)
+    path = GOLDEN / f"{model}.gguf"
+    ids = np.random.default_rng(4).integers(5, 250, 20).tolist()
+    engine = await wasm_engines.load(path, 256, media_width=dimension(header(model), "embedding_length"))
     rows, shape = await engine.token_rows(ids[4:12])
     picture = Media(media_ids("rows", 8), rows.reshape(shape), None, False)
     logits, _ = await engine.evaluate([*ids[:4], *picture.ids, *ids[12:]], PromptMedia([picture]))

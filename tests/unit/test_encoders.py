@@ -27,7 +27,7 @@ from tests.support.media import NAMES, VISION, golden, header_of
 def test_embeddings_are_llama_cpps(name: str) -> None:
     """Of every picture and clip of every prompt; a prompt's pictures are encoded together."""
     model = golden(name)
-    encoder, checked = CpuEncoder(model), 0
+    encoder, checked = CpuEncoder.of(model), 0
     for case in model.cases:
         for modality in encoder.towers:
             found = media_of(model, case, modality)
@@ -46,7 +46,7 @@ MATRIX = Device(f16=True, subgroup=32, matrix=16, max_binding=1 << 30, max_buffe
 def test_embeddings_by_the_plan_for_subgroup_matrices(name: str) -> None:
     """Of the first picture and clip."""
     model = golden(name)
-    encoder = CpuEncoder(model, MATRIX)
+    encoder = CpuEncoder.of(model, MATRIX)
     assert any(op.kernel == "matmul_matrix" for ops in encoder.plan.lists.values() for op in ops)
     for modality in encoder.towers:
         case, (index, given) = next(
@@ -93,7 +93,7 @@ def test_a_device_that_cannot_hold_gemma_3ns_places_is_told() -> None:
 
 def test_too_long_pictures_of_minicpm_v_are_refused() -> None:
     """Its places along a side have sinusoids of a table."""
-    encoder = CpuEncoder(golden("minicpmv"))
+    encoder = CpuEncoder.of(golden("minicpmv"))
     with pytest.raises(WispError, match="1025 patches along a side"):
         encoder.encode("image", [np.zeros((1025 * 14, 14, 3), np.uint8)])
 
@@ -102,7 +102,7 @@ def test_too_long_pictures_of_minicpm_v_are_refused() -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_pictures_beyond_gemma_4s_tables_are_refused(name: str, axis: int) -> None:
     """The table of lines follows that of columns."""
-    encoder = CpuEncoder(golden(name))
+    encoder = CpuEncoder.of(golden(name))
     tower = encoder.towers["image"]
     side = tower.patch * tower.merge
     shape = [side, side]

@@ -1,5 +1,6 @@
 """Chunks of prompts with media against llama.cpp's: ids, counts, positions, and what the encoders take."""
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,6 +12,7 @@ from py_engine.errors import WispError
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
 from py_engine.media.prepared import Piece, Spectrum
+from py_engine.models.common import has_axes
 from py_engine.text.tokenizer import load_tokenizer
 from tests.support.media import NAMES, golden, prepared, sha256
 
@@ -51,6 +53,18 @@ def test_chunks_are_llama_cpps(name: str, case_id: str) -> None:
             # float32's rounding in llama.cpp; some types divide the logarithms of squares by their deviation
             limit = 5e-4 if model.projector.need_audio().kernel else 2e-4
             np.testing.assert_allclose(chunk.part.mel[:, frames], mel, atol=limit)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_model_says_whether_positions_have_axes(name: str) -> None:
+    model = golden(name)
+    assert has_axes(model.text) == model.about["mrope"]
+
+
+def test_most_architectures_ignore_sections_of_the_rotation() -> None:
+    text = golden("pixtral").text
+    sections = {f"{text.architecture}.rope.dimension_sections": [2, 3, 3, 0]}
+    assert not has_axes(replace(text, metadata=text.metadata | sections))
 
 
 def test_hashes_tell_contents_and_projectors_apart() -> None:

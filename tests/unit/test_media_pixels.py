@@ -107,6 +107,20 @@ def test_wav_files_of_every_width_are_read(
     assert np.frombuffer(base64.b64decode(found), np.float32).tolist() == samples
 
 
+@pytest.mark.parametrize(
+    ("rate", "count", "samples"),
+    [
+        *((16001, 137, 137), (16001, 16497, 16496), (22050, 1, 1), (44100, 1000, 362), (88200, 4, 1), (176400, 3, 1)),
+        *((48000, 9, 4), (8000, 5, 10), (15999, 2, 2)),
+    ],
+)
+def test_clips_have_as_many_samples_as_miniaudio_expects(
+    evaluate: Evaluate, rate: int, count: int, samples: int
+) -> None:
+    found = evaluate(MONO, base64.b64encode(wav(1, 16, bytes(2 * count), rate)).decode())
+    assert len(base64.b64decode(found)) == 4 * samples
+
+
 def test_channels_are_averaged(evaluate: Evaluate) -> None:
     found = evaluate(MONO, base64.b64encode(wav(3, 32, struct.pack("<4f", 1, 0, -1, 0.5), channels=2)).decode())
     assert np.frombuffer(base64.b64decode(found), np.float32).tolist() == [0.5, -0.25]

@@ -11,18 +11,21 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.media import Media, PromptMedia, media_ids
+from py_engine.models.common import dimension
+from py_engine.plan.lists import TOKEN_ROWS
 from py_engine.plan.pages import RECORD_WORDS
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import FIRST_MEDIA_ID
-from tests.support.cpu_models import load
+from tests.support.cpu_models import header, load
 from tests.support.media_cases import CASES, VISION, Case, case
 from tests.support.tolerances import distance, same_ids
+from tools.goldens import GOLDEN
 
 GREEDY = Sampling(temperature=0)
 
 
 def engine(wanted: Case, batch: int = 16, page: int = 64, parallel: int = 4) -> Engine:
-    cpu = load(VISION / f"{wanted.golden}.gguf", 256, batch, page=page, media_width=wanted.width)
+    cpu = load(VISION / wanted.text, 256, batch, page=page, media_width=wanted.width)
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     return Engine(cpu.plan, runner, "cpu", parallel)
@@ -45,6 +48,21 @@ async def test_logits_and_greedy_ids(golden: str, name: str) -> None:
     assert difference <= (0.03 if "gemma" in golden else 5e-3)  # llama.cpp looks GELU up in a table of float16
     assert kl <= 1e-5
     same_ids(wanted.greedy, await answer(used, wanted.ids, wanted.media), wanted.margin, 5e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "row"),
+    [
+        ("gemma/gemma2.F16", "scaled"), ("vision/pictures.gemma", "scaled"), ("vision/gemma3", "given"),
+        ("latent/minicpm3.F16", "scaled"), ("experts/grok.F16", "scaled"), ("experts/afmoe.F16", "scaled"),
+        ("dense/hrm_text.F16", "scaled"), ("granite/granite.F16", "scaled"),
+    ],
+)  # fmt: skip
+def test_where_embeddings_of_media_are_scaled_as_those_of_tokens(model: str, row: str) -> None:
+    """As llama.cpp has it, found with random models: `kimik25` beside each."""
+    width = dimension(header(model), "embedding_length")
+    plan = load(GOLDEN / f"{model}.gguf", 64, media_width=width).plan
+    assert plan.lists[TOKEN_ROWS][0].params["MEDIA_ROW"] == row
 
 
 @pytest.mark.parametrize("golden", ["gemma3", "qwen2vl", "qwen3vl"])

@@ -51,6 +51,12 @@ def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], wit
     assert refusal("granite_speech", metadata, without) == code
 
 
+def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
+    header = header_of(VISION / "gemma4u.mmproj.gguf")
+    other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})
+    assert Projector.from_gguf(other).need_audio().n_mel == 640
+
+
 def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
     assert refusal("ldpv2", {}, "mm.model.peg.0.weight") == "missing_tensor"
     assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"
@@ -181,6 +187,9 @@ def test_bad_headers_of_granite_vision_are_refused(metadata: dict[str, Any], wit
         ("llama4", {}, "mm.model.mlp.2.weight", "missing_tensor"),
         ("llama4", {}, "v.class_embd", "missing_tensor"),
         ("kimik25", {}, "mm.input_norm.weight", "missing_tensor"),
+        ("mlp.features", {"clip.vision.feature_layer": [0, 5]}, "none", "corrupt_header"),
+        ("mlp.features", {"clip.vision.feature_layer": [0, 1]}, "none", "bad_tensor_shape"),
+        ("ldp", {"clip.vision.feature_layer": [0, 1]}, "none", "corrupt_header"),
         ("kimik25.limits", {"clip.vision.image_max_pixels": 1}, "none", "corrupt_header"),
         ("exaone4_5", {"clip.vision.attention.head_count_kv": 3}, "none", "corrupt_header"),  # of four heads
         ("exaone4_5", {"clip.vision.attention.head_count_kv": None}, "none", "missing_metadata"),

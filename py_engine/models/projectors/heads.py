@@ -101,7 +101,8 @@ def _gemma4uv(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 def _mlp(s: Stages, x: Buffer) -> EncoderPlan:
-    y, width = hidden(s, merge(s, x), "mm.0", s.tower.embedding_length)
+    cols = s.tower.features_width
+    y, width = hidden(s, merge(s, x, cols), "mm.0", cols)
     return finish(s, y, "mm.2", width)
 
 
@@ -110,8 +111,9 @@ def _llava(s: Stages, x: Buffer) -> EncoderPlan:
     if "mm.3.weight" not in s.w:
         return _mlp(s, x)
     w, norms, width = s.w, Norms(s, rms=False, eps=s.tower.eps), s.w.rows("mm.0.weight")
-    x = merge(s, x)
-    ops, first = s.ops, w.matrix("mm.0.weight", width, s.tower.embedding_length)
+    cols = s.tower.features_width
+    x = merge(s, x, cols)
+    ops, first = s.ops, w.matrix("mm.0.weight", width, cols)
     y = ops.project("first", x, first, w.vector(("mm.0.bias", width)))
     y = norms.apply("mm.1", y, "first_norm", cols=width)
     y = ops.activate(y, ops.rows("first_activated", width, ops.input_dtype), width, "gelu", gated=False)

@@ -8,7 +8,7 @@ from math import isqrt, prod
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
-from py_engine.media.kinds import WHISPER, WITHOUT_BLOCKS
+from py_engine.media.kinds import LLAVA, WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
@@ -81,6 +81,19 @@ class Tower:
     speech: Speech | None = None  # of granite_speech
     kernel: int = 0  # rows of a FastConformer's convolutions
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
+    features: tuple[int, ...] = ()  # after how many blocks LLaVA's projector reads rows
+
+    @property
+    def blocks_used(self) -> int:
+        """Blocks that are computed. LLaVA's projector reads rows before the last block, if the file does not say."""
+        if self.features:
+            return self.features[-1]
+        return self.block_count - (self.kind in LLAVA)
+
+    @property
+    def features_width(self) -> int:
+        """Values of a row that LLaVA's projector reads."""
+        return self.embedding_length * max(1, len(self.features))
 
     @property
     def prefix(self) -> str:
@@ -225,6 +238,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         queries=vision.queries,
         merged_after=vision.merged_after,
         deepstack=_deepstack(header, vision),
+        features=vision.features,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import LLAVA, QWEN_VL
+from py_engine.media.kinds import QWEN_VL
 from py_engine.models.projectors import (
     cogvlm,
     convnext,
@@ -26,6 +26,7 @@ from py_engine.models.projectors import (
 )
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.colours import byte_values
+from py_engine.models.projectors.feature_layers import Joined
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
 from py_engine.models.projectors.perceptrons import PERCEPTRONS
 from py_engine.models.projectors.position_table import most_taps
@@ -75,7 +76,7 @@ def build(s: Stages) -> EncoderPlan:
     x = mimovl.blocks(s, norms, x, tower.bands) if tower.bands else _blocks(s, norms, x)
     if "v.post_ln.weight" in w and not (tower.windowed or tower.bands):
         x = norms.apply("v.post_ln", x, "encoded")
-    return ENDS[tower.kind](s, x)
+    return ENDS[tower.kind](s, Joined(s).finish(x))
 
 
 def _large_internvl(s: Stages) -> bool:
@@ -138,9 +139,10 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
-    deep, block = _slices(s), BLOCKS.get(tower.kind, Block)
+    deep, block, joined = _slices(s), BLOCKS.get(tower.kind, Block), Joined(s)
     stage, table, most = "patches", "pictures", s.most
-    for i in range(tower.block_count - (tower.kind in LLAVA)):
+    for i in range(tower.blocks_used):
+        joined.add(x, i)
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin(stage, most)
         first = len(s.ops.ops)

@@ -13,6 +13,7 @@ import argparse
 import multiprocessing
 import os
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,7 +143,9 @@ def in_process(work: Callable[[Path], str]) -> str:
         try:
             theirs.send(work(Path(folder)))
         except Exception as error:  # Wisp refuses with a WispError
-            theirs.send(f"fails: {type(error).__name__}: {error}")
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            theirs.send(f"fails: {type(error).__name__} in {where}: {error}")
 
     with tempfile.TemporaryDirectory() as folder:
         worker = context.Process(target=report)

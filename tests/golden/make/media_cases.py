@@ -15,6 +15,7 @@ FOLDER = Path("vision")
 TEXTS = {
     "pictures": "llama-tied",
     "pictures.mrope": "qwen2vl",
+    "pictures.gemma": "gemma",
 }  # text models that the projectors share, and their presets
 SMALL = {"n_embd": 64, "n_head": 4, "n_kv": 2, "head_dim": 16, "n_ff": 96, "vocab": 336, "ctx": 4096, "tied": True}
 TEXT_SEED = 400

@@ -86,6 +86,13 @@ class MediaModel(Model):
         handle: int = self.api.mtmd_bitmap_init(pixels.shape[1], pixels.shape[0], data)
         return handle
 
+    def clip(self, samples: np.ndarray) -> int:
+        """The handle of a clip, float32 samples at the encoder's rate."""
+        flat = np.ascontiguousarray(samples, np.float32)
+        data = flat.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        handle: int = self.api.mtmd_bitmap_init_from_audio(len(flat), data)
+        return handle
+
     def forget(self, handle: int) -> None:
         self.api.mtmd_bitmap_free(handle)
 
@@ -119,8 +126,8 @@ class MediaModel(Model):
         about["non_causal"] = bool(api.mtmd_decode_use_non_causal(self.projector, pointer))
         return Chunk(pointer, about, places)
 
-    def compute(self, chunk: Chunk) -> None:
-        """Compute the embeddings of a medium."""
+    def compute(self, chunk: Chunk) -> bool:
+        """Compute the embeddings of a medium; whether all are numbers."""
         self._given = None
         code = self.api.mtmd_encode_chunk(self.projector, chunk.pointer)
         if code:
@@ -128,7 +135,7 @@ class MediaModel(Model):
         shape = chunk.about["n_tokens"], self.width
         chunk.rows = np.ctypeslib.as_array(self.api.mtmd_get_output_embd(self.projector), shape).copy()
         chunk.given = self._given
-        assert np.isfinite(chunk.rows).all()
+        return bool(np.isfinite(chunk.rows).all())
 
     def read_prompt(self, chunks: Sequence[Chunk]) -> int:
         """Evaluate all chunks but the last; note where each begins. Return where the last one does."""

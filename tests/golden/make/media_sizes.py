@@ -55,7 +55,7 @@ def pieces(recorder: Recorder, size: tuple[int, int]) -> list[list[int | str]]:
     handle, found = recorder.model.picture(drawn(*size)), list[list[int | str]]()
     for chunk in recorder.model.chunks("<__media__>", [handle]):
         if not chunk.is_text:
-            recorder.model.compute(chunk)
+            assert recorder.model.compute(chunk)
             assert chunk.given is not None
             pixels = recorder.pixels(chunk.given)
             sha256 = hashlib.sha256(pixels.tobytes()).hexdigest()

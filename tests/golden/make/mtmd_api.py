@@ -84,6 +84,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mtmd_decode_use_non_causal": (c_bool, [c_void_p, c_void_p]),
     "mtmd_get_audio_sample_rate": (c_int32, [c_void_p]),
     "mtmd_bitmap_init": (c_void_p, [c_uint32, c_uint32, POINTER(c_ubyte)]),
+    "mtmd_bitmap_init_from_audio": (c_void_p, [c_size_t, POINTER(c_float)]),
     "mtmd_bitmap_free": (None, [c_void_p]),
     "mtmd_bitmap_get_n_bytes": (c_size_t, [c_void_p]),
     "mtmd_bitmap_get_data": (c_void_p, [c_void_p]),

@@ -226,6 +226,21 @@ def muse_glimmer(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.2", c["out"], c["hidden"], bias=False, gain=1.4)
 
 
+def mlp(file: GgufFile, c: Settings) -> None:
+    """Granite Vision 3: SigLIP's encoder, whose projector reads the outputs of several blocks; tiles."""
+    more = {"feature_layer": c["features"], "image_grid_pinpoints": c["canvases"]}
+    vision_keys(file, c, HALF, **more)
+    n = c["n_embd"]
+    file.add("clip.use_gelu", True)
+    patches(file, c, bias=True)
+    table(file, (c["image"] // c["patch"]) ** 2, n)
+    for i in range(c["n_layer"]):
+        block(file, c, i, norm_bias=True)
+    file.norm("v.post_ln", n, bias=True)
+    linear(file, "mm.0", c["hidden"], n * len(c["features"]))
+    linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+
+
 def nemotron_omni(file: GgufFile, c: Settings) -> None:
     """Nemotron's encoder of pictures, and Parakeet as that of sound."""
     file.add("clip.vision.projector_type", "nemotron_v2_vl")
@@ -246,10 +261,11 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "minimax_m3": minimax_m3,
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
+    "mlp": mlp,
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {
-    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer"), "mm.2.weight"),
+    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
     "llama4": "mm.model.fc.weight",
     "glm5v": "mm.down.weight",

@@ -77,7 +77,7 @@ class Recorder:
         chunks = model.chunks(prompt.prompt, [handle for handle, _ in opened])
         for i, chunk in enumerate(chunks):
             if not chunk.is_text:
-                model.compute(chunk)
+                assert model.compute(chunk)
                 self._medium(f"{prompt.id}/{i}", chunk)
         ids = chunks[-1].about["ids"]
         forced = np.random.default_rng(seed).integers(3, 250, FORCED).astype(np.int32)
