@@ -165,7 +165,7 @@ def _vision(reader: Reader) -> Vision:
         filter=_filter(reader, type),
         min_pixels=low,
         max_pixels=high,
-        longest_edge=reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0,
+        longest_edge=_longest_edge(reader, type, size),
         canvases=_canvases(reader, type, size),
         sam=_sam(reader, type) if type in SAM_TILES else None,
         windowed=windowed,
@@ -176,6 +176,13 @@ def _vision(reader: Reader) -> Vision:
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
     )
+
+
+def _longest_edge(reader: Reader, type: str, size: int) -> int:
+    """The longest side of resized pictures; 0: the picture's own. Older files of idefics3 lack it."""
+    if type == "idefics3" and reader.get("preproc_image_size", 0) == 0:
+        return 0
+    return reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0
 
 
 def _states_sizes(reader: Reader) -> bool:

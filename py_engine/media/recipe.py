@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES
+from py_engine.media.kinds import BICUBIC, IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES
 from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
@@ -191,6 +191,8 @@ def _grid(vision: Vision, size: Size) -> Recipe:
 
 def _idefics3(vision: Vision, size: Size) -> Recipe:
     """Three resizings: to the longest side, to whole tiles, and from there to the overview. All pictures have tiles."""
+    if not vision.longest_edge:
+        return _old_idefics3(vision, size)
     width, height = size
     longest, tile, ratio = vision.longest_edge, vision.image_size, width / height
     if width >= height:
@@ -201,6 +203,13 @@ def _idefics3(vision: Vision, size: Size) -> Recipe:
     whole = columns * tile, rows * tile
     canvases = (_stretch(0, fitted, LANCZOS), _stretch(1, whole, LANCZOS), _stretch(2, (tile, tile), LANCZOS))
     return Recipe(canvases, (*_tiles(2, whole, (tile, tile)), Cut(3, (0, 0), (tile, tile))), (columns, rows))
+
+
+def _old_idefics3(vision: Vision, size: Size) -> Recipe:
+    """What llama.cpp does for older files, which lack the longest side: tiles near the picture's own size."""
+    side = vision.image_size
+    canvas = smart_size(size, side, 0, inf)
+    return _tiled(_letterbox(size, canvas, BICUBIC), _stretch(0, (side, side), BICUBIC), (side, side))
 
 
 def _even(side: int) -> int:

@@ -21,7 +21,7 @@ def half_up(value: float) -> int:
     return floor(value + 0.5)
 
 
-def smart_size(size: Size, align: int, min_pixels: int, max_pixels: int) -> Size:
+def smart_size(size: Size, align: int, min_pixels: int, max_pixels: float) -> Size:
     """The size with sides that are multiples of `align`, nearly the picture's shape, and an area within the limits."""
     width, height = (max(align, half_up(f32(side / align)) * align) for side in size)
     area = f32(f32(size[0]) * f32(size[1]))

@@ -1,4 +1,4 @@
-"""What llama.cpp makes of pictures of many sizes, for the projectors of media_cases.json.
+"""What llama.cpp makes of pictures of many sizes, for the projectors of media_cases.json and an older idefics3.
 
 A row has a projector's metadata, its last tensor, and for each size the pieces that the encoder gets: tokens, width,
 height, and the beginning of the SHA-256 of the pixels.
@@ -10,13 +10,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.golden.make.gguf_file import Layout
+from tests.golden.make.changed_models import without_key
+from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.media_cases import MediaCase, media_cases, text_model
+from tests.golden.make.media_changes import read
 from tests.golden.make.media_model import MediaModel
 from tests.golden.make.random_projectors import OUTPUTS
 from tests.golden.make.record_media import Recorder
 from tests.support.drawn_pictures import drawn
+from tests.support.media import VISION
 
 SIZES = (
     *((157, 93), (12, 4), (21, 11), (109, 6), (17, 32), (1, 1), (3, 500), (57, 55), (56, 56), (224, 113)),
@@ -28,18 +31,25 @@ DIGITS = 16  # of a SHA-256
 def write_sizes(out: Path, library: Library) -> None:
     """Write a row for every projector of pictures."""
     cases = [case for case in media_cases() if isinstance(case, MediaCase) and not case.sound]
-    rows = ",\n".join(json.dumps(row(case, library)) for case in cases)
-    out.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+    rows = [row(case.projector(), text_model(case.text), OUTPUTS[case.kind], library) for case in cases]
+    rows.append(row(older_idefics3(), read(VISION / "idefics3.gguf"), "mm.model.fc.weight", library))
+    lines = ",\n".join(map(json.dumps, rows))
+    out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def row(case: MediaCase, library: Library) -> dict[str, Any]:
-    """The row of one projector."""
-    projector = case.projector()
+def older_idefics3() -> GgufFile:
+    """The golden's projector without the longest side, which older files lack."""
+    file = read(VISION / "idefics3.mmproj.gguf")
+    without_key("clip.vision.preproc_image_size")(file)
+    return file
+
+
+def row(projector: GgufFile, text: GgufFile, name: str, library: Library) -> dict[str, Any]:
+    """The row of one projector. `name`: its last tensor."""
     metadata = dict(projector.metadata)
-    name = OUTPUTS[case.kind]
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("text.gguf", "projector.gguf")]
-        for file, path in zip((text_model(case.text), projector), paths, strict=True):
+        for file, path in zip((text, projector), paths, strict=True):
             file.write(path, "F32", Layout(), library)
         model = MediaModel(library, *paths)
         recorder = Recorder(model, {}, metadata)
