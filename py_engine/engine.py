@@ -262,7 +262,7 @@ class Engine:
         """
         self.check_ids(ids)
         self.check_accepts_embeddings()
-        op = self.plan.lists[TOKEN_ROWS][0]
+        op = next(op for op in self.plan.lists[TOKEN_ROWS] if op.kernel == "embed")
         x, width = op.bindings["x"].name, int(op.params["COLS"])
 
         async def rows() -> Any:

@@ -79,9 +79,14 @@ def add_list(ops: Ops, layers: list[tuple[int, Buffer]], width: int, n_embd: int
 
 
 def token_rows(ops: list[Op]) -> list[Op]:
-    """The ops that look up what embeddings of media take the place of. What scales these scales the tokens' later."""
-    found = takewhile(lambda op: op.kernel == "embed", ops)
-    return [replace(op, consts=op.consts | {"scale": 1.0}) if _scales_media(op) else op for op in found]
+    """The ops that look up what embeddings of media take the place of, and those before, which choose the tokens.
+
+    What scales embeddings of media scales the tokens' later, too; rows of positions are added to both later.
+    """
+    first = next(at for at, op in enumerate(ops) if op.kernel == "embed")
+    found = takewhile(lambda op: op.kernel == "embed" and op.params["ROW"] == "token", ops[first:])
+    rows = [replace(op, consts=op.consts | {"scale": 1.0}) if _scales_media(op) else op for op in found]
+    return [*ops[:first], *rows]
 
 
 def _scales_media(op: Op) -> bool:
