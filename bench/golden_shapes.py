@@ -223,6 +223,8 @@ def main() -> None:
     parser.add_argument("--mtp", action="store_true", help="add a layer for multi-token prediction")
     parser.add_argument("--layers", type=int, help="use only so many")
     options = parser.parse_args()
+    if options.mtp and options.type != "Q4_0":
+        parser.error("--mtp needs --type Q4_0.")
     write(options.shape, options.path, options.type, options.mtp, options.layers)
 
 

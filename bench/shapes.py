@@ -16,7 +16,7 @@ from py_engine.files.tensor_types import TensorType as Q
 MIX = "Q4_K_M"
 MIXES = {MIX: (Q.Q4_K, Q.Q6_K), "Q5_K_M": (Q.Q5_K, Q.Q6_K)}
 # llama.cpp's fallback types, for rows that are no multiple of a K-quant's block of 256 values.
-FALLBACK = {Q.Q4_K: Q.Q5_0, Q.Q5_K: Q.Q5_1, Q.Q6_K: Q.Q8_0}
+FALLBACK = {Q.Q4_K: Q.Q5_0, Q.Q5_K: Q.Q5_1, Q.Q6_K: Q.Q8_0, Q.IQ4_XS: Q.IQ4_NL}
 ALIGNMENT = 32  # bytes
 
 

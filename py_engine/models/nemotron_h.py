@@ -30,7 +30,7 @@ NEOX = False
 
 @dataclass(frozen=True)
 class Config(config.Config):
-    """The hyperparameters. Where layers differ: the largest."""
+    """The hyperparameters. Where layers differ: the largest; `mixture`: the first one."""
 
     lengths: tuple[int, ...] = ()  # of every layer: feed_forward_length, or 0
     mixtures: tuple[config.Mixture | None, ...] = ()  # of every layer

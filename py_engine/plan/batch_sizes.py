@@ -19,7 +19,7 @@ from py_engine.plan.plan import Op, PerToken, Plan, Weight
 
 USUAL_TOKENS = 512  # tokens up to which a batch runs the lists as they are named
 # the same of lists for fewer tokens
-FEWER_TOKENS = ((short, matmul_tiles.SHORT_TOKENS), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))
+FEWER_TOKENS = ((short, 64), (medium, matmul_tiles.MAX_SMALL_TILES_BATCH))
 
 
 def split(plan: Plan, device: Device) -> None:
@@ -87,7 +87,7 @@ def _in_grouped_tiles_for(op: Op, device: Device, batch: int) -> Op:
     if not device.matrix:
         return op
     experts, used = int(op.params["EXPERTS"]), int(op.params["USED"])
-    tile = dict(zip(matmul_tiles.MATMUL, matmul_tiles.grouped_tile(device, batch), strict=True))
+    tile = dict(zip(matmul_tiles.MATMUL, matmul_tiles.grouped_tile(device, batch, used, experts), strict=True))
     if op.kernel == "group_experts":
         return replace(op, params=op.params | {"TM": tile["TM"]})
     rows = int(op.params["STACK"]) * int(op.params["ROWS"])

@@ -185,7 +185,7 @@ def group(ops: Ops, route: Route, weights: Sequence[Weight] = ()) -> Groups:
     """Append the sorting of the batch by expert. `weights`: what products of rounded rows would multiply it with."""
     experts, used = route.routing.networks, route.used
     pairs = ops.batch * used
-    kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, -(-pairs // experts), weights)
+    kernel, tile = matmul_tiles.grouped_matmul(ops.device, ops.batch, used, experts, weights)
     count = matmul_tiles.grouped_tiles(tile["TM"], used, experts)
     fewest = min(tile["TM"], matmul_tiles.SHORT_GROUPED_TILE[0])  # tokens of a tile in lists for fewer tokens
     most = matmul_tiles.grouped_tiles(fewest, used, experts).count(ops.batch)

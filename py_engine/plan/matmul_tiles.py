@@ -20,7 +20,7 @@ MATMUL_TILES = (
 GROUPED_TILE = 128, 128, 64, 2, 4, 0
 SHORT_GROUPED_TILE = 64, 64, 64, 2, 2, 1
 SHALLOW_GROUPED_TILE = 128, 128, 32, 2, 2, 0
-SHORT_TOKENS = 64  # of a batch
+FEW_PER_EXPERT = 16  # tokens of a batch, on average, up to which tiles are small
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
 INT8_TILES = (
     (64, 64, 8, 4, 2),
@@ -129,25 +129,31 @@ def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
     return "matmul", _float_tile(device, batch, FULL_OCCUPANCY * 64)
 
 
-def grouped_matmul(device: Device, batch: int, tokens: int, weights: Sequence[Weight]) -> tuple[str, dict[str, int]]:
-    """The kernel for products of experts, and its tile. `tokens`: those of an expert in a full batch, on average."""
+def grouped_matmul(
+    device: Device, batch: int, used: int, experts: int, weights: Sequence[Weight]
+) -> tuple[str, dict[str, int]]:
+    """The kernel for products of experts, and its tile. `used`: experts of a token."""
+    tokens = -(-batch * used // experts)  # of an expert in a full batch, on average
     if weights and all(in_int8(device, w, GROUPED_BINDINGS + bool(w.scales)) for w in weights):
         tile = (16, 32, 2, 2, 2) if device.software else (64, 64, 8, 4, 2) if tokens > 32 else (32, 64, 4, 4, 2)
         return "matmul_int8", dict(zip(INT8, tile, strict=True))
     if device.matrix and batch >= 64:
         sides = {"SIDE": device.matrix, "LANES": device.subgroup}
-        return "matmul_matrix", dict(zip(MATMUL, grouped_tile(device, batch), strict=True)) | sides
+        return "matmul_matrix", dict(zip(MATMUL, grouped_tile(device, batch, used, experts), strict=True)) | sides
     tiles = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
     return "matmul", dict(zip(FLOAT, tiles[0], strict=True))
 
 
-def grouped_tile(device: Device, batch: int) -> tuple[int, ...]:
+def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[int, ...]:
     """The tile of matmul_matrix.wgsl for products of experts in batches of `batch` tokens, as measured on an H200.
 
-    Large ones pay even where an expert has 32 tokens on average: rows without a token are not multiplied.
+    `used`: experts of a token. Large tiles pay from 32 tokens for each expert on: rows without a token are not
+    multiplied.
     """
+    if batch * used <= FEW_PER_EXPERT * experts:
+        return SHORT_GROUPED_TILE
     if device.max_workgroup_storage >= 48 << 10:
-        return GROUPED_TILE if batch > SHORT_TOKENS else SHORT_GROUPED_TILE
+        return GROUPED_TILE
     return SHALLOW_GROUPED_TILE if batch > MAX_SMALL_TILES_BATCH else SHORT_GROUPED_TILE
 
 

@@ -52,7 +52,9 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
 
 def tokens_of(op: Op) -> int:
     """Tokens of a batch that has more than one workgroup of them, where the kernel divides tokens."""
-    if op.kernel in PRODUCTS and not op.params.get("GROUPED"):
+    if op.kernel in PRODUCTS and op.params.get("GROUPED"):  # two experts have more than a tile
+        return -(-2 * (int(op.params["TM"]) + MORE) // int(op.params["USED"]))
+    if op.kernel in PRODUCTS:
         return int(op.params.get("TM", 2)) + MORE
     if op.kernel in ATTENTIONS:
         return int(op.params["TQ"]) + MORE

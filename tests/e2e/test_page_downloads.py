@@ -92,7 +92,7 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     assert again <= len(MINI) - before, "parts of the record under way are stored, too"
     assert sent + again >= len(MINI)
     assert stored(page, url) == len(MINI)
-    page.locator("#notices .notice", has_text="calm").get_by_role("button", name="Run").dispatch_event("click")
+    page.locator(".notices .notice", has_text="calm").get_by_role("button", name="Run").dispatch_event("click")
     expect(page.locator("#model-name")).to_have_text("calm")
     wait_ready(page)
     assert "Paris" in ask(page, "What is the capital of France?")

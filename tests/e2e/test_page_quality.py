@@ -52,7 +52,7 @@ def choose(sheet: Locator, measure: str, text: str, *, chunk: int | None = None)
 def measure(sheet: Locator) -> dict[str, str]:
     """Press Measure and wait; return the figures of the new card."""
     sheet.get_by_role("button", name="Measure").click()
-    expect(sheet.get_by_role("status")).to_contain_text("Done.", timeout=MEASURED_MS)
+    expect(sheet.locator("p[role=status]")).to_contain_text("Done.", timeout=MEASURED_MS)
     card = sheet.locator(".quality-result").first
     return dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
 
@@ -131,7 +131,7 @@ def test_it_goes_on_while_the_sheet_is_closed_and_ends_when_cancelled(sheet: Loc
     choose(sheet, "Perplexity", GOLDEN["text"] * 60, chunk=64)
     sheet.get_by_role("button", name="Measure").press("Enter")
     expect(sheet.get_by_role("button", name="Cancel")).to_be_focused()
-    expect(sheet.get_by_role("status")).to_have_text(
+    expect(sheet.locator("p[role=status]")).to_have_text(
         re.compile(r"^\d+ of \d+ · \d+ (s|min) left$"), timeout=MEASURED_MS
     )
     before = sheet.locator(".quality-result").count()
@@ -141,6 +141,6 @@ def test_it_goes_on_while_the_sheet_is_closed_and_ends_when_cancelled(sheet: Loc
     page.click("#model-button")
     page.get_by_role("button", name="Quality figures").click()
     sheet.get_by_role("button", name="Cancel").click()
-    expect(sheet.get_by_role("status")).to_have_text("Cancelled.", timeout=MEASURED_MS)
+    expect(sheet.locator("p[role=status]")).to_have_text("Cancelled.", timeout=MEASURED_MS)
     expect(sheet.get_by_role("progressbar")).to_be_hidden()
     expect(sheet.locator(".quality-result")).to_have_count(before)

@@ -51,6 +51,7 @@ class Masks:
     """A mask engine that allows everything."""
 
     slow = False
+    damaged = False
 
     async def open(self, *_: Any) -> "Masks":
         return self

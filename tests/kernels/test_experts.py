@@ -202,6 +202,8 @@ def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, toke
         (1, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
         (130, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
         (33, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}),
+        (130, {"TM": 64, "TN": 64, "SM": 2, "SN": 2, "AHEAD": 1}),
+        (47, {"TM": 32, "TN": 64, "SM": 2, "SN": 4}),
     ],
 )
 def test_many_tokens_with_matrices(
@@ -209,7 +211,7 @@ def test_many_tokens_with_matrices(
 ) -> None:
     """The kernel with subgroup matrices, emulated."""
     bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
-    kernel, default = matmul_tiles.grouped_matmul(bench.device, 256, 64, [])
+    kernel, default = matmul_tiles.grouped_matmul(bench.device, 256, 2, 8, [])
     assert kernel == "matmul_matrix"
     monkeypatch.setattr(matmul_tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
     ops = bench.begin(Setup(batch=256, n=tokens))
