@@ -1,18 +1,31 @@
 """Who may use one engine's buffers: answers side by side, or one whole sequence (evaluate, embeddings) alone.
 
-Nobody holds access while a caller's code runs: a caller may wait there for another task that waits for access. So what
-is yielded while access is held runs in a task of its own.
+Nobody holds access while a reader's code runs: it may wait there for another task that waits for access. So what is
+yielded while access is held runs in a task of its own. Hooks of an answer do run while it holds access, so what they
+ask of the same engine is refused.
 """
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing
+from contextvars import ContextVar
 from typing import TypeVar
 
+from py_engine.errors import WispError
 from py_engine.generate.request_queue import Job, RequestQueue
 from py_engine.tasks import in_background
 
 ANY = 1 << 30  # answers at once; the scheduler has their limit
 Item = TypeVar("Item")
+
+
+class _Held:
+    """Access that a task holds. `ended`: it gave it back; tasks that it began may still run."""
+
+    def __init__(self, owner: "Access") -> None:
+        self.owner, self.ended = owner, False
+
+
+_held_here: ContextVar[tuple[_Held, ...]] = ContextVar("held_here", default=())  # by this task, or by one that began it
 
 
 class Access:
@@ -23,18 +36,35 @@ class Access:
 
     def exclusive(self) -> AbstractAsyncContextManager[None]:
         """Hold access alone. The block must not wait for a caller."""
+        self._check()
         return self._queue.exclusive(Job())
 
     def yield_beside_others(self, items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
         """Run an answer, beside other answers."""
-        return in_background(_held(self._queue.shared(Job()), items))
+        self._check()
+        return in_background(self._holding(self._queue.shared(Job()), items))
 
     def yield_alone(self, items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
         """Run whole sequences, while nothing else runs."""
-        return in_background(_held(self._queue.exclusive(Job()), items))
+        self._check()
+        return in_background(self._holding(self._queue.exclusive(Job()), items))
 
+    async def _holding(
+        self, access: AbstractAsyncContextManager[None], items: AsyncGenerator[Item, None]
+    ) -> AsyncGenerator[Item]:
+        async with access, aclosing(items) as found:
+            held = _Held(self)
+            _held_here.set((*_held_here.get(), held))  # in the background's task: readers do not see it
+            try:
+                async for item in found:
+                    yield item
+            finally:
+                held.ended = True
 
-async def _held(access: AbstractAsyncContextManager[None], items: AsyncGenerator[Item, None]) -> AsyncGenerator[Item]:
-    async with access, aclosing(items) as found:
-        async for item in found:
-            yield item
+    def _check(self) -> None:
+        if any(held.owner is self and not held.ended for held in _held_here.get()):
+            raise WispError(
+                "A hook of an answer asks the engine that runs the answer, and would wait for itself. Ask before the "
+                "answer, or another engine.",
+                "invalid_value",
+            )

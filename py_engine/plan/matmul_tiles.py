@@ -20,7 +20,7 @@ MATMUL_TILES = (
 GROUPED_TILE = 128, 128, 64, 2, 4, 0
 SHORT_GROUPED_TILE = 64, 64, 64, 2, 2, 1
 SHALLOW_GROUPED_TILE = 128, 128, 32, 2, 2, 0
-FEW_PER_EXPERT = 16  # tokens of a batch, on average, up to which tiles are small
+SMALL_GROUP = 16  # tokens of a batch, on average, up to which tiles are small
 INT8 = ("TM", "TN", "MM", "MN", "STEP")  # the #params of matmul_int8.wgsl
 INT8_TILES = (
     (64, 64, 8, 4, 2),
@@ -150,7 +150,7 @@ def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[i
     `used`: experts of a token. Large tiles pay from 32 tokens for each expert on: rows without a token are not
     multiplied.
     """
-    if batch * used <= FEW_PER_EXPERT * experts:
+    if batch * used <= SMALL_GROUP * experts:
         return SHORT_GROUPED_TILE
     if device.max_workgroup_storage >= 48 << 10:
         return GROUPED_TILE

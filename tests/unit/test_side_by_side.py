@@ -141,6 +141,40 @@ async def test_who_holds_results_may_wait_for_others(held: str, other_task: bool
     np.testing.assert_array_equal(await asyncio.wait_for(works[0](engine), 10), wanted[0])
 
 
+class Asking(Anything):
+    """A constraint that asks for something else before its second token."""
+
+    def __init__(self, what: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self.what, self.calls = what, 0
+
+    async def process(self, logits: Any) -> bytes:
+        self.calls += 1
+        if self.calls == 2:
+            await self.what()
+        return bytes(memoryview(logits).cast("B"))
+
+
+@pytest.mark.parametrize("asked", ["evaluate", "embedding", "answer", "in a task"])
+async def test_a_hook_that_would_wait_for_its_own_answer_is_told(asked: str) -> None:
+    engine = make()
+    whats: dict[str, Callable[[], Awaitable[object]]] = {
+        "evaluate": lambda: engine.evaluate(SEQUENCES[0]),
+        "embedding": lambda: engine.embeddings.one(SEQUENCES[0], "mean"),
+        "answer": lambda: anext(held_answer(engine)),
+        "in a task": lambda: asyncio.gather(engine.evaluate(SEQUENCES[0])),
+    }
+    request = GenerationRequest([5, 9, 3], GREEDY, AnswerLimits(8, frozenset()), Asking(whats[asked]))
+
+    async def read() -> None:
+        async for _ in engine.generate(request):
+            pass
+
+    with pytest.raises(WispError, match="would wait for itself"):
+        await asyncio.wait_for(read(), 10)
+    await asyncio.wait_for(engine.evaluate(SEQUENCES[0]), 10)
+
+
 async def test_what_is_read_late_is_all_there() -> None:
     engine = make()
     want = [i for batch in [b async for b in held_answer(engine)] for i in batch.ids]
