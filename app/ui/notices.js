@@ -34,6 +34,7 @@ export function notify(notice) {
   const before = shown.get(key);
   if (before && isProgress(before.notice, notice)) {
     before.notice = notice;
+    if (modal() && !modal()?.contains(before.element)) placeOfNotices().append(before.element);
     return say(before.line, text);
   }
   dismiss(key);
@@ -61,8 +62,7 @@ export function notify(notice) {
     iconButton("close", t("Dismiss"), close),
   );
   shown.set(key, Object.assign(made, { element }));
-  const dialog = modal();
-  (dialog ? noticesOf(dialog) : byId("notices")).append(element);
+  placeOfNotices().append(element);
   if (shown.size > MOST) dismissOldest(key);
   if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
 }
@@ -82,6 +82,12 @@ function isProgress(before, next) {
 function modal() {
   const open = [.../** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog:modal"))];
   return open.find((dialog) => dialog.contains(document.activeElement)) ?? open.at(-1);
+}
+
+/** @returns {Element} where notices can be read and pressed now */
+function placeOfNotices() {
+  const dialog = modal();
+  return dialog ? noticesOf(dialog) : byId("notices");
 }
 
 /** The place of notices in a dialog; what is left there moves to the page's when it closes. @param {HTMLDialogElement} dialog */

@@ -7,6 +7,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
 from tests.support.chat_page import ask, close_settings, new_chat, wait_ready
+from tests.support.openai_client import bundle
+from tools.paths import ROOT
 from tools.serve import Server
 
 KEYS = (
@@ -67,5 +69,23 @@ def test_single_values_that_are_none_do_not_hide_the_others(engine_context: Brow
     expect(page.get_by_label("Seed")).to_have_value("7")
     expect(page.get_by_label("Min-p")).to_have_value("0.05")
     expect(page.locator("#temperature")).to_have_value("0.4")
+    assert errors == []
+    page.close()
+
+
+def test_assistants_of_a_later_version_stay_stored(engine_context: BrowserContext, server: Server) -> None:
+    later, own = {"id": "b", "name": "B", "of": "later"}, {"id": "a", "name": "A", "text": "x"}
+    page, errors = opened(engine_context, server, {"presets-of-a-test": json.dumps([own, later])})
+    stored = page.evaluate(
+        """async (modules) => {
+          const { Presets } = await import(modules);
+          const presets = new Presets("presets-of-a-test", (one) => typeof one.text === "string");
+          presets.set({ ...presets.all[0], text: "y" });
+          presets.set({ id: "c", name: "C", text: "z" });
+          return JSON.parse(localStorage.getItem("presets-of-a-test"));
+        }""",
+        bundle("presets", ROOT / "app" / "ui" / "chats" / "presets.js"),
+    )
+    assert stored == [own | {"text": "y"}, {"id": "c", "name": "C", "text": "z"}, later]
     assert errors == []
     page.close()

@@ -25,6 +25,8 @@ export class Presets {
   /** @type {(() => void)[]} */
   #listeners = [];
 
+  /** @type {unknown[]} those of another version, or damaged, which stay stored */
+  #others = [];
   #isPreset;
 
   /** @param {string} key in localStorage @param {(preset: any) => boolean} isWhole whether it has what these presets have */
@@ -58,11 +60,12 @@ export class Presets {
 
   #read() {
     this.all = storedList(this.key, /** @type {(one: unknown) => one is P} */ (this.#isPreset));
+    this.#others = storedList(this.key, /** @returns {one is unknown} */ (one) => !this.#isPreset(one));
   }
 
   /** @param {P[]} all */
   #write(all) {
-    localStorage.setItem(this.key, JSON.stringify(all));
+    localStorage.setItem(this.key, JSON.stringify([...all, ...this.#others]));
     this.all = all;
     this.#tell();
   }
