@@ -2,7 +2,7 @@
 // halved.
 #include "quants/codebook.wgsl"
 
-fn fp4_numbers(q: vec4u) -> Numbers {
+fn book_numbers(q: vec4u) -> Numbers {
   let l1 = q << vec4u(1);
   let l2 = q << vec4u(2);
   let r1 = q >> vec4u(1);

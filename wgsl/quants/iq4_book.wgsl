@@ -1,12 +1,7 @@
 // The book of the IQ4 types: -127, -104, -83, -65; -49, -35, -22, -10; 1, 13, 25, 38; 53, 69, 89, 113.
 #include "quants/codebook.wgsl"
 
-struct Packed {
-  q: vec4u,
-  d: f32,
-}
-
-fn iq4_numbers(q: vec4u) -> Numbers {
+fn book_numbers(q: vec4u) -> Numbers {
   let l1 = q << vec4u(1);
   let l2 = q << vec4u(2);
   let l3 = q << vec4u(3);
@@ -50,16 +45,4 @@ fn iq4_bit5(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
 
 fn iq4_bit6(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
   return b2 & (b0 | b1 | ~b3);
-}
-
-fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
-  let n = iq4_numbers(w.q);
-  return w.d * f32(int_dot(n.low, x[0].a) + int_dot(n.high, x[0].b)) * x[0].s.x;
-}
-
-fn w_load(row: u32, g: u32) -> Group {
-  let w = w_fetch(row, g);
-  let n = iq4_numbers(w.q);
-  let s = vec2f(w.d, 0.0);
-  return Group(n.low, n.high, s, s);
 }

@@ -3,6 +3,7 @@
 @bind var<storage, read> w_qs: array<vec4u>; // one per group
 @bind var<storage, read> w_d: array<vec2u>; // d and upper bits, lower bits
 #include "quants/iq4_book.wgsl"
+#include "quants/one_scale.wgsl"
 
 fn w_fetch(row: u32, g: u32) -> Packed {
   let sub = g % 8u;

@@ -22,7 +22,7 @@ fn w_fetch(row: u32, g: u32) -> Packed {
 }
 
 fn unpacked(w: Packed) -> Group {
-  let n = fp4_numbers(w.q);
+  let n = book_numbers(w.q);
   return Group(
     vec4u(n.low.xy, n.high.xy), vec4u(n.low.zw, n.high.zw),
     vec2f(w_e4m3(w.scales & 0xffu), 0.0), vec2f(w_e4m3((w.scales >> 8u) & 0xffu), 0.0));
