@@ -1,4 +1,4 @@
-"""Write a GGUF with the shape of a real model and random weights. Speed does not depend on their values.
+"""Write a GGUF with the shape of a real model and random weights, of the magnitude of trained ones.
 
 python -m bench.make_model smollm2-135m out.gguf --type Q4_0
 
@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 from gguf import GGUFWriter
 from gguf.constants import GGMLQuantizationType, TokenType
+from gguf.quants import dequantize
 
 from bench.shapes import MIXES, SHAPES, Shape, metadata, tensors
 from py_engine.files.tensor_types import BLOCK_SIZES
@@ -24,6 +25,8 @@ from py_engine.proof.random_data import SCALES
 from tools.gguf_writer import finish
 
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", *MIXES)
+STD = 0.02  # of all weights
+SAMPLE = 1 << 10  # blocks that a type's magnitude is measured with
 POOL = 1 << 16  # random blocks, which all matrices of a type repeat
 
 
@@ -42,7 +45,7 @@ class Weights:
                 return np.zeros(shape, np.float32)
             return np.full(shape, self._peak if name.startswith("output_norm") else 1.0, np.float32)
         if type in (Q.F32, Q.F16):
-            values = self._random.standard_normal(shape, np.float32) * np.float32(0.02)
+            values = self._random.standard_normal(shape, np.float32) * np.float32(STD)
             return values.astype(np.float32 if type == Q.F32 else np.float16)
         block, size = BLOCK_SIZES[type]
         if type not in self._pools:
@@ -52,13 +55,26 @@ class Weights:
         return blocks.reshape(*shape[:-1], -1)
 
     def _blocks(self, type: Q, block: int, size: int) -> np.ndarray:
-        """POOL random blocks of `block` values in `size` bytes, with a small scale: (POOL, size) uint8."""
+        """POOL random blocks in `size` bytes, of the magnitude of trained weights: (POOL, size) uint8.
+
+        Scales have signs at random. Else the weights of many types would have a mean, and all tokens would share
+        what it adds in each layer: scores of attention then reach hundreds.
+        """
         raw = self._random.integers(0, 256, (POOL, size), np.uint8)
         if type == Q.MXFP4:  # its scale is a power of two in a byte
-            raw[:, 0] = 127 - 8
-        for at in SCALES.get(type, ()):
-            raw[:, at : at + 2] = np.array([0.002 if block == 32 else 0.00004], np.float16).view(np.uint8)
+            raw[:, 0] = 127 - 7
+        if places := SCALES.get(type, ()):
+            signs = self._random.choice(np.array([-1.0, 1.0], np.float32), POOL)
+            set_scales(raw, places, signs)
+            magnitude = np.sqrt(np.mean(dequantize(raw[:SAMPLE], GGMLQuantizationType(type)) ** 2))
+            set_scales(raw, places, signs * (STD / magnitude))
         return raw
+
+
+def set_scales(blocks: np.ndarray, places: Sequence[int], values: np.ndarray) -> None:
+    """Set the scales of blocks (n, bytes), which begin at `places` of each, to a value for each block (n)."""
+    for at in places:
+        blocks[:, at : at + 2] = values.astype(np.float16)[:, None].view(np.uint8)
 
 
 def write(
