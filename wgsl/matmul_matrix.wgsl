@@ -48,6 +48,15 @@ fn store_four(m: u32, column: u32, v: vec4f) {
 }
 #endif
 #if EPILOGUE == "gated"
+// Four sums of an expert's rows and its biases. Other products have had theirs multiplied.
+fn with_bias(tile: Tile, row: u32, v: vec4f) -> vec4f {
+#if GROUPED and BIAS
+  return v + vec4f(expert_bias(tile, row), expert_bias(tile, row + 1u), expert_bias(tile, row + 2u), expert_bias(tile, row + 3u));
+#else
+  return v;
+#endif
+}
+
 fn store_four(m: u32, column: u32, gate: vec4f, up: vec4f) {
   let result = vec4f(gated(gate.x, up.x), gated(gate.y, up.y), gated(gate.z, up.z), gated(gate.w, up.w));
   y[(m * p.y_stride + column) / 4u] = Stored(result);
@@ -230,13 +239,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #else
 #if EPILOGUE == "gated"
     let column = n0 / 2u + sn / 2u + ${j}u / 2u * SIDE + e % SIDE;
-    if (e < SIDE * SIDE && m < tile.count && column < p.rows / 2u) {
-      store_four(tile.first + m, column, gate${e}, v);
+    if (e < SIDE * SIDE && m < tile.count && column < gated_rows()) {
+      let up = with_bias(tile, gated_rows() + column, v);
+      store_four(y_row(tile, m), column, with_bias(tile, column, gate${e}), up);
     }
 #else
     let row = n0 + sn + ${j}u * SIDE + e % SIDE;
     if (e < SIDE * SIDE && m < tile.count && row < p.rows) { // what is after the last row is padding
-      store_four(tile.first + m, p.row0 + row, v);
+      store_four(y_row(tile, m), p.row0 + row, v);
     }
 #endif
 #endif

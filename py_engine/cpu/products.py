@@ -63,14 +63,21 @@ def _matmul_of_experts(c: Call) -> None:
     for expert, first, count, _ in c["tiles"].astype(np.int64):
         slots = c["slots"].reshape(-1)[first : first + count]
         x = rows_of_x[slots if c.params["X_PER_SLOT"] else slots // c.params["USED"]]
+        y = np.empty((count, stack * rows), np.float32) if c.params["EPILOGUE"] == "gated" else None
         for i in range(stack if count else 0):
             begin = (i * experts + expert) * rows - c.consts["first"]  # the expert's first row in this part
             lo, hi = max(0, -begin), min(rows, c.consts["rows"] - begin)
             if lo < hi:
                 bias = c["bias"][i * experts + expert, lo:hi] if c.params["BIAS"] else np.float32(0)
                 scale = c["scales"][0, i * experts + expert] if c.params.get("SCALES") else np.float32(1)
-                at = c.consts["row0"] + i * rows
-                c["y"][slots, at + lo : at + hi] = x @ c["w"][begin + lo : begin + hi].T * scale + bias
+                sums = x @ c["w"][begin + lo : begin + hi].T * scale + bias
+                at = i * rows
+                if y is None:
+                    c["y"][slots, c.consts["row0"] + at + lo : c.consts["row0"] + at + hi] = sums
+                else:
+                    y[:, at + lo : at + hi] = sums
+        if y is not None and count:
+            c["y"][slots, :rows] = gated(c.params["ACTIVATION"], y[:, :rows], y[:, rows:], *limits_of(c.params))
 
 
 def _input(c: Call, first: int = 0) -> Array:

@@ -71,11 +71,12 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     y = ops.shaped(f"expert_hidden{route.routing.suffix}", (ops.batch * route.used, pad(n_ff)), ops.input_dtype)
     inputs = [weight for weight, _ in network.inputs]
     changed = expert_low_rank.adapted(ops, inputs)
-    if network.gated and len(inputs) == 1 and groups is None and not network.weighs_inputs and not changed:
+    in_product = network.gated and len(inputs) == 1 and not network.weighs_inputs and not changed
+    if in_product and (groups is None or _stores_halves(ops, groups, network.inputs[0])):
         epilogue = Epilogue("gated", activation_params(network.activation))
         product = ExpertProduct(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
-        small_product(ops, route, product)
-        return Hidden(route, y)
+        append_product(ops, route, groups, product)
+        return Hidden(route, y, groups)
     rows = ops.shaped(f"expert_rows{route.routing.suffix}", (ops.batch * route.used, pad(n_ff * (1 + network.gated))))
     for i, matrices in enumerate(network.inputs):
         append_product(
@@ -113,6 +114,11 @@ def _grouped_sum(ops: Ops, hidden: Hidden, groups: Groups, down: ExpertMatrices,
         -(-y.shape[1] // (4 * THREADS)),
         PerToken(),
     )
+
+
+def _stores_halves(ops: Ops, groups: Groups, matrices: ExpertMatrices) -> bool:
+    """Whether the product of many tokens may have an epilogue that stores f16."""
+    return groups.kernel == "matmul_matrix" and not matrices[0].scales and _fits(ops, matrices)
 
 
 def _fits(ops: Ops, matrices: ExpertMatrices) -> bool:
@@ -210,14 +216,15 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
     """Append a product for every slot, in as many parts as the binding limit requires."""
     (weight, bias), experts = p.matrices, route.routing.networks
     rows = weight.rows // experts  # of an expert
-    in_int8, per_slot = groups.kernel == "matmul_int8", p.x.shape[0] == p.y.shape[0]
+    in_int8, per_slot, epilogue = groups.kernel == "matmul_int8", p.x.shape[0] == p.y.shape[0], p.epilogue
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
             groups.kernel,
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
-             "EPILOGUE": "store", "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
+             "EPILOGUE": epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(per_slot)}
             | (int8(weight) if in_int8 else halves(ops, p.x)) | groups.tile | scales.expert_params(weight)
+            | dict(epilogue.params)
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}

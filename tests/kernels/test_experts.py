@@ -196,18 +196,24 @@ def test_many_tokens_in_bytes(plain_bench: Bench, shape: Shape, limit: int, toke
     assert (gpu[y.name][tokens:] == bench.data[y.name][tokens:]).all()
 
 
+STACKED = Shape(4, 2, 96, 64, Q.Q8_0, biased=True)
+CLAMPED = Shape(4, 2, 40, 96, Q.F16, biased=True, activation="swiglu_oai")  # a tile's last rows are after the matrix's
+
+
 @pytest.mark.parametrize(
-    ("tokens", "tile"),
+    ("shape", "tokens", "tile"),
     [
-        (1, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
-        (130, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
-        (33, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}),
-        (130, {"TM": 64, "TN": 64, "SM": 2, "SN": 2, "AHEAD": 1}),
-        (47, {"TM": 32, "TN": 64, "SM": 2, "SN": 4}),
+        (STACKED, 1, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
+        (replace(STACKED, stacked=False), 130, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
+        (STACKED, 130, {"TM": 32, "TN": 64, "SM": 1, "SN": 2}),
+        (replace(STACKED, biased=False), 33, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}),
+        (CLAMPED, 31, {"TM": 32, "TN": 128, "SM": 1, "SN": 2}),
+        (STACKED, 130, {"TM": 64, "TN": 64, "SM": 2, "SN": 2, "AHEAD": 1}),
+        (replace(STACKED, stacked=False), 47, {"TM": 32, "TN": 64, "SM": 2, "SN": 4}),
     ],
 )
 def test_many_tokens_with_matrices(
-    plain_bench: Bench, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    plain_bench: Bench, shape: Shape, tokens: int, tile: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel with subgroup matrices, emulated."""
     bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
@@ -215,9 +221,11 @@ def test_many_tokens_with_matrices(
     assert kernel == "matmul_matrix"
     monkeypatch.setattr(matmul_tiles, "grouped_matmul", lambda *_: (kernel, default | {"DEPTH": 32} | tile))
     ops = bench.begin(Setup(batch=256, n=tokens))
-    y = _experts(bench, ops, Shape(4, 2, 96, 64, Q.Q8_0, biased=True), 1)
+    y = _experts(bench, ops, shape, 1)
+    stored = {"gated", "store"} if shape.stacked else {"store"}  # by the products
+    assert {op.params["EPILOGUE"] for op in ops.ops if op.kernel == kernel} == stored
     gpu, host = bench.run(ops)
-    check(bench, gpu[y.name][:tokens, :96], host[y.name][:tokens, :96], 1e-10)
+    check(bench, gpu[y.name][:tokens, : shape.cols], host[y.name][:tokens, : shape.cols], 1e-10)
 
 
 @in_turn(

@@ -96,6 +96,15 @@ fn tile_at(i: u32) -> Tile {
 #endif
 }
 
+// Row of y for row i of a tile.
+fn y_row(tile: Tile, i: u32) -> u32 {
+#if GROUPED
+  return slots[tile.first + i];
+#else
+  return tile.first + i;
+#endif
+}
+
 // Row of x for row i of a tile. Rows after the last repeat it.
 fn x_row(tile: Tile, i: u32) -> u32 {
   let at = tile.first + min(i, tile.count - 1u);
@@ -144,6 +153,14 @@ fn result_rows() -> u32 {
 #endif
 }
 
+#if EPILOGUE == "gated"
+
+// Rows of the gate, and of what it gates.
+fn gated_rows() -> u32 {
+  return result_rows() / 2u;
+}
+#endif
+
 // Row of this part of W for a row of the result; p.rows or more if it is in another part.
 fn w_row(tile: Tile, row: u32) -> u32 {
 #if GROUPED
@@ -157,12 +174,20 @@ fn w_row(tile: Tile, row: u32) -> u32 {
 fn loaded_row(tile: Tile, n0: u32, i: u32) -> u32 {
 #if EPILOGUE == "gated"
   // Squares of gate and up rows take turns, so that both are in one subgroup. W stacks the gate's rows, then the up's.
-  let half = p.rows / 2u;
-  return min(n0 / 2u + i / (2u * SIDE) * SIDE + i % SIDE, half - 1u) + i / SIDE % 2u * half;
+  let half = gated_rows();
+  let row = min(n0 / 2u + i / (2u * SIDE) * SIDE + i % SIDE, half - 1u) + i / SIDE % 2u * half;
+  return w_row(tile, row);
 #else
   return min(w_row(tile, min(n0 + i, result_rows() - 1u)), p.rows - 1u);
 #endif
 }
+
+#if BIAS == 1 and GROUPED
+
+fn expert_bias(tile: Tile, row: u32) -> f32 {
+  return bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
+}
+#endif
 
 #if EPILOGUE in ("store", "add", "accumulate")
 // Applies scale, bias and epilogue to one result.
@@ -170,11 +195,7 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
   if (i >= tile.count || row >= result_rows() || w_row(tile, row) >= p.rows) {
     return;
   }
-#if GROUPED
-  let at = slots[tile.first + i] * p.y_stride + p.row0 + row;
-#else
-  let at = (tile.first + i) * p.y_stride + p.row0 + row;
-#endif
+  let at = y_row(tile, i) * p.y_stride + p.row0 + row;
   var v = sum;
 #if SCALES
 #if GROUPED
@@ -185,7 +206,7 @@ fn store_result(tile: Tile, i: u32, row: u32, sum: f32) {
 #endif
 #if BIAS == 1
 #if GROUPED
-  v += bias[(row / ROWS * EXPERTS + tile.expert) * ((ROWS + 31u) / 32u * 32u) + row % ROWS];
+  v += expert_bias(tile, row);
 #else
   v += bias[p.row0 + row];
 #endif
