@@ -103,7 +103,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #else
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
   let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
+#if HALVES
+  var w${i}: Held;
+#else
   var w${i}: array<vec4<f16>, 8>;
+#endif
 #endfor
 #endif
 #for i in TM // SM // SIDE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from py_engine.plan import attention_tiles, tiles
 from py_engine.plan.cache import GROUP, Cache
@@ -148,7 +149,10 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
     threads = 16
     while 4 * threads < head_dim:
         threads *= 2
+    several = 1  # heads of a workgroup
     if norm.across_heads:  # each workgroup adds the squares of all heads
+        if not ops.small_batch:  # tokens are enough workgroups
+            several = gcd(int(epilogue.consts["q_rows"]), int(epilogue.consts["kv_rows"])) // head_dim
         while 2 * threads <= ops.device.max_threads and ACROSS * threads < epilogue.consts["q_rows"]:
             threads *= 2
     flags = {
@@ -159,6 +163,7 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         "BIAS": int(norm.bias is not None),
         "AFTER": int(norm.after_rotation and not norm.single),  # a single weight commutes with the rotation
     } | ({"ALONE": ALONE[norm.alone]} if norm.alone else {})
+    flags |= {"HEADS_EACH": several} if several > 1 else {}
     eps, consts = norm.eps or eps, dict(epilogue.consts)
     if norm.after_rotation:  # the norm undoes the scale of the rotation, but for its eps
         eps, consts["rope_scale"] = eps / consts["rope_scale"] ** 2, 1.0
@@ -169,7 +174,7 @@ def norm_rope_append(ops: OpList, rows: Buffer, q: Buffer, norm: HeadNorm, eps: 
         {"state": ops.state, "x": rows, "norm": norm.weight, "y": q}
         | dict(epilogue.bindings)
         | ({"bias": norm.bias} if norm.bias else {}),
-        heads,
+        heads // several,
         PerToken(),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from py_engine.plan import matmul_tiles, split_attention
+from py_engine.plan import matmul_tiles, split_attention, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import MEDIA, PACKED, PREFILL, long, medium, plain, short
 from py_engine.plan.lists import split_attention as with_split_attention
@@ -71,6 +71,8 @@ def _list_of(n: int) -> Callable[[str], str]:
 def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     """The op with the tile that its product has in batches of `batch` tokens."""
     weight = op.bindings.get("w")
+    if op.kernel == "attention_matrix":
+        return _attention_in_tiles_for(op, batch)
     if op.kernel == "group_experts" or op.params.get("GROUPED"):
         return _in_grouped_tiles_for(op, device, batch)
     fixed = op.params.get("CACHED")
@@ -82,14 +84,27 @@ def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
     return replace(op, kernel=kernel, params=op.params | tile, grid=grid)
 
 
+def _attention_in_tiles_for(op: Op, batch: int) -> Op:
+    """The same of attention: each row has the same terms in the same order in tiles of any rows."""
+    heads, tokens, z = op.grid
+    assert isinstance(heads, int)
+    assert isinstance(tokens, PerToken)
+    group = int(op.params["G"])
+    rows = tiles.attention_rows(int(op.params["ROWS"]), group, batch, heads)
+    grid = (heads, replace(tokens, tile=rows // group), z)
+    return replace(op, params=op.params | {"ROWS": rows, "TQ": rows // group}, grid=grid)
+
+
 def _in_grouped_tiles_for(op: Op, device: Device, batch: int) -> Op:
     """The same of an op of group_experts.wgsl, or of a product of experts. Tiles differ with subgroup matrices only."""
     if not device.matrix:
         return op
     experts, used = int(op.params["EXPERTS"]), int(op.params["USED"])
     tile = dict(zip(matmul_tiles.MATMUL, matmul_tiles.grouped_tile(device, batch, used, experts), strict=True))
-    if op.kernel == "group_experts":
+    weight = op.bindings.get("w")
+    if not isinstance(weight, Weight):  # group_experts.wgsl
         return replace(op, params=op.params | {"TM": tile["TM"]})
+    tile = matmul_tiles.of_experts(tile, weight)
     rows = int(op.params["STACK"]) * int(op.params["ROWS"])
     grid = (-(-rows // tile["TN"]), matmul_tiles.grouped_tiles(tile["TM"], used, experts), 1)
     return replace(op, params=op.params | tile, grid=grid)

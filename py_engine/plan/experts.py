@@ -216,6 +216,7 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
     """Append a product for every slot, in as many parts as the binding limit requires."""
     (weight, bias), experts = p.matrices, route.routing.networks
     rows = weight.rows // experts  # of an expert
+    tile = matmul_tiles.of_experts(groups.tile, weight)
     in_int8, per_slot, epilogue = groups.kernel == "matmul_int8", p.x.shape[0] == p.y.shape[0], p.epilogue
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
@@ -223,13 +224,13 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
              "EPILOGUE": epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(per_slot)}
-            | (int8(weight) if in_int8 else halves(ops, p.x)) | groups.tile | scales.expert_params(weight)
+            | (int8(weight) if in_int8 else halves(ops, p.x)) | tile | scales.expert_params(weight)
             | dict(epilogue.params)
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
             | (rounded(ops, p.x, weight.cols, route.used if per_slot else 1) if in_int8 else {"x": p.x})
             | ({"bias": bias} if bias else {}) | scales.bindings(weight),
-            -(-rows // groups.tile["TN"]),
+            -(-rows // tile["TN"]),
             groups.count,
         )  # fmt: skip

@@ -13,7 +13,8 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
-the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) defaults to 1; HALVES (1: the weights
+the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) and HEADS_EACH (norm_rope_append.wgsl)
+default to 1; HALVES (1: the weights
 are also dequantised to f16), PACKED (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE
 and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_THREADS
 (matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
@@ -47,7 +48,7 @@ FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
 # values of #params that most kernels leave as they are
-DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1} | dict.fromkeys(
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EACH": 1} | dict.fromkeys(
     (
         "HALVES",
         "PACKED",

@@ -5,7 +5,7 @@ The defaults were measured on an H100 with its clocks up. A tile measured on the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import PerToken, Weight, planes_of
@@ -102,10 +102,11 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
     if tiles >= FULL_OCCUPANCY * 5 // 8:
         return 128, 128, 32, 2, 2, 0
     if tiles >= FULL_OCCUPANCY // 2 and batch > MAX_SMALL_TILES_BATCH and fits_deep_tiles:
-        return 128, 128, 64, 2, 4, int(not wide(weight))
+        return 128, 128, 64, 2, 4, 1
     if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
         return 64, 64, 64, 2, 2, int(not wide(weight))
-    return (32, 32, 128, 2, 2, 1) if batch <= 64 else (64, 32, 64, 2, 2, 1)
+    few = -(-weight.rows // 32) * (batch // 64) < FULL_OCCUPANCY // 2
+    return (32, 32, 128, 2, 2, 1) if few or batch <= 64 else (64, 32, 64, 2, 2, 1)
 
 
 def product(
@@ -155,6 +156,12 @@ def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[i
     if device.max_workgroup_storage >= 48 << 10:
         return GROUPED_TILE
     return SHALLOW_GROUPED_TILE if batch > MAX_SMALL_TILES_BATCH else SHORT_GROUPED_TILE
+
+
+def of_experts(tile: Mapping[str, int], weight: Weight) -> dict[str, int]:
+    """The tile of products of experts, for one of their matrices: what takes long to unpack is loaded ahead."""
+    ahead = "AHEAD" in tile and weight.layout.codebook
+    return {**tile, **({"AHEAD": 1} if ahead else {})}
 
 
 def grouped_tiles(tm: int, used: int, experts: int) -> PerToken:

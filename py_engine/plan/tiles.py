@@ -18,6 +18,7 @@ from py_engine.plan.plan import Weight
 
 MEDIA_ATTENTION = ("ROWS", "STRIP", "TS")  # of attention_matrix.wgsl
 MATVEC = ("TK", "TR", "R", "AHEAD")  # threads per row, rows in parallel, rows per thread, prefetched units
+LARGE_ATTENTION = 128  # rows of a tile of attention_matrix.wgsl from which on smaller ones may be faster
 FULL_OCCUPANCY = 256  # workgroups that keep every core of a GPU busy
 WIDE_BYTES = 0.75  # bytes of a weight from which on a type is wide()
 MAX_HEAD_DIM = 512  # up to which all query heads of a key head are in one workgroup
@@ -181,6 +182,15 @@ def _attention_matrix_tiles(dim: int) -> list[tuple[int, int]]:
     if dim <= 128:
         return [(128, 16 if dim <= 80 else 32), (64, 32)]
     return [(64, 16)]
+
+
+def attention_rows(rows: int, group: int, batch: int, heads: int) -> int:
+    """Rows of a tile of attention_matrix.wgsl in batches of `batch` tokens: `rows` or fewer. `heads`: key heads.
+
+    Of few tiles, each of a GPU's cores has one at most, and a smaller one takes less time.
+    """
+    few = heads * -(-batch * group // rows) < FULL_OCCUPANCY * 3 // 8
+    return rows // 2 if few and rows >= LARGE_ATTENTION and group <= rows // 2 else rows
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:

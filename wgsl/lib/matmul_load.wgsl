@@ -10,7 +10,7 @@ w${i} = w_qs[w_at${i} + 4u * group_at(g0 + (t + ${i}u * WG) % EIGHTS / 4u)];
 #else
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
 #if HALVES
-w${i} = w_halves(w_row${i}, group_at(g0 + (t + ${i}u * WG) % GROUPS));
+w${i} = w_held(w_row${i}, group_at(g0 + (t + ${i}u * WG) % GROUPS));
 #else
 {
   let w = w_group(w_row${i}, group_at(g0 + (t + ${i}u * WG) % GROUPS));

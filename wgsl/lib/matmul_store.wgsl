@@ -36,11 +36,16 @@
 if (t + ${i}u * WG < TN * GROUPS) {
   let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
   let at = e / GROUPS * PITCH + e % GROUPS * 32u;
+#if HALVES
+  let halves = held_halves(w${i});
+#else
+  let halves = w${i};
+#endif
 #for c in 8
-  ws[at + 4u * ${c}u] = w${i}[${c}].x;
-  ws[at + 4u * ${c}u + 1u] = w${i}[${c}].y;
-  ws[at + 4u * ${c}u + 2u] = w${i}[${c}].z;
-  ws[at + 4u * ${c}u + 3u] = w${i}[${c}].w;
+  ws[at + 4u * ${c}u] = halves[${c}].x;
+  ws[at + 4u * ${c}u + 1u] = halves[${c}].y;
+  ws[at + 4u * ${c}u + 2u] = halves[${c}].z;
+  ws[at + 4u * ${c}u + 3u] = halves[${c}].w;
 #endfor
 }
 #endfor

@@ -11,17 +11,6 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
 }
 #if HALVES
 #include "quants/halves.wgsl"
-
-fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
-  let w = w_load(row, g);
-  let s = vec2<f16>(w.s);
-  let t = vec2<f16>(w.t);
-  return array(
-    halves_of_bytes(w.a.x, s.x, s.y), halves_of_bytes(w.a.y, s.x, s.y),
-    halves_of_bytes(w.a.z, s.x, s.y), halves_of_bytes(w.a.w, s.x, s.y),
-    halves_of_bytes(w.b.x, t.x, t.y), halves_of_bytes(w.b.y, t.x, t.y),
-    halves_of_bytes(w.b.z, t.x, t.y), halves_of_bytes(w.b.w, t.x, t.y));
-}
 #endif
 
 fn group_dot(w: Group, x: Bytes) -> f32 {

@@ -18,17 +18,6 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
 }
 #if HALVES
 #include "quants/halves.wgsl"
-
-fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
-  let at = row * W_GROUPS + g;
-  let d = f16(w_scale(at));
-  let m = 8.0h * d;
-  let q = w_qs[at] & vec4u(0x0f0f0f0f);
-  let h = (w_qs[at] >> vec4u(4)) & vec4u(0x0f0f0f0f);
-  return array(
-    halves_of_bytes(q.x, d, m), halves_of_bytes(q.y, d, m), halves_of_bytes(q.z, d, m), halves_of_bytes(q.w, d, m),
-    halves_of_bytes(h.x, d, m), halves_of_bytes(h.y, d, m), halves_of_bytes(h.z, d, m), halves_of_bytes(h.w, d, m));
-}
 #endif
 
 struct Packed {

@@ -14,16 +14,6 @@ fn w_group(row: u32, g: u32) -> array<vec4f, 8> {
 }
 #if HALVES
 #include "quants/halves.wgsl"
-
-fn w_halves(row: u32, g: u32) -> array<vec4<f16>, 8> {
-  let at = row * W_GROUPS + g;
-  let d = f16(w_scale(at));
-  let a = w_qs[2u * at];
-  let b = w_qs[2u * at + 1u];
-  return array(
-    halves_of_bytes(a.x, d, 0), halves_of_bytes(a.y, d, 0), halves_of_bytes(a.z, d, 0), halves_of_bytes(a.w, d, 0),
-    halves_of_bytes(b.x, d, 0), halves_of_bytes(b.y, d, 0), halves_of_bytes(b.z, d, 0), halves_of_bytes(b.w, d, 0));
-}
 #endif
 
 struct Packed {
