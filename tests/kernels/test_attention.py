@@ -60,6 +60,7 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
         [
             ((3, 1, 32), "head"),
             ((4, 2, 96), "wide"),
+            ((12, 12, 96), "wide"),  # a workgroup has more quads of rows than threads
             ((3, 1, 16), "own"),
             ((2, 2, 32), "values"),
             ((3, 1, 32), "after"),
