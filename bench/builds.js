@@ -18,6 +18,7 @@ const COUNTS = [1, 2, 4, 8]; // requests at once
 const MANY = [16, 32]; // the same of "many"
 const FIRST = [16, 64, 512]; // tokens of prompts whose first token is timed
 const LONG = 8192;
+const STREAMS = 4; // that run beside a long prompt
 const SEEDS = 8;
 const SAMPLED = { temperature: 0.8, top_p: 0.95 };
 
@@ -96,7 +97,38 @@ const MEASURES = {
       [`greedy at ${LONG}`, "tok/s", (1000 * (tokens - 1)) / decoding],
     ];
   },
+  beside: async (engine, _tokens, round) => {
+    const { first } = await answer(engine, ids(LONG, round + 17), 1);
+    const { first: shared, gaps } = await beside(engine, round);
+    return [
+      [`first token of ${LONG}, alone`, "ms", first],
+      [`first token of ${LONG}, beside ${STREAMS} streams`, "ms", shared],
+      ["gaps of the streams, median", "ms", gaps[gaps.length >> 1]],
+      ["the longest", "ms", gaps[gaps.length - 1]],
+    ];
+  },
 };
+
+/**
+ * A long prompt beside streams: when its first token came, and the gaps between the streams' chunks until then.
+ * @param {any} engine @param {number} round
+ */
+async function beside(engine, round) {
+  const ended = new AbortController();
+  let times = Array.from({ length: STREAMS }, () => /** @type {number[]} */ ([]));
+  const streams = times.map(async (_, i) => {
+    const request = { prompt: ids(PROMPT, 300 + i), max_tokens: LONG / 2, ignore_eos: true, stream: true };
+    const stream = await engine.completions.create({ ...request, ...SAMPLED, seed: i }, { signal: ended.signal });
+    for await (const _chunk of stream) times[i].push(performance.now());
+  });
+  while (times.some((chunks) => chunks.length < 8)) await new Promise((done) => setTimeout(done, 10));
+  times = times.map((chunks) => chunks.splice(0) && chunks); // what comes from now on
+  const { first } = await answer(engine, ids(LONG, round + 11), 1);
+  const gaps = times.flatMap((chunks) => chunks.slice(1).map((time, i) => time - chunks[i])).sort((a, b) => a - b);
+  ended.abort();
+  await Promise.allSettled(streams);
+  return { first, gaps };
+}
 
 /** SHA-256 of the answers of some seeds, alone and side by side. @param {any} engine @param {number} tokens */
 async function texts(engine, tokens) {

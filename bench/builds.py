@@ -1,6 +1,6 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
-.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,texts]
+.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,beside,texts]
     [--rounds 4]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
@@ -10,6 +10,7 @@ load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'.
     many       16 and 32 at once
     first      milliseconds until the first token of prompts of 16, 64 and 512 tokens
     long       a prompt of 8,192 tokens, and decoding after it
+    beside     a prompt of 8,192 tokens beside four streams: its first token, and the gaps of the streams
     texts      whether the answers to eight seeds, alone and side by side, are the same
 """
 
@@ -27,7 +28,7 @@ from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
 
-MEASURES = ("greedy", "requests", "many", "first", "long", "texts")
+MEASURES = ("greedy", "requests", "many", "first", "long", "beside", "texts")
 MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
 
 

@@ -57,24 +57,33 @@ class Weights:
     def _blocks(self, type: Q, block: int, size: int) -> np.ndarray:
         """POOL random blocks in `size` bytes, of the magnitude of trained weights: (POOL, size) uint8.
 
-        Scales have signs at random. Else the weights of many types would have a mean, and all tokens would share
-        what it adds in each layer: scores of attention then reach hundreds.
+        Their mean is 0: signs of scales are random, and minimums those that make it so. Else all tokens would share what
+        it adds in each layer, and scores of attention would reach hundreds.
         """
         raw = self._random.integers(0, 256, (POOL, size), np.uint8)
         if type == Q.MXFP4:  # its scale is a power of two in a byte
             raw[:, 0] = 127 - 7
         if places := SCALES.get(type, ()):
             signs = self._random.choice(np.array([-1.0, 1.0], np.float32), POOL)
-            set_scales(raw, places, signs)
-            magnitude = np.sqrt(np.mean(dequantize(raw[:SAMPLE], GGMLQuantizationType(type)) ** 2))
-            set_scales(raw, places, signs * (STD / magnitude))
+            factors = np.ones(len(places), np.float32)
+            if len(places) == 2:  # a scale and a minimum
+                scaled, least = (_weights(raw, places, each, type).mean() for each in np.eye(2, dtype=np.float32))
+                factors[1] = -scaled / least
+            factors *= STD / _weights(raw, places, factors, type).std()
+            _set_scales(raw, places, signs[:, None] * factors)
         return raw
 
 
-def set_scales(blocks: np.ndarray, places: Sequence[int], values: np.ndarray) -> None:
-    """Set the scales of blocks (n, bytes), which begin at `places` of each, to a value for each block (n)."""
-    for at in places:
-        blocks[:, at : at + 2] = values.astype(np.float16)[:, None].view(np.uint8)
+def _set_scales(blocks: np.ndarray, places: Sequence[int], values: np.ndarray) -> None:
+    """Set the scales of blocks (n, bytes), which begin at `places` of each, to `values` (n or 1, places)."""
+    for at, column in zip(places, values.astype(np.float16).T, strict=True):
+        blocks[:, at : at + 2] = np.ascontiguousarray(column)[:, None].view(np.uint8)
+
+
+def _weights(blocks: np.ndarray, places: Sequence[int], scales: np.ndarray, type: Q) -> np.ndarray:
+    """The weights of a sample of the blocks, with these scales (places) in each."""
+    _set_scales(blocks, places, scales[None])
+    return np.asarray(dequantize(blocks[:SAMPLE], GGMLQuantizationType(type)))
 
 
 def write(
