@@ -103,7 +103,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #else
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
   let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
-#if HALVES
+#if HALVES and not (AHEAD and QUANT == "q4_k")
   var w${i}: Held;
 #else
   var w${i}: array<vec4<f16>, 8>;
@@ -202,10 +202,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #include "lib/matmul_store.wgsl" with g0=step
     workgroupBarrier();
 #if AHEAD
-    let g0 = step + GROUPS;
-    if (g0 < W_GROUPS) {
+    let g0 = step + GROUPS; // after the last step, what is loaded is not used: in a branch, threads would wait for it
 #include "lib/matmul_load.wgsl"
-    }
 #endif
 #include "lib/matmul_multiply.wgsl"
     workgroupBarrier();
