@@ -41,6 +41,7 @@ from py_engine.tasks import begin, to_the_end
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
 SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
+PROMPTS_MS = 30.0  # of short prompts, or of a slice, that streams wait for: requests that come together soon share steps
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: an abort waits for its end
 LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wait after it costs little
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
@@ -271,13 +272,13 @@ class Scheduler:
         self._in_flight.append(submit)
 
     def _next(self, units: list[list[RunningSequence]]) -> list[RunningSequence]:
-        """The unit whose turn it is: a new prompt, unless streams would wait longer than SLICE_MS for their tokens."""
+        """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPTS_MS for their tokens."""
         prompts = [unit[0] for unit in units if unit[0].prompting]
         decoding = [unit for unit in units if not unit[0].prompting]
         first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
-            if self._prompt_ms + min(SLICE_MS, part_ms(self.runner, left)) > SLICE_MS:
+            if self._prompt_ms + min(SLICE_MS, part_ms(self.runner, left)) > PROMPTS_MS:
                 return min(decoding, key=_turn)
         return first
 
@@ -307,10 +308,16 @@ class Scheduler:
         """The time that decode steps of so many sequences in one submit should take."""
         return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
+    def _steps_beside_prompt(self, rows: int) -> int:
+        """Decode steps of so many sequences between slices of prompts: few, as slices are longer the longer they take."""
+        step_ms, steps = self.runner.step_ms(rows), self.runner.steps_in(rows, BESIDE_PROMPT_MS)
+        return min(steps, max(1, int(BESIDE_PROMPT_MS / step_ms))) if step_ms else steps
+
     def _submit_steps(self, unit: list[RunningSequence], *, beside_prompt: bool) -> ScheduledWork | None:
         """Submit decode steps of a unit. None: pages are lacking."""
-        ms = BESIDE_PROMPT_MS if beside_prompt else self._submit_ms(len(unit))
-        steps = min(self.runner.steps_in(len(unit), ms), *(most_steps(sequence) for sequence in unit))
+        rows, runner = len(unit), self.runner
+        steps = self._steps_beside_prompt(rows) if beside_prompt else runner.steps_in(rows, self._submit_ms(rows))
+        steps = min(steps, *(most_steps(sequence) for sequence in unit))
         steps = with_pages(unit, steps)
         if not steps:
             return None
@@ -338,7 +345,7 @@ class Scheduler:
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""
         runner, streams = self.runner, [len(unit) for unit in units if not unit[0].prompting]
-        step_ms = [runner.steps_in(rows, BESIDE_PROMPT_MS) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
+        step_ms = [self._steps_beside_prompt(rows) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
         alone = not streams and not self._time_slices.wanted
         submit = submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
         if submit is None:

@@ -299,10 +299,11 @@ export class Replay extends Lists {
    * @returns {Promise<Result | undefined>} undefined when there is none
    */
   async result(expectedMs = 0) {
-    const oldest = this.inFlight[0];
+    const [oldest, next] = this.inFlight;
     if (!oldest) return undefined;
     const begun = performance.now();
-    const awaited = oldest.count === 1 || this.inFlight.length === 1; // any later submit makes Chromium look
+    // Any later submit makes Chromium look; the next one after a slice of a prompt comes when that has run.
+    const awaited = oldest.count === 1 || !next || next.count === 1;
     await (awaited ? this.soon(oldest.mapped, this.idleMs(oldest, expectedMs)) : oldest.mapped);
     const now = performance.now();
     this.counts.wait_ms += now - begun;

@@ -22,7 +22,7 @@ from tests.support.cpu_engines import MODEL, PROMPT, STOPS, WARM, Anything, coll
 from tests.support.cpu_models import GOLDEN, load
 from tests.support.sliced_runner import SlicedRunner, until
 
-SLICES = 7  # of a part that takes 180 ms
+SLICES = 10  # of a part that takes 180 ms
 LONG = [7 * i % 250 for i in range(128)]
 MODELS = {
     "pages": MODEL,
@@ -74,7 +74,7 @@ async def test_a_prompt_alone_has_longer_slices(part_ms: float, slices: int) -> 
     assert runner.submitted.count("slice") == 4 * (slices - 1)
 
 
-@pytest.mark.parametrize(("step_ms", "slices"), [(1.0, 7), (10.0, 6), (54.0, 2), (27.0, 3)])
+@pytest.mark.parametrize(("step_ms", "slices"), [(1.0, 10), (10.0, 6), (54.0, 2), (27.0, 3)])
 async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> None:
     """Else a slow device would spend more time on the streams than on the prompt."""
     used, runner = engine()
@@ -84,8 +84,26 @@ async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> N
     assert runner.submitted.count("slice") == slices - 1
 
 
+async def test_steps_between_slices_are_few() -> None:
+    """Two at a time would make slices twice as long, and with them the gaps of streams."""
+    used, runner = engine()
+    runner.step_ms = lambda rows, **_: 3.0  # type: ignore[method-assign]
+    runner.steps_in = lambda rows, ms, **_: 2  # type: ignore[method-assign]
+    decode, steps = runner.decode, list[int]()
+
+    def counted(rows: Any, count: int) -> None:
+        if 0 < runner.submitted.count("slice") < SLICES - 1:
+            steps.append(count)
+        decode(rows, count)
+
+    runner.decode = counted  # type: ignore[method-assign]
+    await beside_a_stream(used, lambda: collect(used, LONG[:32], WARM, 2))
+    assert set(steps) == {1}
+    assert runner.submitted.count("slice") == SLICES - 1
+
+
 @pytest.mark.parametrize(("timed", "unknown_token_ms", "step_ms", "slices"), [
-    (True, 6.0, 1.0, 1), (False, 0.1, 1.0, 1), (False, 6.0, 1.0, 8), (False, 0.1, 9.0, 3),
+    (True, 6.0, 1.0, 1), (False, 0.1, 1.0, 1), (False, 6.0, 1.0, 11), (False, 0.1, 9.0, 3),
 ])  # fmt: skip
 async def test_a_part_of_a_size_that_was_never_timed_has_more_slices(
     monkeypatch: pytest.MonkeyPatch, timed: bool, unknown_token_ms: float, step_ms: float, slices: int
