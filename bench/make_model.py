@@ -57,8 +57,8 @@ class Weights:
     def _blocks(self, type: Q, block: int, size: int) -> np.ndarray:
         """POOL random blocks in `size` bytes, of the magnitude of trained weights: (POOL, size) uint8.
 
-        Their mean is 0: signs of scales are random, and minimums those that make it so. Else all tokens would share what
-        it adds in each layer, and scores of attention would reach hundreds.
+        Their mean is 0: signs of scales are random, and minimums those that make it so. Else all tokens would share
+        what it adds in each layer, and scores of attention would reach hundreds.
         """
         raw = self._random.integers(0, 256, (POOL, size), np.uint8)
         if type == Q.MXFP4:  # its scale is a power of two in a byte

@@ -41,7 +41,7 @@ from py_engine.tasks import begin, to_the_end
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
 SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
-PROMPTS_MS = 30.0  # of short prompts, or of a slice, that streams wait for: requests that come together soon share steps
+PROMPTS_MS = 30.0  # of prompts that streams wait for: requests that come together soon share steps
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: an abort waits for its end
 LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wait after it costs little
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
@@ -272,7 +272,7 @@ class Scheduler:
         self._in_flight.append(submit)
 
     def _next(self, units: list[list[RunningSequence]]) -> list[RunningSequence]:
-        """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPTS_MS for their tokens."""
+        """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPTS_MS."""
         prompts = [unit[0] for unit in units if unit[0].prompting]
         decoding = [unit for unit in units if not unit[0].prompting]
         first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
@@ -309,7 +309,7 @@ class Scheduler:
         return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
     def _steps_beside_prompt(self, rows: int) -> int:
-        """Decode steps of so many sequences between slices of prompts: few, as slices are longer the longer they take."""
+        """Decode steps of so many sequences between slices of prompts, which are longer where steps take long."""
         step_ms, steps = self.runner.step_ms(rows), self.runner.steps_in(rows, BESIDE_PROMPT_MS)
         return min(steps, max(1, int(BESIDE_PROMPT_MS / step_ms))) if step_ms else steps
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import PerToken, Weight, planes_of
-from py_engine.plan.tiles import FULL_OCCUPANCY, wide
+from py_engine.plan.tiles import FULL_OCCUPANCY
 
 MATMUL = ("TM", "TN", "DEPTH", "SM", "SN", "AHEAD")  # the #params of matmul_matrix.wgsl
 MATMUL_TILES = (
