@@ -140,6 +140,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "MXFP4")
 CONTEXT = 32768  # tokens
 DAMPED = 1 / 32  # of the scales of the matrices whose products layers add: halves that are still normal numbers
+HEAD_NORMS = ("attn_q_norm.weight", "attn_k_norm.weight")
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
 
 
@@ -211,7 +212,8 @@ def write(shape: str, path: str, type: str = "Q4_0", mtp: bool = False, layers: 
             data = damped(data)
         writer.add_tensor(name, data, raw_dtype=None if type_ in (Q.F32, Q.F16) else GGMLQuantizationType(type_))
     for name, values in file.tensors.items():
-        writer.add_tensor(name, values.astype(np.float32))
+        unscaled = used["arch"] == "gemma4" and name.endswith(HEAD_NORMS)  # a trained norm has the scale of the scores
+        writer.add_tensor(name, (values * len(values) ** -0.25 if unscaled else values).astype(np.float32))
     finish(writer)
 
 
