@@ -105,8 +105,8 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
         return 128, 128, 64, 2, 4, 1
     if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
         return 64, 64, 64, 2, 2, 1
-    few = -(-weight.rows // 32) * (batch // 64) < FULL_OCCUPANCY // 2
-    return (32, 32, 128, 2, 2, 1) if few or batch <= 64 else (64, 32, 64, 2, 2, 1)
+    occupied = -(-weight.rows // 32) * (batch // 64) >= FULL_OCCUPANCY // 2
+    return (32, 32, 128, 2, 2, 1) if not occupied or batch <= 64 else (64, 32, 64, 2, 2, 1)
 
 
 def product(

@@ -189,8 +189,8 @@ def attention_rows(rows: int, group: int, batch: int, heads: int) -> int:
 
     Of few tiles, each of a GPU's cores has one at most, and a smaller one takes less time.
     """
-    few = heads * -(-batch * group // rows) < FULL_OCCUPANCY * 3 // 8
-    return rows // 2 if few and rows >= LARGE_ATTENTION and group <= rows // 2 else rows
+    occupied = heads * -(-batch * group // rows) >= FULL_OCCUPANCY * 3 // 8
+    return rows // 2 if not occupied and rows >= LARGE_ATTENTION and group <= rows // 2 else rows
 
 
 def attention_share(device: Device, head_dim: int, group: int) -> int:

@@ -84,7 +84,7 @@ async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> N
     assert runner.submitted.count("slice") == slices - 1
 
 
-async def test_steps_between_slices_are_few() -> None:
+async def test_one_step_follows_each_slice() -> None:
     """Two at a time would make slices twice as long, and with them the gaps of streams."""
     used, runner = engine()
     runner.step_ms = lambda rows, **_: 3.0  # type: ignore[method-assign]
