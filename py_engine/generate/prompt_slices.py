@@ -18,6 +18,7 @@ from py_engine.plan.lists import MEDIA, PREFILL
 from py_engine.runners import Runner
 
 SLICE_MS = 20.0  # the time of a slice beside streams, which get no token meanwhile
+PROMPTS_MS = 30.0  # of short prompts, or of a part that is not divided, beside streams
 GROWTH = 1.1  # of a part's time over that of the one before it, whose context is shorter
 ALONE_MS = 80.0  # the time of a slice without streams: an abort waits for its end
 STEPS_SHARE = 0.3  # most time of the streams' steps, as a share of the slice before them; slow steps make slices longer
@@ -51,7 +52,7 @@ def _open_part(sequence: RunningSequence, runner: Runner, alone: bool, steps_ms:
     """Submit the first slice of a part. False: pages are lacking."""
     answer, cache, slices = sequence.answer, sequence.cache, 1
     whole = alone or runner.divides_prompts  # else streams wait for all of a part
-    part = prompt_part(answer, cache, runner, tokens_of_part(runner) if whole else runner.prompt_tokens_in(SLICE_MS))
+    part = prompt_part(answer, cache, runner, tokens_of_part(runner) if whole else runner.prompt_tokens_in(PROMPTS_MS))
     if not part.ids:
         answer.lacks_pages = True
         return False

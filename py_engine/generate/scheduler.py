@@ -26,7 +26,7 @@ from py_engine.generate.drafted_steps import UNKNOWN_MS, record_result, submit_d
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.masked_steps import MASKED_MS, decode_masked
 from py_engine.generate.prompt_order import count_passed, next_prompt
-from py_engine.generate.prompt_slices import SLICE_MS, part_ms, submit_slice
+from py_engine.generate.prompt_slices import PROMPTS_MS, SLICE_MS, part_ms, submit_slice
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.generate.speculation import Drafts
@@ -41,7 +41,6 @@ from py_engine.tasks import begin, to_the_end
 # takes effect. More sequences get a multiple, because the host takes longer for their results.
 SUBMIT_MS = 8.0
 BESIDE_PROMPT_MS = 4.0  # the same while a prompt is read, or soon after
-PROMPTS_MS = 30.0  # of prompts that streams wait for: requests that come together soon share steps
 DRAFT_PART_MS = 100.0  # of a part of a prompt that the draft model reads alone: an abort waits for its end
 LONG_MS = 120.0  # a submit that takes longer may be alone on the device: the wait after it costs little
 AHEAD_MS = 24.0  # work on the device before the oldest submit is awaited
