@@ -142,7 +142,7 @@ class LinearOps(OpList):
         return self._held_stack(name, x, projection)[0]
 
     def _held_stack(
-        self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: bool = False
+        self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: int = 0
     ) -> tuple[Buffer, Epilogue | None]:
         """_stack(), and what is left to do (low_rank.append)."""
         y = self.rows(name, projection.rows)
