@@ -35,10 +35,12 @@ class LinearOps(OpList):
 
     # -- norms --------------------------------------------------------------------------------------------------------
 
-    def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32") -> Buffer:
-        """x / rms(x) * norm, row by row."""
+    def rms_norm(
+        self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32", bias: Weight | None = None
+    ) -> Buffer:
+        """x / rms(x) * norm + bias, row by row."""
         y = self.rows(name, norm.cols, dtype)
-        self._norm(x, norm, None, y, eps)
+        self._norm(x, norm, bias, y, eps)
         return y
 
     def biased_rms_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight, eps: float) -> Buffer:
