@@ -62,9 +62,10 @@ class RandomModel:
         if self.mixed and random.random() < 0.5:
             self.shapes |= {name: size for name, size in WIDE.items() if name in used}
         file, used = build(self.preset, SEED, kinds={}, **self.shapes)
-        possible = dict(changes(self.preset)) | dict(further_changes(file, used)) | dict(other_values(file))
+        others = dict(other_values(file))
+        possible = others | dict(changes(self.preset)) | dict(further_changes(file, used))
         names = [name for name in possible if not name.startswith(("shape ", "unchanged")) and name not in LEFT_OUT]
-        odds = np.array([RARE if name.startswith("without ") else 1.0 for name in names])
+        odds = np.array([RARE if name in others or name.startswith("without ") else 1.0 for name in names])
         chosen = random.choice(names, random.integers(0, MOST_CHANGES + 1), replace=False, p=odds / odds.sum())
         self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}
         self.length = PROMPT
