@@ -3,11 +3,11 @@
     python -m tests.golden.make.campaign --seed 1 --count 500 [PRESET ...]
 
 A model's seed decides its preset, shapes and up to four changes of changes.py, further_changes.py and key_changes.py.
-Two in five have several keys of the rotation or of windows changed, and a prompt of several batches. One model in three
-gets a random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py).
-llama.cpp rounds activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses
-or computes differently, a line names the changes that matter. The last line counts the models that llama.cpp ran. A
-model takes about a second.
+Two in five have several keys of the rotation or of windows changed, and a prompt of several batches; with --keys all
+have, and nothing else is changed. One model in three gets a random tensor type for each matrix. Wisp's numbers are
+compared with llama.cpp's (differences.py). llama.cpp rounds activations of quantized products, so it gets dequantized
+matrices. For each model that Wisp refuses or computes differently, a line names the changes that matter. The last line
+counts the models that llama.cpp ran. A model takes about a second.
 """
 
 import argparse
@@ -72,6 +72,16 @@ class RandomModel:
         if random.random() < LONG:
             self.length = int(random.choice(LENGTHS))
             self.changes |= rotation(file, random) if random.random() < 0.7 else windows(file, used, random)
+
+    @classmethod
+    def of_keys(cls, seed: int, presets: list[str]) -> "RandomModel":
+        """A model of which only keys of the rotation and of windows are changed."""
+        random, model = np.random.default_rng(seed), object.__new__(cls)
+        model.seed, model.preset, model.shapes, model.mixed = seed, str(random.choice(presets)), {}, False
+        file, used = build(model.preset, SEED, kinds={})
+        model.length = int(random.choice(LENGTHS))
+        model.changes = rotation(file, random) | (windows(file, used, random) if random.random() < LONG else {})
+        return model
 
     def simpler(self) -> list["RandomModel"]:
         """The same model without one of its shapes, changes or types."""
@@ -188,11 +198,13 @@ def main() -> None:
     parser.add_argument("presets", nargs="*", metavar="PRESET")
     parser.add_argument("--seed", type=int, default=1, help="of the first model")
     parser.add_argument("--count", type=int, default=100, help="of models")
+    parser.add_argument("--keys", action="store_true", help="change keys of the rotation and of windows alone")
     arguments = parser.parse_args()
+    made = RandomModel.of_keys if arguments.keys else RandomModel
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
-            model = RandomModel(seed, arguments.presets or list(PRESETS))
+            model = made(seed, arguments.presets or list(PRESETS))
         except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
             continue
         found = tried(model)
