@@ -16,8 +16,8 @@ from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.cpu_models import GOLDEN, header
+from tests.support.header_adapters import NOT_ADAPTED, adapters_of
 from tests.support.shader_limits import Taken, taken
-from tests.unit.test_adapted_plans import NOT_ADAPTED, adapters_of
 from tools.goldens import golden_models, golden_projectors, text_models_with_media
 from tools.shaders import _media_width
 
