@@ -282,10 +282,10 @@ void add_low_rank_work(const add_low_rank_call *r, u32 chunk, u32 chunks, u8 *sc
 
 u32 add_expert_low_rank_chunks(const add_expert_low_rank_call *r) {
   const u32 slots = batch_size(r->state) * r->used;
-  return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * r->count * slots));
+  return divided(UP(r->rows, 4), UP(LEAST_PRODUCTS, 4 * r->cols * slots));
 }
 
-// A chunk has rows of every expert's B, so that no two add to the same column.
+// Of an adapter's entry. A chunk has rows of every expert's B, so that no two add to the same column.
 void add_expert_low_rank_work(const add_expert_low_rank_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const Format *f = &formats[r->type];
   const u32 begin = part_begin(r->rows, chunk, chunks), end = part_begin(r->rows, chunk + 1, chunks);
@@ -297,21 +297,18 @@ void add_expert_low_rank_work(const add_expert_low_rank_call *r, u32 chunk, u32 
       const f32 of_output = AT(f32, r->factors)[expert];
       weight = of_output != 0 ? weight / of_output : 0;
     }
-    for (u32 i = 0; i < r->count; i++) {
-      const Entry *e = AT(Entry, r->entries) + i;
-      const f32 factor = weight * e->factor;
-      const f32 scale = factor * adapter_scale(r->state, r->per_token, r->scales, r->adapters, e->adapter, m);
-      if (scale == 0) continue;
-      const u32 lo = e->b + expert * r->rows + begin, hi = lo + end - begin; // rows of B
-      const Output o = {r->y, r->y_stride, e->y + begin, 1, 0, 0, {0, 0}};
-      const u8 *x = (const u8 *)(ROW(r->h, r->h_stride, slot) + e->h), *const rows[TILE] = {x, x, x, x};
-      for (u32 p = lo / 4; p < UP(hi, 4); p++) {
-        FloatPanels floats;
-        v128_t sums[1][TILE];
-        float_panels(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, 1, 1, (f32 *)scratch, &floats);
-        float_products(&floats, 1, r->cols, rows, 1, sums);
-        write_panel(&o, wasm_f32x4_mul(sums[0][0], splat(scale)), r->weights ? m : slot, 4 * p, lo, hi);
-      }
+    const f32 factor = weight * r->ratio;
+    const f32 scale = factor * adapter_scale(r->state, r->per_token, r->scales, r->adapters, r->adapter, m);
+    if (scale == 0) continue;
+    const u32 lo = (r->index * r->experts + expert) * r->rows + begin, hi = lo + end - begin; // rows of B
+    const Output o = {r->y, r->y_stride, r->first + begin, 1, 0, 0, {0, 0}};
+    const u8 *x = (const u8 *)(ROW(r->h, r->h_stride, slot) + r->index * r->cols), *const rows[TILE] = {x, x, x, x};
+    for (u32 p = lo / 4; p < UP(hi, 4); p++) {
+      FloatPanels floats;
+      v128_t sums[1][TILE];
+      float_panels(f, AT(u8, r->w) + panel_bytes(f, r->cols) * p, r->cols, 1, 1, (f32 *)scratch, &floats);
+      float_products(&floats, 1, r->cols, rows, 1, sums);
+      write_panel(&o, wasm_f32x4_mul(sums[0][0], splat(scale)), r->weights ? m : slot, 4 * p, lo, hi);
     }
   }
 }

@@ -7,6 +7,9 @@
 #param EXPERTS
 #param ROWS // of an expert's B
 #param STACK // entries
+#param USERS // the number of each entry's adapter
+#param RATIOS // alpha / rank of each entry
+#param COLUMNS // each entry's first column of y
 #param USED // experts of a token
 #param SUM
 #param FACTORS // 1: weights have factors of the experts' outputs, which do not apply to what adapters add
@@ -20,6 +23,15 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 #include "lib/low_rank_place.wgsl"
+const USER = array<u32, STACK>(
+#text USERS
+);
+const RATIO = array<f32, STACK>(
+#text RATIOS
+);
+const COLUMN = array<u32, STACK>(
+#text COLUMNS
+);
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read> chosen: array<u32>; // (n, USED)
@@ -38,8 +50,8 @@ var<workgroup> used: array<u32, STACK>; // 1: the token's scale of the entry's a
 
 // The scale of entry e for a token.
 fn scale_of(place: Place, e: u32) -> f32 {
-  let scale = scales[place.seq * ADAPTERS + entries[e].adapter];
-  return select(0.0, scale.x * entries[e].factor, place.pos >= scale.y);
+  let scale = scales[place.seq * ADAPTERS + USER[e]];
+  return select(0.0, scale.x * RATIO[e], place.pos >= scale.y);
 }
 
 // Column c of an entry's part of h, times `factor`; 0 where it has none, or where 0 would be multiplied with anything.
@@ -72,7 +84,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var i = t; i < STACK * SIZE; i += WG) {
       let e = i / SIZE;
       let c = 4u * (i % SIZE);
-      let first = slot * H_STRIDE + entries[e].h;
+      let first = slot * H_STRIDE + e * COLS;
       var factor = scale_of(place, e);
 #if SUM
       factor *= weights[slot];
@@ -86,12 +98,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
     workgroupBarrier();
     for (var e = 0u; e < STACK; e++) {
-      let at = row - entries[e].y; // wraps around below the entry's first column
+      let at = row - COLUMN[e]; // wraps around below the entry's first column
       if (used[e] == 0u || at >= ROWS || column >= p.cols) {
         continue;
       }
       for (var g = 0u; g < W_GROUPS; g++) {
-        let w = w_group(entries[e].b + expert * ROWS + at, g);
+        let w = w_group((e * EXPERTS + expert) * ROWS + at, g);
         var found = 0.0;
 #for i in 8 if COLS > 28 else (COLS + 3) // 4
         found += dot(w[${i}], scaled[e * SIZE + g * 8u + ${i}u]);

@@ -7,6 +7,7 @@
 #param EXPERTS
 #param ROWS // of an expert's A: the rank
 #param STACK // entries
+#param USERS // the number of each entry's adapter
 #param USED // experts of a token
 #param X_PER_SLOT // 1: x has a row for each expert of a token; 0: one for all
 #param X16 // 1: x is f16
@@ -29,6 +30,9 @@ struct Params {
 @bind var<storage, read> norm: array<vec4f>;
 #endif
 #include "lib/low_rank_place.wgsl"
+const USER = array<u32, STACK>(
+#text USERS
+);
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read> x: array<XVector>; // (n, or n * USED; COLS padded to 32)
@@ -48,7 +52,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let lane = t % LANES;
   let inside = min(row, STACK * ROWS - 1u);
   let place = place_of(m);
-  let scale = scales[place.seq * ADAPTERS + entries[inside / ROWS].adapter];
+  let scale = scales[place.seq * ADAPTERS + USER[inside / ROWS]];
   var sums = vec2f(0);
   if (scale.x != 0.0 && place.pos >= scale.y) {
     let w_row = (inside / ROWS * EXPERTS + chosen[slot]) * ROWS + inside % ROWS;

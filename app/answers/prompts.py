@@ -82,6 +82,7 @@ def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: 
     tools = broken(model, tools)  # other programs describe them
 
     def render(messages: Messages, prompt: bool = True) -> str:
+        messages = model.template.with_system_asked(messages)
         text = model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
         text = text.replace(BREAK.encode("unicode_escape").decode(), BREAK)  # escaped where a container was printed
         thinks = not prompt or variables.get("enable_thinking") is not False

@@ -142,7 +142,8 @@ class CompatibleHandlers(Handlers):
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            text = model.template.render(model.template.prepare(request.messages), **variables)
+            template = model.template
+            text = template.render(template.with_system_asked(template.prepare(request.messages)), **variables)
             return {"prompt": text + request.continued}
 
     @answers("props")

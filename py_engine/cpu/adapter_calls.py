@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from py_engine.cpu.call_layouts import ACTIVATIONS
 from py_engine.cpu.calls import Calls, batch_fields, limits_of, matrix_of, stride_of
-from py_engine.plan.low_rank_entries import count_of
+from py_engine.plan.low_rank_entries import count_of, expert_entries
 from py_engine.plan.plan import Op
 
 
@@ -45,13 +45,15 @@ def expert_low_rank(m: Calls, op: Op) -> None:
 
 def add_expert_low_rank(m: Calls, op: Op) -> None:
     w = matrix_of(op)
-    m.add(
-        "add_expert_low_rank", **batch_fields(m, op), entries=m.address(op, "entries"), count=op.params["STACK"],
-        scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w), type=w.type,
-        rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], used=op.params["USED"],
-        chosen=m.address(op, "chosen"), weights=m.address(op, "weights"), factors=m.address(op, "factors"),
-        h=m.address(op, "h"), h_stride=op.params["H_STRIDE"], y=m.address(op, "y"), y_stride=op.consts["y_stride"],
-    )  # fmt: skip
+    for index, entry in enumerate(expert_entries(op.params)):
+        m.add(
+            "add_expert_low_rank", **batch_fields(m, op), index=index, adapter=entry.adapter, ratio=entry.ratio,
+            first=entry.y, scales=m.address(op, "scales"), adapters=op.params["ADAPTERS"], w=m.memory.of(w),
+            type=w.type, rows=op.params["ROWS"], cols=w.cols, experts=op.params["EXPERTS"], used=op.params["USED"],
+            chosen=m.address(op, "chosen"), weights=m.address(op, "weights"), factors=m.address(op, "factors"),
+            h=m.address(op, "h"), h_stride=op.params["H_STRIDE"], y=m.address(op, "y"),
+            y_stride=op.consts["y_stride"],
+        )  # fmt: skip
 
 
 def add_direction(m: Calls, op: Op) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import gated, inverse_rms, limits_of, normed, rows_times
-from py_engine.plan.low_rank_entries import count_of
+from py_engine.plan.low_rank_entries import count_of, expert_entries, numbers
 
 
 def add_low_rank(c: Call) -> None:
@@ -76,8 +76,7 @@ def expert_low_rank(c: Call) -> None:
     x = c["x"][: c.n * (used if c.params["X_PER_SLOT"] else 1), :cols].astype(np.float32)
     if c.params["NORM"]:
         x = normed(x, c["norm"][0], c.consts["eps"])
-    adapters = c["entries"].reshape(-1)[: 6 * stack].reshape(-1, 6)[:, 4]
-    active = np.array([_scales(c, int(adapter), "") != 0 for adapter in adapters])  # (entries, tokens)
+    active = np.array([_scales(c, int(user), "") != 0 for user in numbers(c.params["USERS"])])  # (entries, tokens)
     for m, experts in enumerate(c["chosen"][: c.n].astype(np.int64)):
         for slot, expert in enumerate(experts, m * used):
             found = w[:, expert] @ x[slot if c.params["X_PER_SLOT"] else m]
@@ -88,19 +87,18 @@ def add_expert_low_rank(c: Call) -> None:
     """y += scale * B h of every token's chosen experts, or their sum by the router's weights."""
     used, stack, rows, rank = (c.params[name] for name in ("USED", "STACK", "ROWS", "COLS"))
     w, h, sums = c["w"].reshape(stack, c.params["EXPERTS"], rows, rank), c["h"], c.params["SUM"]
-    entries = c["entries"].reshape(-1)[: 6 * stack].reshape(-1, 6)
-    for i, (y0, _, _, h0, adapter, factor) in enumerate(entries):
-        scales = _scales(c, int(adapter), "") * np.array(factor, np.uint32).view(np.float32)
+    for i, entry in enumerate(expert_entries(c.params)):
+        scales = _scales(c, entry.adapter, "") * np.float32(entry.ratio)
         for m in np.flatnonzero(scales):
             for k, expert in enumerate(c["chosen"][m].astype(np.int64)):
                 slot = m * used + k
-                found = scales[m] * (w[i, expert] @ h[slot, h0 : h0 + rank])
+                found = scales[m] * (w[i, expert] @ h[slot, i * rank : (i + 1) * rank])
                 if sums:
                     own = c["factors"][0][expert] if c.params["FACTORS"] else np.float32(1)  # of W x alone
                     weight = c["weights"][m, k] / own if own else np.float32(0)
-                    c["y"][m, y0 : y0 + rows] += weight * found
+                    c["y"][m, entry.y : entry.y + rows] += weight * found
                 else:
-                    c["y"][slot, y0 : y0 + rows] += found
+                    c["y"][slot, entry.y : entry.y + rows] += found
 
 
 def add_direction(c: Call) -> None:

@@ -42,8 +42,8 @@ FIELDS: dict[str, list[str]] = {
         " per_slot row0 bias scales y y_stride",
         "add_low_rank": "state per_token last entries count scales adapters w type cols h h_stride first rows y"
         " y_stride",
-        "add_expert_low_rank": "state per_token entries count scales adapters w type rows cols experts used chosen"
-        " weights factors h h_stride y y_stride",
+        "add_expert_low_rank": "state per_token index adapter ratio:f first scales adapters w type rows cols experts"
+        " used chosen weights factors h h_stride y y_stride",
         "add_direction": "state per_token scales adapters adapter direction cols streams x x_stride",
         "norm": "state cols groups width mean add eps:f x x_stride norm bias y y_stride",
         "normalize": "state cols y y_stride",

@@ -51,7 +51,18 @@ TOKEN_LIMITS = {
     "youtuvl": (1, 62500),
 }  # fmt: skip
 # Types whose files state these limits, in pixels, or may.
-SIZED_BY_FILE = (*QWEN_VL, "hunyuanvl", "paddleocr", "dots_ocr", "phi4", "kimik25", "exaone4_5", "glm5v", "mimovl")
+SIZED_BY_FILE = (
+    *QWEN_VL,
+    "ling3vl",
+    "hunyuanvl",
+    "paddleocr",
+    "dots_ocr",
+    "phi4",
+    "kimik25",
+    "exaone4_5",
+    "glm5v",
+    "mimovl",
+)
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
     **dict.fromkeys((*MROPE, *IN_FOURS, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),

@@ -75,14 +75,15 @@ def _scaled(header: Header, rope: RopeSpec) -> tuple[RopeSpec, float]:
     """
     if header.architecture not in SCALED_SCORES:
         return rope, 1.0
-    log_factor = 0.0 if rope.scaling == "none" else log(max(1.0, rope.factor))
+    log_factor = 0.0 if rope.scaling == "none" or rope.factor <= 0 else log(rope.factor)
     multiplier = 0.0
     if header.architecture not in WITHOUT_MULTIPLIER:
         multiplier = optional_number(header, "rope.scaling.yarn_log_multiplier")  # llama.cpp's, with YaRN's 0.1 in it
     if rope.scaling == "yarn" and multiplier:
         divisor = 0.1 if header.architecture == "deepseek2" else multiplier
-        rope = replace(rope, attn_factor=rope.attn_factor / (1 + divisor * log_factor))
-    return rope, rope.attn_factor * (1 + 0.1 * log_factor) * (1 + multiplier * log_factor)
+        rope = replace(rope, attn_factor=rope.attn_factor / (1 + divisor * max(0.0, log_factor)))
+    magnitude = 1 + 0.1 * (max(0.0, log_factor) if rope.scaling == "yarn" else log_factor)  # YaRN's is never below 1
+    return rope, rope.attn_factor * magnitude * (1 + multiplier * log_factor)
 
 
 build = decoder.build

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.plan import decode_tiles, tiles
-from py_engine.plan.attention import Call
+from py_engine.plan.attention import Call, quantize_cache
 from py_engine.plan.cache import GROUP
 from py_engine.plan.decode_tiles import Tile
 from py_engine.plan.kernels import Device
@@ -21,6 +21,7 @@ from py_engine.plan.products import Epilogue
 
 WHOLE_SCALES = 4 * GROUP  # dimensions of a head's key whose scales are whole vectors of the cache
 MERGED_SPLITS = 4  # that lib/merged_splits.wgsl joins, in attention_combine.wgsl or in the product after it
+STAGED_BINDINGS = 7  # of attention_decode.wgsl: the state, queries, two of the cache, two of staged rows, the results
 MERGED_LATENTS = 16  # the same of latents: their splits are shorter, and fewer workgroups join them
 
 
@@ -77,6 +78,13 @@ class _Splits:
         return {"TS": self.positions, "SPLIT": self.count}
 
 
+def _binds_staged(device: Device, call: Call) -> bool:
+    """Whether a device can bind a token's own keys and values as f32 beside the cache."""
+    options = call.options
+    biases = bool(options.slopes) + (len(options.relative.bindings) if options.relative else 0)
+    return STAGED_BINDINGS + biases <= device.max_storage_buffers
+
+
 def decode(ops: OpList, call: Call, staged: bool) -> None:
     """Attention of a small batch: split the context over workgroups, then combine their partial results.
 
@@ -85,6 +93,10 @@ def decode(ops: OpList, call: Call, staged: bool) -> None:
     """
     n_head, n_head_kv, head_dim = call.heads
     cache, sinks = call.cache, call.options.sinks
+    if staged and not _binds_staged(ops.device, call):
+        staged = False
+        if ops.batch == 1:  # a batch's are in the cache already
+            quantize_cache(ops, cache, n_head_kv * head_dim)
     positions, threads, count = tiles.attention_decode(ops.device, ops.plan.n_ctx, head_dim, call.group)
     norm, before = _merged_norm(ops, call, positions * threads)
     parts = ops.buffer(f"{ops.name}.parts.{n_head}x{head_dim}", (ops.batch, n_head, count, head_dim + 4))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from py_engine.errors import WispError
-from py_engine.plan import low_rank, quants
-from py_engine.plan.low_rank_entries import Entry, Run, packed
+from py_engine.plan import low_rank, mixed, quants
+from py_engine.plan.low_rank_entries import Entry, listed
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.routing import Route
@@ -96,13 +96,17 @@ def _matrix(name: str, group: Sequence[Entry], part: str, experts: int) -> Weigh
 def _append(ops: OpList, route: Route, p: ExpertTensors, name: str, group: Sequence[Entry]) -> None:
     experts, rank, rows = route.routing.networks, group[0].pair.rank, group[0].rows
     a, b = (ops.plan.weights.setdefault(w.name, w) for w in (_matrix(name, group, part, experts) for part in "ab"))
-    runs = [Run(entry.pair, entry.y, rows, i * experts * rows, i * rank) for i, entry in enumerate(group)]
     width = pad(rank * len(group))
     h = ops.shaped(f"expert_lora{route.routing.suffix}", (ops.batch * route.used, width))
-    params = {"EXPERTS": experts, "STACK": len(group), "USED": route.used, "ADAPTERS": ops.adapters.count, "LAST": 0}
-    params |= {"H_STRIDE": width, **ops.state_params}
+    params: dict[str, int | str] = {
+        "EXPERTS": experts,
+        "STACK": len(group),
+        "USED": route.used,
+        "ADAPTERS": ops.adapters.count,
+        "LAST": 0,
+    }
+    params |= {"H_STRIDE": width, "USERS": listed(e.pair.adapter for e in group), **ops.state_params}
     shared = {"state": ops.state, "chosen": route.chosen, "h": h, "scales": low_rank.scales(ops)}
-    shared |= {"entries": low_rank.table(ops, packed(runs))}
     ops.add(
         "expert_low_rank",
         {"QUANT": a.layout.fragment, "COLS": a.cols, "ROWS": rank, "X_PER_SLOT": int(p.sum), "WG": THREADS,
@@ -118,7 +122,8 @@ def _append(ops: OpList, route: Route, p: ExpertTensors, name: str, group: Seque
     ops.add(
         "add_expert_low_rank",
         {"QUANT": b.layout.fragment, "COLS": rank, "ROWS": rows, "SUM": int(p.sum), "WG": THREADS,
-         "FACTORS": int(factors is not None)} | params,
+         "FACTORS": int(factors is not None), "RATIOS": listed(float(e.pair.factor) for e in group),
+         "COLUMNS": listed(e.y for e in group)} | params,
         {"first": first, "cols": end - first, "y_stride": p.y.shape[1]},
         {"w": b, "y": p.y} | shared | ({"weights": route.weights} if p.sum else {})
         | ({"factors": factors} if factors else {}),
@@ -126,3 +131,12 @@ def _append(ops: OpList, route: Route, p: ExpertTensors, name: str, group: Seque
         1 if p.sum else route.used,
         PerToken(),
     )  # fmt: skip
+    if any(mixed.storage_buffers(op) > ops.device.max_storage_buffers for op in ops.ops[-2:]):
+        pair = group[0].pair
+        matrix = pair.b.name.split(".", 2)[2].removesuffix(".lora_b")
+        raise WispError(
+            f"lora[{pair.adapter}]: This device cannot bind all that products with the adapter's {matrix} need in "
+            f"{pair.b.type.name}. Use an adapter in F16.",
+            "unsupported_adapter",
+            param="lora",
+        )

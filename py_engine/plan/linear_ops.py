@@ -35,10 +35,12 @@ class LinearOps(OpList):
 
     # -- norms --------------------------------------------------------------------------------------------------------
 
-    def rms_norm(self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32") -> Buffer:
-        """x / rms(x) * norm, row by row."""
+    def rms_norm(
+        self, name: str, x: Buffer, norm: Weight, eps: float, dtype: str = "f32", bias: Weight | None = None
+    ) -> Buffer:
+        """x / rms(x) * norm + bias, row by row."""
         y = self.rows(name, norm.cols, dtype)
-        self._norm(x, norm, None, y, eps)
+        self._norm(x, norm, bias, y, eps)
         return y
 
     def biased_rms_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight, eps: float) -> Buffer:
@@ -142,7 +144,7 @@ class LinearOps(OpList):
         return self._held_stack(name, x, projection)[0]
 
     def _held_stack(
-        self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: bool = False
+        self, name: str, x: Buffer, projection: Projection, gate: low_rank.Gate | None = None, *, hold: int = 0
     ) -> tuple[Buffer, Epilogue | None]:
         """_stack(), and what is left to do (low_rank.append)."""
         y = self.rows(name, projection.rows)

@@ -48,11 +48,11 @@ def adapted(ops: OpList, weight: Weight) -> bool:
     return any(ops.adapters.of(tensor) for tensor, _, _ in weight.sources)
 
 
-def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: bool = False) -> Epilogue | None:
+def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, hold: int = 0) -> Epilogue | None:
     """Append products of the same x and y, and what adapters add to them. `gate`: only where there are adapters.
 
-    Return what is left to do: with `hold`, what a kernel with lib/low_rank.wgsl needs to add the last part itself; with
-    `gate`, ACTIVATE if y has both products; else None.
+    Return what is left to do: with `hold`, the storage buffers of a kernel with lib/low_rank.wgsl, what that needs to
+    add the last part itself, if the device can bind it, too; with `gate`, ACTIVATE if y has both products; else None.
     """
     if not any(adapted(ops, p.weight) for p in stack):
         if not mixed.append(ops, stack):
@@ -69,7 +69,7 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
         return ACTIVATE if gate else None
     for part in parts[:-1]:
         _add(ops, stack[0].y, part)
-    if hold:
+    if hold and hold + mixed.buffers_of(parts[-1].epilogue.bindings) <= ops.device.max_storage_buffers:
         return parts[-1].epilogue
     _add(ops, stack[0].y, parts[-1], gate)
     return None

@@ -7,7 +7,7 @@ usual, lib/low_rank_equal.wgsl computes from an adapter's number where its rows 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from py_engine.plan.adapters import Pair
@@ -85,6 +85,31 @@ def equal_params(runs: Sequence[Run]) -> dict[str, int | str] | None:
         "ROWS": rows,
         "EACH": columns,
     }
+
+
+@dataclass(frozen=True)
+class ExpertEntry:
+    """Columns of y to which an adapter of experts' matrices adds; its place says where in h and B it is."""
+
+    adapter: int
+    ratio: float  # alpha / rank
+    y: int
+
+
+def listed(values: Iterable[float]) -> str:
+    """Numbers as the text of a #param, for kernels that have no buffer to spare for a table."""
+    return ", ".join(map(repr, values))
+
+
+def numbers(text: int | float | str) -> list[float]:
+    """The numbers of listed()."""
+    return [float(value) for value in str(text).split(", ")]
+
+
+def expert_entries(params: Mapping[str, int | float | str]) -> list[ExpertEntry]:
+    """The entries of an op of add_expert_low_rank.wgsl."""
+    users, ratios, columns = (numbers(params[name]) for name in ("USERS", "RATIOS", "COLUMNS"))
+    return [ExpertEntry(int(u), ratio, int(y)) for u, ratio, y in zip(users, ratios, columns, strict=True)]
 
 
 def count_of(params: Mapping[str, int | float | str], end: str = "") -> int:

@@ -10,13 +10,13 @@ share it, and as many threads add the squares of x.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from py_engine.plan import products, small_batch_tiles, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import MATRICES, Op, PerToken, Weight, planes_of
+from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight, planes_of
 from py_engine.plan.products import Product
 from py_engine.plan.shared import MAX_SMALL_BATCH
 
@@ -113,4 +113,9 @@ def workgroup_bytes(device: Device, op: Op) -> int:
 
 def storage_buffers(op: Op) -> int:
     """Storage buffers that a dispatch binds."""
-    return sum(len(planes_of(name, b)) if isinstance(b, Weight) else 1 for name, b in op.bindings.items())
+    return buffers_of(op.bindings)
+
+
+def buffers_of(bindings: Mapping[str, Buffer | Weight]) -> int:
+    """Storage buffers of bindings: a matrix has one for each plane."""
+    return sum(len(planes_of(name, b)) if isinstance(b, Weight) else 1 for name, b in bindings.items())

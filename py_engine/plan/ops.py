@@ -109,10 +109,12 @@ class Ops(LinearOps):
         heads = n_head, n_head_kv, head_dim
         q = None if qk_norm else self._fused_qkv(x, projection, cache, heads, rope)
         if q is None:
-            hold = self.small_batch and qk_norm is None
+            epilogue = attention.qkv_epilogue(heads, cache, rope)
+            bound = 2 + mixed.buffers_of(epilogue.bindings)  # with the state and the rows
+            hold = bound if self.small_batch and qk_norm is None else 0
             rows, left = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
             if left:
-                attention.rope_append(self, rows, attention.qkv_epilogue(heads, cache, rope), left)
+                attention.rope_append(self, rows, epilogue, left)
                 q = rows
             else:
                 q = self.split_qkv(rows, cache, heads, rope, qk_norm, projection.eps)

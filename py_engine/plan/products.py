@@ -99,7 +99,10 @@ def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
     """Whether a small matrix can be multiplied beside a product: in a small batch, with both of its kernels."""
     first = product.weight.split(ops.device.max_binding)[0][1]
     floats = list(weight.layout.planes) == ["w_qs"] and not weight.layout.dot8
-    return ops.small_batch and floats and small_batch_tiles.fits_beside(ops.device, first)
+    vectors = 3 + bool(product.norm) + bool(product.bias) + bool(product.weight.scales)  # the state, x, the result ...
+    bound = vectors + len(planes_of("w", first)) + len(product.epilogue.bindings) + 2  # A and h
+    fits = bound <= ops.device.max_storage_buffers and small_batch_tiles.fits_beside(ops.device, first)
+    return ops.small_batch and floats and fits
 
 
 def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Product:

@@ -46,6 +46,7 @@ class ChatTemplate:
         self._bos, self._eos = bos, eos
         self._requires_parts: bool | None = None
         self._takes_parts: bool | None = None
+        self._takes_system: bool | None = None
         self._written: str | None = None
         self._at: datetime | None = None
         try:
@@ -139,6 +140,31 @@ class ChatTemplate:
 
     def _renders(self, probe: str, content: Any) -> bool:
         return probe in self._rendered([{"role": "user", "content": content}])
+
+    @property
+    def takes_system(self) -> bool:
+        """Whether the template writes system messages. True if it writes no questions either."""
+        if self._takes_system is None:
+            first, second = "a0b1c2d3", "e4f5a6b7"
+            said, asked = (self._prepare({"role": r, "content": c}) for r, c in (("system", first), ("user", second)))
+            self._takes_system = first in self._rendered([said, asked]) or second not in self._rendered([asked])
+        return self._takes_system
+
+    def with_system_asked(self, messages: list[Message]) -> list[Message]:
+        """Prepared messages with the first system message's text before the question after it, as llama.cpp does.
+
+        Only where the template takes no system messages, as Gemma 2's.
+        """
+        if [m.get("role") for m in messages[:2]] != ["system", "user"] or self.takes_system:
+            return messages
+        said, asked = (m.get("content") for m in messages[:2])
+        if isinstance(said, list):
+            said = _joined(said)
+        if isinstance(asked, list):
+            asked = [{"type": "text", "text": said}, *asked] if said else asked
+        else:
+            asked = f"{said}\n{asked}" if said else asked
+        return [{**messages[1], "content": asked}, *messages[2:]]
 
     def prepare(self, messages: list[Message]) -> list[Message]:
         """Convert OpenAI's messages to what the template expects: its form of content, tool arguments as objects."""

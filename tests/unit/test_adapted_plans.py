@@ -2,49 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 
 import pytest
 
-from py_engine.files.gguf_header import Header, TensorInfo
+from py_engine.files.gguf_header import Header
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan.adapters import Adapters, Pair
+from py_engine.plan.adapters import Adapters
 from py_engine.plan.lists import SMALL_BATCH, adapted
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.cpu_models import GOLDEN, header
 from tests.support.devices import GPU
+from tests.support.header_adapters import NOT_ADAPTED, adapters_of, matrices
 from tools.goldens import golden_models
 
-RANK = 16
-COMMON = ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-OF_EXPERTS = tuple(f"ffn_{part}_{kind}" for part in ("gate", "up", "down", "gate_up") for kind in ("exps", "chexps"))
-NOT_ADAPTED = "encoder_decoder"  # refused: tests/unit/test_adapters.py
 MODELS = [path.relative_to(GOLDEN) for path in golden_models() if path.parent.name != NOT_ADAPTED]
-
-
-def matrices(model: Header) -> dict[str, TensorInfo]:
-    """The matrices of a model's layers that most architectures have."""
-    named = {name: name.split(".") for name in model.tensors if name.startswith("blk.") and name.endswith(".weight")}
-    found = {name: (parts[2], model.tensors[name]) for name, parts in named.items()}
-    shapes = {**dict.fromkeys(COMMON, 2), **dict.fromkeys(OF_EXPERTS, 3)}
-    return {name: info for name, (kind, info) in found.items() if len(info.shape) == shapes.get(kind)}
 
 
 def quantised(model: Header) -> Header:
     """The model with these matrices in Q4_0, where their rows have whole blocks."""
     whole = {name: info for name, info in matrices(model).items() if info.shape[0] % 32 == 0}
     return replace(model, tensors=model.tensors | {name: replace(info, type=Q.Q4_0) for name, info in whole.items()})
-
-
-def adapters_of(model: Header) -> Adapters:
-    """An adapter for these matrices."""
-    found = Adapters([1.0])
-    for name, info in matrices(model).items():
-        cols, rows, *experts = info.shape
-        a = TensorInfo(f"{name}.lora_a", (cols, RANK, *experts), Q.F16, 0, 2 * cols * RANK * prod(experts))
-        b = TensorInfo(f"{name}.lora_b", (RANK, rows, *experts), Q.F16, 0, 2 * rows * RANK * prod(experts))
-        found.pairs[name] = [Pair(0, a, b, RANK, 1.0)]
-    return found
 
 
 def unapplied(model: Header, adapters: Adapters) -> set[str]:

@@ -41,6 +41,36 @@ def test_renders_as_hugging_face(golden: dict[str, Any], case: dict[str, Any]) -
         assert template.render(case["messages"], **options) == case["expected"]
 
 
+REJECTS = "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+SAYS = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+LISTS = "{% for m in messages %}{% for p in m.content %}{{ m.role }}:{{ p.text }};{% endfor %}{% endfor %}"
+IGNORES = "{% for m in messages if m.role != 'system' %}{{ m.role }}:{{ m.content }};{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        (REJECTS + SAYS, "user:Be kind.\nHi;assistant:Yes?;user:Go on;"),
+        (REJECTS + LISTS, "user:Be kind.;user:Hi;assistant:Yes?;user:Go on;"),
+        (IGNORES, "user:Be kind.\nHi;assistant:Yes?;user:Go on;"),
+        (SAYS, "system:Be kind.;user:Hi;assistant:Yes?;user:Go on;"),
+    ],
+)
+def test_a_system_message_joins_the_question_where_the_template_rejects_it(source: str, want: str) -> None:
+    """As llama.cpp renders it."""
+    template = ChatTemplate(source)
+    said = [("system", "Be kind."), ("user", "Hi"), ("assistant", "Yes?"), ("user", "Go on")]
+    messages = template.prepare([{"role": role, "content": content} for role, content in said])
+    assert template.render(template.with_system_asked(messages)) == want
+
+
+def test_an_empty_system_message_leaves_the_question_as_it_is() -> None:
+    template = ChatTemplate(REJECTS + SAYS)
+    for content in ("", [{"type": "text", "text": ""}]):
+        messages = template.prepare([{"role": "system", "content": content}, *USER])
+        assert template.render(template.with_system_asked(messages)) == "user:Hi;"
+
+
 def test_rwkv_s_template_is_given_by_name() -> None:
     """As llama.cpp renders it."""
     template, notices = from_metadata({"tokenizer.chat_template": "rwkv-world"}, "", "")

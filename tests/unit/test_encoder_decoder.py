@@ -51,6 +51,16 @@ async def test_answers_side_by_side(path: Path) -> None:
     assert counts(used).each, "some steps serve several sequences"
 
 
+async def test_a_quantized_cache_beside_relative_positions() -> None:
+    """One token's keys and values are quantized before attention, which has no binding left for them."""
+    cpu = load(T5, N_CTX, 16, kv_type="q8_0")
+    runner = cpu_engines.Runner(cpu.plan)
+    runner._cpu = cpu
+    kernels = [op.kernel for op in cpu.plan.lists["decode"]]
+    assert kernels.index("kv_quantize") < kernels.index("attention_decode")
+    assert await collect(Engine(cpu.plan, runner, "cpu", 1), LONG, GREEDY, 20) == await alone(LONG, GREEDY, 20)
+
+
 async def test_prompts_with_a_common_beginning_share_nothing() -> None:
     """What the encoder makes of a token depends on those after it."""
     used = engine_of()

@@ -142,6 +142,10 @@ def test_a_factor_beside_longrope_s_divisors() -> None:
         ("latent/deepseek2.F16", LINEAR | {"rope.scaling.yarn_log_multiplier": None}, 0.5, 0.5 * (1 + 0.1 * log(4))),
         ("latent/glm-dsa.F16", YARN, 0.5 * (1 + 0.1 * log(4)), 0.5 * (1 + 0.1 * log(4))),
         ("latent/glm-dsa.F16", LINEAR, 0.5, 0.5 * (1 + 0.1 * log(4))),
+        # factors below 1: YaRN's magnitude is 1, the rest shrinks
+        ("latent/deepseek2.F16", YARN | {"rope.scaling.factor": 0.5}, 0.5, 0.5 * (1 + 0.1 * log(0.5))),
+        ("latent/deepseek2.F16", LINEAR | {"rope.scaling.factor": 0.5}, 0.5, 0.5 * (1 + 0.1 * log(0.5)) ** 2),
+        ("latent/glm-dsa.F16", YARN | {"rope.scaling.factor": 0.5}, 0.5, 0.5),
         ("latent/minicpm3.F16", YARN, 0.5 * (1 + 0.1 * log(4)), 1.0),
         ("qwen35/kimi-linear.F16", LINEAR, 1.0, 1.0),
     ],

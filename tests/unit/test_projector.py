@@ -49,8 +49,9 @@ def test_omni_files_name_both_encoders_alike() -> None:
     assert vision.type == "qwen2.5vl_merger"
 
 
-def test_limits_of_qwens_pictures_may_be_in_the_file() -> None:
-    header = changed("qwen2vl", {"clip.vision.image_min_pixels": 784, "clip.vision.image_max_pixels": 7840})
+@pytest.mark.parametrize("name", ["qwen2vl", "ling3vl"])
+def test_limits_of_pictures_may_be_in_the_file(name: str) -> None:
+    header = changed(name, {"clip.vision.image_min_pixels": 784, "clip.vision.image_max_pixels": 7840})
     vision = Projector.from_gguf(header).vision
     assert vision is not None
     assert (vision.min_pixels, vision.max_pixels) == (784, 7840)

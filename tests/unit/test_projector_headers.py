@@ -51,6 +51,24 @@ def test_bad_headers_of_granite_speech_are_refused(metadata: dict[str, Any], wit
     assert refusal("granite_speech", metadata, without) == code
 
 
+def test_an_encoder_has_one_activation() -> None:
+    assert refusal("mlp", {"clip.use_gelu": True, "clip.use_silu": True}, "none") == "corrupt_header"
+
+
+@pytest.mark.parametrize(("name", "norm"), [("glm4v", "ln1"), ("pixtral", "ln2")])
+def test_rms_norms_may_have_biases(name: str, norm: str) -> None:
+    """As llama.cpp's graphs have them, in every block."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
+    bias = f"v.blk.1.{norm}.bias"
+    added = {bias: replace(header.tensors[f"v.blk.1.{norm}.weight"], name=bias)}
+    plan = make_plan(replace(header, tensors=header.tensors | added), Device(), PlanOptions(1, 1, "f16"))
+    norms = [op for op in plan.lists["image.0"] if op.kernel == "norm" and not op.params["MEAN"]]
+    found = [op for op in norms if op.params["BIAS"]]
+    assert len(norms) > 2
+    assert [getattr(op.bindings["bias"], "name", "") for op in found] == [bias]
+    assert getattr(found[0].bindings["norm"], "name", "") == bias.replace("bias", "weight")
+
+
 def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
     header = header_of(VISION / "gemma4u.mmproj.gguf")
     other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})

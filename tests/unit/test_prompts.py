@@ -56,6 +56,22 @@ def control(tokenizer: Tokenizer, ids: Sequence[int | None]) -> list[int]:
     return [i for i in ids if i is not None and tokenizer.vocab.types[i] == CONTROL]
 
 
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_system_message_that_the_template_rejects_is_asked(dropped: bool) -> None:
+    """Also where the oldest turns are left out: it stays."""
+    model = mini(60 if dropped else 4096)
+    model.template = ChatTemplate(
+        "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+        "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+    )
+    said = [("system", "Be kind."), ("user", "old " * 40), ("assistant", "yes"), ("user", "Hi")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    request = chat_request({"messages": messages, "truncation": "auto", "max_tokens": 4})
+    text = prompts.of_chat(RequestMedia(model), request, messages, None).text
+    old = f"[user:Be kind.\n{'old ' * 40}][assistant:yes][user:Hi]"
+    assert text == ("[user:Be kind.\nHi]" if dropped else old)
+
+
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_no_token_of_a_broken_text_is_special(name: str) -> None:
     found = tokenizer(name)

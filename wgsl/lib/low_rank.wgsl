@@ -9,6 +9,7 @@
 #param PRELOAD // columns of h; 0: too many for a workgroup's memory, or TM is not 1
 
 #include "lib/low_rank_place.wgsl"
+#include "lib/low_rank_entries.wgsl"
 const W_GROUPS = (COLS + 31u) / 32u;
 #include "quants/${QUANT}.wgsl"
 @bind var<storage, read> h: array<f32>; // (n, h_stride)

@@ -11,6 +11,7 @@
 #param ROWS // of B, of an adapter
 #param EACH // columns of h of an adapter
 #include "lib/low_rank_place.wgsl"
+#include "lib/low_rank_entries.wgsl"
 const W_GROUPS = (COLS + 31u) / 32u;
 const RUN = array<vec4u, PARTS>(
 #text RUNS

@@ -1,16 +1,7 @@
-// What adapters add, by product and sequence, and the sequence and position of each token.
+// The adapters' scales, and the sequence and position of each token.
 #param ADAPTERS // of the plan
 #param LAST // 1: the batch's last token only, which is row 0 of h and of the product
 
-struct Entry {
-  y: u32, // first row of the product
-  rows: u32,
-  b: u32, // row of B for it
-  h: u32, // first column of h
-  adapter: u32,
-  factor: f32, // alpha / rank
-}
-@bind var<storage, read> entries: array<Entry>;
 @bind var<storage, read> scales: array<vec2f>; // (sequences, ADAPTERS): scale, and the first position where it counts
 
 // Index of row m's token in the batch.

@@ -49,9 +49,7 @@ class Norms:
         dtype = ops.input_dtype if for_product else "f32"
         norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
         if self.rms:
-            if bias is not None:
-                raise WispError(f"The RMS norm {name} has a bias, which is not supported.", "unsupported_architecture")
-            return ops.rms_norm(to, x, norm, self.eps, dtype)
+            return ops.rms_norm(to, x, norm, self.eps, dtype, bias)
         y = ops.rows(to, n, dtype)
         ops.layer_norm_into(y, x, norm, bias, self.eps)
         return y

@@ -144,6 +144,11 @@ def towers(header: Header) -> dict[str, Tower]:
 
 def _activation(header: Header) -> str:
     gelu, silu = switch(header, "use_gelu", False), switch(header, "use_silu", False)
+    if gelu and silu:
+        what = (
+            "The projector says both use_gelu and use_silu; an encoder has one activation. Download the file again, or "
+        )
+        raise WispError(what + "use another conversion of the projector.", "corrupt_header")
     return "gelu" if gelu else "silu" if silu else "gelu_quick"
 
 

@@ -2,11 +2,12 @@
 
     python -m tests.golden.make.campaign --seed 1 --count 500 [PRESET ...]
 
-A model's seed decides its preset, shapes and up to four changes of changes.py and further_changes.py. One model in
-three gets a random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py).
-llama.cpp rounds activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses
-or computes differently, a line names the changes that matter. The last line counts the models that llama.cpp ran. A
-model takes about a second.
+A model's seed decides its preset, shapes and up to four changes of changes.py, further_changes.py and key_changes.py.
+Two in five have several keys of the rotation or of windows changed, and a prompt of several batches; with --keys all
+have, and nothing else is changed. One model in three gets a random tensor type for each matrix. Wisp's numbers are
+compared with llama.cpp's (differences.py). llama.cpp rounds activations of quantized products, so it gets dequantized
+matrices. For each model that Wisp refuses or computes differently, a line names the changes that matter. The last line
+counts the models that llama.cpp ran. A model takes about a second.
 """
 
 import argparse
@@ -23,9 +24,10 @@ import numpy as np
 from py_engine.errors import WispError
 from tests.golden.make.changed_models import SEED, Change, all_of
 from tests.golden.make.changes import SECONDS, SHAPES, changes
-from tests.golden.make.differences import LIMIT, difference
+from tests.golden.make.differences import LIMIT, PROMPT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.key_changes import other_values, rotation, windows
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
@@ -33,6 +35,7 @@ from tests.golden.make.random_models import build
 from tests.golden.make.tensor_types import dequantize
 
 MOST_CHANGES = 4
+LONG, LENGTHS = 0.4, (90, 170, 230)  # odds of longer prompts, which several batches read, and their tokens
 RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
 SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
 WIDE = {"n_embd": 256, "n_ff": 256}  # rows that divide into the blocks of every type
@@ -59,11 +62,26 @@ class RandomModel:
         if self.mixed and random.random() < 0.5:
             self.shapes |= {name: size for name, size in WIDE.items() if name in used}
         file, used = build(self.preset, SEED, kinds={}, **self.shapes)
-        possible = dict(changes(self.preset)) | dict(further_changes(file, used))
+        others = dict(other_values(file))
+        possible = others | dict(changes(self.preset)) | dict(further_changes(file, used))
         names = [name for name in possible if not name.startswith(("shape ", "unchanged")) and name not in LEFT_OUT]
-        odds = np.array([RARE if name.startswith("without ") else 1.0 for name in names])
+        odds = np.array([RARE if name in others or name.startswith("without ") else 1.0 for name in names])
         chosen = random.choice(names, random.integers(0, MOST_CHANGES + 1), replace=False, p=odds / odds.sum())
         self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}
+        self.length = PROMPT
+        if random.random() < LONG:
+            self.length = int(random.choice(LENGTHS))
+            self.changes |= rotation(file, random) if random.random() < 0.7 else windows(file, used, random)
+
+    @classmethod
+    def of_keys(cls, seed: int, presets: list[str]) -> "RandomModel":
+        """A model of which only keys of the rotation and of windows are changed."""
+        random, model = np.random.default_rng(seed), object.__new__(cls)
+        model.seed, model.preset, model.shapes, model.mixed = seed, str(random.choice(presets)), {}, False
+        file, used = build(model.preset, SEED, kinds={})
+        model.length = int(random.choice(LENGTHS))
+        model.changes = rotation(file, random) | (windows(file, used, random) if random.random() < LONG else {})
+        return model
 
     def simpler(self) -> list["RandomModel"]:
         """The same model without one of its shapes, changes or types."""
@@ -71,6 +89,8 @@ class RandomModel:
         for kind in ("shapes", "changes"):
             for name in getattr(self, kind):
                 out.append(self._with(kind, {n: v for n, v in getattr(self, kind).items() if n != name}))
+        if self.length > PROMPT:
+            out.append(self._with("length", PROMPT))
         return [*out, *([self._with("mixed", value=False)] if self.mixed else [])]
 
     def _with(self, name: str, value: object) -> "RandomModel":
@@ -81,7 +101,7 @@ class RandomModel:
     def __str__(self) -> str:
         shapes = [f"{name} {size}" for name, size in self.shapes.items()]
         return f"seed {self.seed}, {self.preset}: " + "; ".join(
-            [*shapes, *self.changes, *(["mixed types"] if self.mixed else [])]
+            [*shapes, *self.changes, *(["mixed types"] if self.mixed else []), f"{self.length} tokens"]
         )
 
     def file(self) -> tuple[GgufFile, Settings]:
@@ -121,7 +141,7 @@ def compared(model: RandomModel, folder: Path) -> str:
     except Exception:  # gguf-py or ggml cannot write such a model
         return NOT_COMPARED
     try:
-        found = difference(library(), folder / "model.gguf", file, used, ours)
+        found = difference(library(), folder / "model.gguf", file, used, ours, model.length)
     except RuntimeError:
         return NOT_COMPARED
     except WispError as error:
@@ -178,11 +198,13 @@ def main() -> None:
     parser.add_argument("presets", nargs="*", metavar="PRESET")
     parser.add_argument("--seed", type=int, default=1, help="of the first model")
     parser.add_argument("--count", type=int, default=100, help="of models")
+    parser.add_argument("--keys", action="store_true", help="change keys of the rotation and of windows alone")
     arguments = parser.parse_args()
+    made = RandomModel.of_keys if arguments.keys else RandomModel
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
-            model = RandomModel(seed, arguments.presets or list(PRESETS))
+            model = made(seed, arguments.presets or list(PRESETS))
         except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
             continue
         found = tried(model)

@@ -29,21 +29,24 @@ LIMIT, ROUNDING = 0.05, 0.2
 Compared = tuple[np.ndarray, Callable[[], np.ndarray]]
 
 
-def difference(library: Library, path: Path, file: GgufFile, used: Settings, ours: Path | None = None) -> float:
+def difference(
+    library: Library, path: Path, file: GgufFile, used: Settings, ours: Path | None = None, length: int = PROMPT
+) -> float:
     """The largest difference, with numbers scaled down to a deviation of 3. `ours`: Wisp's file, if it has its own.
+    `length`: tokens of the prompt.
 
     RuntimeError if llama.cpp does not load the file, WispError if Wisp does not.
     """
     name, ours = file.architecture, ours or path
     if used.get("masked"):
-        want, compute = _masked(library, path, ours)
+        want, compute = _masked(library, path, ours, length)
     elif name == "t5":
-        want, compute = _answers(library, path, ours)
+        want, compute = _answers(library, path, ours, length)
     elif "pooling" in used:
-        want, compute = _embeddings(library, path, ours)
+        want, compute = _embeddings(library, path, ours, length)
     else:
-        want, compute = _logits(library, path, ours, alone=name in ALONE)
-        return _judged(want, compute(), ours)
+        want, compute = _logits(library, path, ours, length, alone=name in ALONE)
+        return _judged(want, compute(), ours, length)
     return _scaled(want, want - compute())
 
 
@@ -51,47 +54,47 @@ def _scaled(want: np.ndarray, differences: np.ndarray) -> float:
     return float(np.abs(differences).max() * 3 / max(3, want[want > BANNED].std()))
 
 
-def _judged(want: np.ndarray, found: np.ndarray, ours: Path) -> float:
+def _judged(want: np.ndarray, found: np.ndarray, ours: Path, length: int) -> float:
     """How far Wisp's logits are from llama.cpp's; from the reference's, if llama.cpp's are close to these, but less."""
     difference = _scaled(want, want - found)
     if difference <= LIMIT:
         return difference
     try:
         reference = Reference(ours, N_CTX)
-        exact = reference.logits(random_prompt(PROMPT, want.shape[1], SEED).tolist())
+        exact = reference.logits(random_prompt(length, want.shape[1], SEED).tolist())
     except (AssertionError, LookupError, NotImplementedError, TypeError, ValueError):
         return difference  # the reference does not know everything that a model's changes bring
-    theirs, own = (_scaled(want, rows[:PROMPT] - exact) for rows in (want, found))
+    theirs, own = (_scaled(want, rows[:length] - exact) for rows in (want, found))
     return own if own < theirs <= ROUNDING else difference
 
 
-def _logits(library: Library, path: Path, ours: Path, *, alone: bool) -> Compared:
+def _logits(library: Library, path: Path, ours: Path, length: int, *, alone: bool) -> Compared:
     """Logits of a prompt, and of tokens that follow it."""
     model = Model(library, path, N_CTX)
     model.alone = alone
-    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
+    prompt = random_prompt(length, model.n_vocab, SEED).tolist()
     wanted, greedy, rows = model.greedy(prompt, STEPS)
 
     def compute() -> np.ndarray:
         wisp = load(ours, N_CTX)
         found = [evaluate(wisp, prompt)]
         for step, token in enumerate(greedy[:-1]):
-            wisp.feed(PROMPT + step, [int(token)], [DECODE])
+            wisp.feed(length + step, [int(token)], [DECODE])
             found.append(wisp.buffers["logits"].reshape(1, -1)[:, : model.n_vocab].copy())
         return np.concatenate(found)
 
     return np.concatenate([wanted, rows[1:]]), compute
 
 
-def _masked(library: Library, path: Path, ours: Path) -> Compared:
+def _masked(library: Library, path: Path, ours: Path, length: int) -> Compared:
     """Logits of all positions of a diffusion model, whose tokens see all others."""
     model = Model(library, path, N_CTX)
-    prompt = random_prompt(PROMPT, model.n_vocab - 1, SEED).tolist()
+    prompt = random_prompt(length, model.n_vocab - 1, SEED).tolist()
 
     def compute() -> np.ndarray:
         wisp, rows = load(ours, N_CTX), []
         wisp.feed(0, prompt, [PREFILL])
-        for position in range(PROMPT):
+        for position in range(length):
             wisp.feed(position, prompt[position : position + 1], [DECODE])
             rows.append(wisp.buffers["logits"].reshape(-1)[: model.n_vocab].copy())
         return np.array(rows)
@@ -99,42 +102,42 @@ def _masked(library: Library, path: Path, ours: Path) -> Compared:
     return model.logits(prompt), compute
 
 
-def _answers(library: Library, path: Path, ours: Path) -> Compared:
+def _answers(library: Library, path: Path, ours: Path, length: int) -> Compared:
     """Logits of an encoder-decoder model's answer."""
     model = Model(library, path, N_CTX)
-    prompt = random_prompt(PROMPT, model.n_vocab, SEED).tolist()
+    prompt = random_prompt(length, model.n_vocab, SEED).tolist()
     answer = [start_token(model), *random_prompt(STEPS, model.n_vocab, SEED + 1).tolist()]
     model.read(prompt)
 
     def compute() -> np.ndarray:
         wisp, rows = load(ours, N_CTX), []
-        wisp.set_media(0, -PROMPT, None)
+        wisp.set_media(0, -length, None)
         wisp.feed(0, prompt, [PREFILL])
         for i, token in enumerate(answer):
-            wisp.feed(PROMPT + i, [token], [DECODE])
+            wisp.feed(length + i, [token], [DECODE])
             rows.append(wisp.buffers["logits"].reshape(-1)[: model.n_vocab].copy())
         return np.array(rows)
 
     return model.logits(answer), compute
 
 
-def _embeddings(library: Library, path: Path, ours: Path) -> Compared:
+def _embeddings(library: Library, path: Path, ours: Path, length: int) -> Compared:
     """An encoder's results for each token, pooled in each way, and the scores of its head, if it has one."""
     model = Model(library, path, N_CTX, "none")
-    prompt = random_prompt(PROMPT, model.n_vocab, SEED, low=5).tolist()
+    prompt = random_prompt(length, model.n_vocab, SEED, low=5).tolist()
     head = any(tensor.name.startswith(("cls.", "cls_")) for tensor in gguf.GGUFReader(path).tensors)
     kinds = ["mean", "cls", "last", *(["rank"] if head else [])]
     wanted = [model.embedding(prompt), *(Model(library, path, N_CTX, kind).embedding(prompt) for kind in kinds)]
 
     def compute() -> np.ndarray:
-        wisp = load(ours, N_CTX, batch=PROMPT)
+        wisp = load(ours, N_CTX, batch=length)
         embedding, rows = wisp.plan.embedding, []
         assert embedding
-        for batch in packed_batches([prompt], PROMPT, wisp.plan.batch):
+        for batch in packed_batches([prompt], length, wisp.plan.batch):
             wisp.feed_packed(batch, [PACKED, EMBED])
             rows.append(wisp.buffers[embedding.rows][: len(batch.ids), : embedding.width].copy())
         for kind in kinds:
-            for batch in packed_batches([prompt], PROMPT, wisp.plan.batch):
+            for batch in packed_batches([prompt], length, wisp.plan.batch):
                 wisp.feed_packed(batch, [PACKED, EMBED, pool(kind)])
             buffer, width = ("ranked", embedding.labels) if kind == "rank" else ("pooled", embedding.width)
             rows.append(wisp.buffers[buffer][:1, :width].copy())

@@ -4,7 +4,8 @@
 
 Each case begins with a golden of pictures or sound. Its seed decides up to four changes of the projector
 (media_changes.py), for one case in three a random tensor type for each matrix, for one in eight another golden's text
-model, for one in five a random text model of any preset, and a prompt with pictures and sounds of random sizes.
+model, for one in five a random text model of any preset, for two in five other keys of the text model's rotation, and
+a prompt with pictures and sounds of random sizes.
 Chunks, places, pixels, spectra, embeddings and logits are compared. For each case that differs, or that Wisp refuses
 and llama.cpp runs, a line names the changes that matter. The line before the last counts the cases of each type.
 """
@@ -24,6 +25,7 @@ from tests.golden.make import random_models
 from tests.golden.make.campaign import NOT_COMPARED, in_process
 from tests.golden.make.changed_models import SEED, Change, all_of
 from tests.golden.make.gguf_file import GgufFile, Layout
+from tests.golden.make.key_changes import rotation
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.media_changes import projector_changes, read
 from tests.golden.make.media_differences import Pair, difference
@@ -35,6 +37,7 @@ from tests.golden.make.tensor_types import dequantize
 from tests.support.media import NAMES, VISION
 
 MOST_CHANGES = 4
+TURNED = 0.4  # odds of changes of the text model's rotation
 PRESET = "preset "  # what a text model's name begins with that is no golden's
 SHAPES: dict[str, Any] = {"n_embd": 64, "n_head": 4, "head_dim": 16, "vocab": 336, "ctx": 4096, "tok": "media"}
 MIXED = "IQ2_S"  # as in campaign.py
@@ -65,6 +68,7 @@ class Case:
     changes: dict[str, Change]
     mixed: bool
     prompt: RandomPrompt
+    rotation: dict[str, Change]  # of the text model
 
     @classmethod
     def of(cls, seed: int, goldens: list[str]) -> "Case":
@@ -82,11 +86,14 @@ class Case:
         chosen = random.choice(len(possible), count, replace=False, p=odds / odds.sum())
         changes = {possible[i][0]: possible[i][1] for i in chosen}
         mixed = bool(random.random() < 1 / 3)
-        return cls(seed, golden, text, changes, mixed, RandomPrompt.of(random, dict(file.metadata)))
+        prompt = RandomPrompt.of(random, dict(file.metadata))
+        turned = rotation(text_model(text), random) if random.random() < TURNED else {}
+        return cls(seed, golden, text, changes, mixed, prompt, turned)
 
     def simpler(self) -> "list[Case]":
         """The same case without one of its changes, its types, its text model, or one of its media."""
         found = [self._with(changes={n: c for n, c in self.changes.items() if n != name}) for name in self.changes]
+        found += [self._with(rotation={n: c for n, c in self.rotation.items() if n != name}) for name in self.rotation]
         if self.mixed:
             found.append(self._with(mixed=False))
         if self.text != (own := about(self.golden)["text_model"]):
@@ -98,13 +105,19 @@ class Case:
 
     def __str__(self) -> str:
         own = self.text == about(self.golden)["text_model"]
-        said = [*self.changes, *(["mixed types"] if self.mixed else []), *([] if own else [f"with {self.text}"])]
+        said = [
+            *self.changes,
+            *self.rotation,
+            *(["mixed types"] if self.mixed else []),
+            *([] if own else [f"with {self.text}"]),
+        ]
         return f"seed {self.seed}, {self.golden}: {'; '.join([*said, str(self.prompt)])}"
 
     def write(self, folder: Path) -> Pair:
         """Write the files for llama.cpp, and for Wisp."""
         file, text = read(VISION / about(self.golden)["mmproj"]), text_model(self.text)
         all_of(*self.changes.values())(file)
+        all_of(*self.rotation.values())(text)
         theirs, ours, words = (folder / f"{name}.gguf" for name in ("projector", "mixed", "text"))
         if self.mixed:
             mix_types(file, self.seed, ours)
