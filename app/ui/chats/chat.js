@@ -47,7 +47,9 @@ export class Chat {
   constructor(parts) {
     this.parts = parts;
     parts.thread.edited = () => this.#others.showLate();
-    addEventListener("pagehide", () => (this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
+    const saveAtOnce = () => void ((this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
+    addEventListener("pagehide", saveAtOnce);
+    database.tabs.last = saveAtOnce;
   }
 
   /**

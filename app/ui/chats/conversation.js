@@ -148,6 +148,12 @@ export function tellUnreadable(error) {
   notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
+/** Says that no chat can be read. @param {unknown} error */
+export function tellNoChats(error) {
+  const text = t("Chats can be neither read nor stored.");
+  notify({ key: "storage", text, more: whyNotStored(error), kind: "error" });
+}
+
 /** Deletes a chat; resolves to a function that brings it back. @param {ChatInfo} info */
 export async function remove(info) {
   /** @type {Message[]} */
