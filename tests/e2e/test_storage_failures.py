@@ -105,6 +105,41 @@ def test_branches_whose_write_failed_are_stored_when_the_page_closes(page: Page)
     expect(last_answer(page)).to_contain_text("Madrid")
 
 
+def test_a_chat_whose_write_failed_stays_while_others_are_shown(page: Page) -> None:
+    new_chat(page)
+    page.evaluate(FAILING, ["messages"])
+    ask(page, "What is the capital of Spain?")
+    expect(page.locator("#notices .error")).to_contain_text("could not store the chat")
+    new_chat(page)
+    chat = page.locator("#chat-list .chat-open").first
+    expect(chat).to_have_text("What is the capital of Spain?")
+    chat.click()
+    expect(last_answer(page)).to_contain_text("Madrid")
+    new_chat(page)
+    page.evaluate("mend()")
+    ask(page, "What is the capital of Italy?")  # a write that succeeds: the other chat is tried again
+    expect(page.locator("#notices .error")).to_have_count(0)
+    page.reload()
+    wait_ready(page)
+    page.locator("#chat-list .chat-open", has_text="Spain").first.click()
+    expect(last_answer(page)).to_contain_text("Madrid")
+
+
+def test_several_chats_whose_write_failed_are_stored_when_the_page_closes(page: Page) -> None:
+    page.evaluate(FAILING, ["messages"])
+    lands = {"Spain": "Madrid", "Italy": "Rome"}
+    for land in lands:
+        new_chat(page)
+        ask(page, f"What is the capital of {land}, please?")
+    new_chat(page)
+    page.evaluate("mend()")
+    page.reload()
+    wait_ready(page)
+    for land, capital in lands.items():
+        page.locator("#chat-list .chat-open", has_text=f"{land}, please").click()
+        expect(last_answer(page)).to_contain_text(capital)
+
+
 def test_documents_are_stored_after_their_database_was_closed(page: Page, server: Server) -> None:
     page.click("#documents-button")
     drop(page, {"before.md": b"Before."})

@@ -12,6 +12,7 @@ import * as database from "./database.js";
 import { answering, OtherTabs } from "./other_tabs.js";
 import { contextOf, usageOf } from "./request.js";
 import { emptied } from "./turns.js";
+import { saveUnstored } from "./unstored.js";
 import { usingTools } from "./using_tools.js";
 
 /**
@@ -47,7 +48,10 @@ export class Chat {
   constructor(parts) {
     this.parts = parts;
     parts.thread.edited = () => this.#others.showLate();
-    const saveAtOnce = () => void ((this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
+    const saveAtOnce = () => {
+      saveUnstored();
+      if (this.busy || this.conversation.isBehind) this.conversation.saveAtOnce();
+    };
     addEventListener("pagehide", saveAtOnce);
     database.tabs.last = saveAtOnce;
   }

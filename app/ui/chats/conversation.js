@@ -7,6 +7,7 @@ import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 import { isOpen } from "./turns.js";
+import { unstored } from "./unstored.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -29,10 +30,13 @@ database.tabs.replaced = () =>
 /** @type {Promise<unknown>} pending writes, in order */
 let writing = Promise.resolve();
 
-/** Runs a write after those before it. @param {() => Promise<unknown>} write */
+/** Runs a write after those before it. If it succeeds, the unstored chats are tried again. @param {() => Promise<unknown>} write */
 function enqueue(write) {
   return (writing = writing.then(write).then(
-    () => dismiss("storage"),
+    () => {
+      dismiss("storage");
+      unstored.forEach((conversation) => conversation.save([]));
+    },
     (error) =>
       notify({
         key: "storage",
@@ -67,6 +71,8 @@ export class Conversation {
   /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info @param {Promise<Message[]>} [reading] */
   static async read(info, reading) {
     await writing;
+    const held = unstored.get(info.id);
+    if (held) return Object.assign(held, { info });
     const messages = await (reading ?? database.readMessages(info.id));
     if (!(await isAnswering(info.id)))
       for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
@@ -111,8 +117,10 @@ export class Conversation {
         const wasStored = await database.saveChat(copy.info, copy.messages, growing);
         if (this.#isStored && !wasStored) await this.#restore(copy.info);
         this.#isStored = true;
+        unstored.delete(this.id);
       } catch (error) {
         this.#failed = true;
+        if (!this.deleted) unstored.set(this.id, this);
         throw error;
       }
     });
@@ -159,7 +167,8 @@ export async function remove(info) {
   /** @type {Message[]} */
   let messages = [];
   const deleted = enqueue(async () => {
-    messages = await database.readMessages(info.id);
+    messages = unstored.get(info.id)?.tree.all ?? (await database.readMessages(info.id));
+    unstored.delete(info.id);
     await database.deleteChat(info.id);
   });
   return async () => {
