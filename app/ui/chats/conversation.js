@@ -48,7 +48,6 @@ function enqueue(write) {
 }
 
 export class Conversation {
-  #failed = false; // a write: what it had is not stored
   #isStored = false;
   deleted = false; // by another tab
   /** @type {Set<Message>} messages that this tab is making: other tabs have older versions */
@@ -99,7 +98,7 @@ export class Conversation {
 
   /** Whether storage may lack messages that no later change stores. */
   get isBehind() {
-    return this.#failed || this.#timesLost !== database.timesLost();
+    return unstored.has(this.id) || this.#timesLost !== database.timesLost();
   }
 
   /**
@@ -111,15 +110,15 @@ export class Conversation {
     if (this.info.private) return;
     const lacks = this.isBehind;
     const copy = structuredClone({ info: this.info, messages: lacks ? this.#storable : messages });
-    if (lacks) [this.#failed, this.#timesLost] = [false, database.timesLost()];
+    const timesLost = database.timesLost();
     enqueue(async () => {
       try {
         const wasStored = await database.saveChat(copy.info, copy.messages, growing);
         if (this.#isStored && !wasStored) await this.#restore(copy.info);
         this.#isStored = true;
-        unstored.delete(this.id);
+        if (lacks) this.#timesLost = timesLost;
+        if (lacks) unstored.delete(this.id); // else an earlier write, which failed meanwhile, had more
       } catch (error) {
-        this.#failed = true;
         if (!this.deleted) unstored.set(this.id, this);
         throw error;
       }
