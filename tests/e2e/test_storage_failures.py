@@ -1,5 +1,6 @@
 """Storage that is full, fails, is denied, or is closed by the browser: each is named, and nothing else is lost."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,12 @@ def test_a_chat_whose_write_failed_stays_while_others_are_shown(page: Page) -> N
     expect(chat).to_have_text("What is the capital of Spain?")
     chat.click()
     expect(last_answer(page)).to_contain_text("Madrid")
+    with page.expect_download() as download:  # it can be saved as a file meanwhile
+        page.click("#chats-more")
+        page.get_by_role("menuitem", name="Save all as JSON").click()
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))["chats"]
+    assert "Madrid" in saved[0]["messages"][-1]["content"]
+    assert len({chat["info"]["id"] for chat in saved}) == len(saved)
     new_chat(page)
     page.evaluate("mend()")
     ask(page, "What is the capital of Italy?")  # a write that succeeds: the other chat is tried again

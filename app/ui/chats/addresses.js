@@ -22,6 +22,7 @@ export class ChatAddresses {
   #chat;
   #steps = 0; // how often the user went back or forward
   #isStepping = false; // while the entry's chat is being read, the shown chat gets no entry
+  #restoring = Promise.resolve(); // the list of chats is being read
   #isUnread = false; // no chat could be read: the next visit shows the one that this one has not
 
   /** @param {import("./chat.js").Chat} chat */
@@ -37,7 +38,7 @@ export class ChatAddresses {
     if (hadNew) history.replaceState(null, ""); // its chat had no messages or was private, so it is not stored
     const last = hadNew ? null : localStorage.getItem(LAST) || null;
     try {
-      await this.#chat.restore(named ?? last);
+      await (this.#restoring = this.#chat.restore(named ?? last));
     } catch (error) {
       this.#isUnread = true;
       tellNoChats(error);
@@ -69,6 +70,8 @@ export class ChatAddresses {
     if (id === chat.conversation.id) return;
     const step = ++this.#steps;
     this.#isStepping = true;
+    await this.#restoring.catch(() => {}); // a long list takes a moment
+    if (step !== this.#steps) return;
     if (chat.all.some((other) => other.id === id)) await chat.open(/** @type {string} */ (id));
     else {
       history.replaceState(null, ""); // the entry's chat is deleted, private or without messages
