@@ -1,4 +1,4 @@
-"""Answers that failed, and answers of nothing, on a phone."""
+"""Chats on a phone: answers that failed, answers of nothing, and what moves the page."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,3 +42,28 @@ def test_an_answer_of_nothing_says_so(phone: Page, scripted: ScriptedServer) -> 
     last_answer(phone).get_by_role("button", name="Answer again").click()
     expect(last_answer(phone).locator(".body")).to_have_text("Something.")
     expect(last_answer(phone).locator(".stats")).not_to_contain_text("empty answer")
+
+
+def test_only_the_chat_scrolls_whatever_is_brought_into_view(phone: Page) -> None:
+    store_chats(phone, [chat([(f"Question {n}", f"Answer {n}") for n in range(12)])])
+    phone.reload()
+    expect(last_answer(phone)).to_contain_text("Answer 11")
+    moved = """() => {
+        for (const heading of document.querySelectorAll("#thread h2")) heading.scrollIntoView({ block: "start" });
+        document.querySelector("#thread").lastElementChild.scrollIntoView({ block: "start" });
+        return [document.scrollingElement.scrollTop, document.body.scrollTop];
+    }"""
+    assert phone.evaluate(moved) == [0, 0]
+
+
+def test_the_name_of_a_tool_stands_beside_its_marker(phone: Page) -> None:
+    called = chat([("Hi", "Done.")])
+    call = {"id": "1", "name": "a_name_of_a_tool_that_is_as_long_as_a_line", "arguments": "{}", "state": "done"}
+    called["messages"][-1]["steps"] = [{"content": "", "calls": [call]}]
+    store_chats(phone, [called])
+    phone.reload()
+    summary = last_answer(phone).locator(".tool-call summary")
+    top, first = summary.evaluate(
+        "(it) => [it.getBoundingClientRect().top, it.querySelector('code').getClientRects()[0].top]"
+    )
+    assert first - top < 20
