@@ -3,7 +3,7 @@ import { t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
 import { canContinue } from "../answer/answer_view.js";
 import { branchOf } from "../answer/words.js";
-import { announce, notify } from "../notices.js";
+import { announce, offerUndo } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
@@ -270,12 +270,11 @@ export class Chat {
     const removed = remove(found);
     const undo = async () => {
       this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
-      await (
-        await removed
-      )();
+      const bringBack = await removed;
+      await bringBack();
       this.parts.changed();
     };
-    notify({ key: "deleted", text: t("Chat deleted."), actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
+    offerUndo(id, t("Chat deleted."), found.title, undo);
   }
 
   /** Streams the answer into its message, the last of the shown branch. @param {Message} message */
