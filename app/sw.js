@@ -29,7 +29,7 @@ worker.addEventListener("install", (event) => event.waitUntil(install()));
 worker.addEventListener("activate", (event) => event.waitUntil(activate()));
 worker.addEventListener("message", (event) => {
   if (event.data === "take over") worker.skipWaiting();
-  if (event.data === "tidy") event.waitUntil(older.remove());
+  if (event.data === "tidy") event.waitUntil(Promise.all([older.remove(), refill()]));
 });
 worker.addEventListener("fetch", (event) => {
   const { request } = event;
@@ -62,18 +62,43 @@ async function install() {
 /** @param {Cache} cache */
 async function fill(cache) {
   await older.note(cache);
+  await add(cache, [...PRECACHED]);
+  const used = async (/** @type {string} */ url) => {
+    const old = await caches.match(url);
+    if (old) await cache.put(url, isolated(old)).catch(() => {}); // without a copy it is fetched again
+  };
+  await Promise.all([...ON_USE].map(used));
+}
+
+/** @param {Cache} cache @param {string[]} urls */
+async function add(cache, urls) {
   const one = async (/** @type {string} */ url) => {
     const old = url.includes("/assets/") ? await caches.match(url) : undefined;
     const response = old ?? (await fetched(url));
     if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
     await cache.put(url, isolated(response));
   };
-  const used = async (/** @type {string} */ url) => {
-    const old = await caches.match(url);
-    if (old) await cache.put(url, isolated(old)).catch(() => {}); // without a copy it is fetched again
-  };
-  await Promise.all([...PRECACHED].map(one));
-  await Promise.all([...ON_USE].map(used));
+  await Promise.all(urls.map(one));
+}
+
+/**
+ * Fetches what the browser, or its user, has removed from this version's cache. Files with a hash in their name first: a
+ * host that lacks them has a newer version, whose pages would not suit.
+ */
+async function refill() {
+  const cache = await caches.open(CACHE);
+  const cached = new Set((await cache.keys()).map(({ url }) => url));
+  const missing = [...PRECACHED].filter((url) => !cached.has(url));
+  const isHashed = (/** @type {string} */ url) => url.includes("/assets/");
+  try {
+    await add(cache, missing.filter(isHashed));
+    await add(
+      cache,
+      missing.filter((url) => !isHashed(url)),
+    );
+  } catch {
+    // Without a network, for example: the next visit tries again.
+  }
 }
 
 /** From the network, or from the browser's cache: the page has loaded most files already. @param {string} url */

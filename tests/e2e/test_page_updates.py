@@ -166,6 +166,20 @@ def test_a_version_that_cannot_be_fetched_leaves_nothing(
     shows(tab, "one")
 
 
+def test_a_cache_that_the_browser_removed_is_filled_again(profile: BrowserContext, server: Server) -> None:
+    tab = open_without_engine(profile, server.url)
+    wait_until(tab, CONTROLLED)
+    count = "(await (await caches.open((await caches.keys())[0])).keys()).length"
+    whole = tab.evaluate(f"async () => {count}")
+    tab.evaluate("async () => { for (const name of await caches.keys()) await caches.delete(name); }")
+    tab.reload()
+    wait_until(tab, f"(await caches.keys()).length && {count} >= {whole} - 1")  # all but the note of older versions
+    profile.set_offline(True)
+    tab.reload()
+    expect(tab.locator("#welcome h1")).to_be_visible()
+    profile.set_offline(False)
+
+
 @pytest.fixture
 def old_tab(context: BrowserContext, server: Server) -> Iterator[Page]:
     """A tab with an engine, in a profile of its own."""
