@@ -374,10 +374,7 @@ document.addEventListener("keydown", (event) => {
 
 const firstLoad = loadFirst(load, DEFAULT);
 firstLoad.then(() => startBridge(ticket, (servers) => void mcp.relay(servers))).then(downloads.resume);
-await addresses.restore().catch((error) => {
-  notify({ key: "storage", text: t("This browser cannot store chats."), more: `${error}`, kind: "error" });
-  showChat();
-});
+await addresses.restore();
 await startLaunch({
   shortcuts: { new: () => newChat(), private: () => newChat(true), models: () => byId("model-button").click() },
   write: (text) => composer.add(text),

@@ -86,11 +86,20 @@ function formatter(kind, options) {
 function translated(text, values) {
   const entry = language().entries[text] ?? SINGULAR[text] ?? "";
   const form = typeof entry === "string" ? entry : (entry[pluralRule(values.n)] ?? entry.other);
-  return (form || text.split("|")[0]).replace(/\{(\w+)\}/g, (braced, name) => {
+  const filled = (form || text.split("|")[0]).replace(/\{(\w+)\}/g, (braced, name) => {
     const value = values[name];
     return value === undefined ? braced : isolated(value);
   });
+  return form ? directed(filled) : filled;
 }
+
+/**
+ * Has a translation into a right-to-left language be read from the right (U+200F), also where it begins with a name and
+ * its element's direction is that of its first letter.
+ * @param {string} text
+ */
+const directed = (text) =>
+  language().rtl && /^\P{L}*(?![\u0590-\u08ff])\p{L}.*[\u0590-\u08ff]/su.test(text) ? `\u200f${text}` : text;
 
 /** @param {Value} n */
 const pluralRule = (n) => formatter(Intl.PluralRules, {}).select(Number(n));

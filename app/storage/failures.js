@@ -2,6 +2,7 @@
 import { t } from "../language/phrase.js";
 
 const FULL = "QuotaExceededError";
+const NEWER = "VersionError";
 const DENIED = ["SecurityError", "NotAllowedError"]; // a private window, or storage is blocked for this site
 
 /** Whether there was no space. @param {any} error */
@@ -11,6 +12,10 @@ export const isFull = (error) => error?.name === FULL;
 export function whyNotStored(error) {
   if (isFull(error))
     return t("The storage of this browser is full. Free disk space, or remove models, documents or chats.");
+  if (error?.name === NEWER)
+    return t(
+      "A newer Wisp has stored these data, and this one cannot read them. They are not lost: reload to get that one.",
+    );
   if (DENIED.includes(error?.name) || !globalThis.indexedDB)
     return t("This browser lets this site store nothing. Allow it to store data, or leave the private window.");
   const why = [error?.name, error?.message].filter(Boolean).join(": ") || String(error);

@@ -68,6 +68,13 @@ export function notify(notice) {
 }
 
 /**
+ * Says that something was deleted. For a few seconds that can be undone, also after something else was deleted.
+ * @param {string} id @param {Text} text @param {Text} name @param {() => void} undo
+ */
+export const offerUndo = (id, text, name, undo) =>
+  notify({ key: `deleted ${id}`, text, more: name, actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
+
+/**
  * Whether a notice only has another text than the one before it. Its buttons then stay: a press on one that is replaced
  * before its release is no click, and the focus would be lost.
  * @param {Notice} before @param {Notice} next

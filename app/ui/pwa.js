@@ -1,4 +1,7 @@
-/** Registers the service worker. When a newer version has been fetched, a notice offers to reload. */
+/**
+ * Registers the service worker. When a newer version has been fetched, a notice offers to reload: in all tabs, until each
+ * has it.
+ */
 import { t } from "../language/phrase.js";
 import { whenIdle } from "./dom.js";
 import { notify } from "./notices.js";
@@ -38,7 +41,7 @@ const cacheAll = () => cacheParts(partFiles(), { mobile: true });
 export async function startPwa() {
   if (!("serviceWorker" in navigator)) return;
   const { serviceWorker } = navigator;
-  const hadOne = serviceWorker.controller !== null;
+  let hasOne = serviceWorker.controller !== null; // else a version that arrives is the page's own
   /** @type {ServiceWorkerRegistration} */
   let registration;
   try {
@@ -52,25 +55,30 @@ export async function startPwa() {
     if (isInstalled) whenIdle(cacheAll);
     else setTimeout(() => whenIdle(() => cacheParts(answerFiles(), { mobile: false })), STAY_MS);
   };
-  if (hadOne) cacheAhead(); // after a new version, too
+  if (hasOne) {
+    cacheAhead(); // after a new version, too
+    serviceWorker.controller?.postMessage("tidy");
+  }
   let reloading = false;
-  const offer = (/** @type {ServiceWorker} */ waiting) => {
+  const offer = (/** @type {ServiceWorker} */ newer) => {
     const run = () => {
+      if (newer.state !== "installed") return location.reload(); // another tab has had it take over
       reloading = true;
-      waiting.postMessage("take over");
+      newer.postMessage("take over");
     };
     notify({ key: "update", text: t("A newer Wisp is ready."), actions: [{ label: t("Reload"), run }] });
   };
   serviceWorker.addEventListener("controllerchange", () => {
     if (reloading) return location.reload();
-    if (hadOne) return;
+    if (hasOne && serviceWorker.controller) return offer(serviceWorker.controller); // also where it was dismissed before
+    hasOne = true;
     isolate();
     cacheAhead(); // iOS: also at the first start from the home screen, in a storage of its own
   });
   const watch = (/** @type {ServiceWorker | null} */ worker) => {
-    worker?.addEventListener("statechange", () => worker.state === "installed" && hadOne && offer(worker));
+    worker?.addEventListener("statechange", () => worker.state === "installed" && hasOne && offer(worker));
   };
-  if (registration.waiting && hadOne) offer(registration.waiting);
+  if (registration.waiting && hasOne) offer(registration.waiting);
   watch(registration.installing);
   registration.addEventListener("updatefound", () => watch(registration.installing));
 }

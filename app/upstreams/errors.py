@@ -17,6 +17,7 @@ HINTS = {
     405: "Check its base URL; it usually ends with /v1.",
     429: "Wait a little and try again.",
 }
+FAILED = "This is an error of that server: try again, and look into its log if it stays."  # statuses from 500 on
 
 
 def unreachable(upstream: Upstream, origin: str) -> WispError:
@@ -85,7 +86,7 @@ def refused(upstream: Upstream, status: int, answer: Any, text: str) -> WispErro
     found: dict[str, Any] = inner if isinstance(inner, dict) else {"message": inner}
     message = found.get("message") or found.get("detail")
     reason = _short(upstream, message if isinstance(message, str) else text) or f"HTTP status {status}"
-    hint = HINTS.get(status, "")
+    hint = HINTS.get(status, FAILED if status >= 500 else "")
     if status == 404 and not isinstance(message, str):
         hint = "Check its base URL; it usually ends with /v1."
     ends = "" if reason.endswith((".", "!", "?")) else "."

@@ -276,6 +276,8 @@ class Upstreams:
                 try:
                     chunk = json_input.parse(event.data)
                 except ValueError:
+                    if not piece:  # the stream ended within the event
+                        raise errors.cut(upstream) from None
                     raise errors.unexpected(upstream, "JSON in its stream", event.data) from None
                 if not isinstance(chunk, dict):
                     raise errors.unexpected(upstream, "JSON in its stream", event.data)

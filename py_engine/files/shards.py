@@ -98,14 +98,6 @@ class UrlSource(Source):
     def local(self) -> bool:
         return sum(length for _, length in self._cached) >= self.size
 
-    async def _remember(self) -> None:
-        """Note the model and its use, before the first record is cached or read."""
-        if self._storing.possible:
-            try:
-                await js.wispShards.noteModel(self.url, self._remote.size, self._remote.etag, self._remote.ranged)
-            except JsException as error:  # no storage: work without a cache
-                self._storing.give_up(error)
-
     # -- the header
 
     async def read(self, offset: int, length: int) -> bytes:
@@ -166,9 +158,10 @@ class UrlSource(Source):
 
     async def _prepare(self, plan: list[Record]) -> None:
         """Note the download, and drop records that another version of Wisp cut differently."""
-        await self._remember()
         planned = {(record.offset, record.length) for record in plan}
         self._storing.missing = sum(length for _, length in planned - self._cached)
+        remote = self._remote
+        await self._storing.begin(lambda: js.wispShards.noteModel(self.url, remote.size, remote.etag, remote.ranged))
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned

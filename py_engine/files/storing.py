@@ -6,7 +6,7 @@ Browsers report less free space than there is: nothing is refused or evicted bef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import js
@@ -39,6 +39,20 @@ class Storing:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
         await js.wispShards.putRecord(self._url, offset, entry)
+
+    async def begin(self, note: Callable[[], Awaitable[Any]]) -> None:
+        """Note the file, before its first record is cached or read."""
+        while self.possible:
+            try:
+                await note()
+                return
+            except JsException as error:
+                self._note(error)
+            if await self._made_space():
+                continue
+            self.possible = False
+            if self.full and self.missing:  # without storage, as in a private window, none is expected
+                self._tell_failure()
 
     def give_up(self, error: JsException) -> None:
         """Cache nothing from now on."""
@@ -87,21 +101,31 @@ class Storing:
                 return
             except JsException as error:
                 self._note(error)
-            if self.full and (removed := await evict_models(self.missing, {self._url, *self._in_use()})):
-                self._tell(removed)
+            if await self._made_space():
                 js.wispShards.retryStore(self._url)
                 continue
             self.possible = False
             self._on_failure()
             js.wispShards.dropUnstored(self._url)
-            self._notices.append(
-                f"This browser gives this site too little storage for {self._name}. What could not be stored will be "
-                "downloaded again next time. Free disk space, remove other models from the cache, or open the model as "
-                "a file of this computer."
-                if self.full
-                else f"This browser could not store {self._name} ({self.failure}): it will be downloaded again next "
-                "time. If that does not help, restart the browser."
-            )
+            self._tell_failure()
+
+    async def _made_space(self) -> bool:
+        """Evict other models if storage is full. Returns whether there is space now."""
+        if not self.full:
+            return False
+        removed = await evict_models(self.missing, {self._url, *self._in_use()})
+        self._tell(removed)
+        return bool(removed)
+
+    def _tell_failure(self) -> None:
+        self._notices.append(
+            f"This browser gives this site too little storage for {self._name}. What could not be stored will be "
+            "downloaded again next time. Free disk space, remove other models from the cache, or open the model as "
+            "a file of this computer."
+            if self.full
+            else f"This browser could not store {self._name} ({self.failure}): it will be downloaded again next "
+            "time. If that does not help, restart the browser."
+        )
 
     def _tell(self, removed: list[dict[str, Any]]) -> None:
         for model in removed:

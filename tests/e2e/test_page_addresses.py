@@ -6,11 +6,27 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.browser import watch
-from tests.support.chat_page import answer_by, ask, keep_engine, new_chat, open_page
+from tests.support.chat_page import answer_by, ask, keep_engine, new_chat, open_page, wait_ready
 from tests.support.scripted_server import ScriptedServer
 from tools.serve import Server
 
 ABSENT = "This browser has no chat of this address."
+# Has all who read the chats wait until release() is called.
+HOLD = """async () => {
+    const opening = indexedDB.open("wisp-page");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const store = db.transaction("chats", "readwrite").objectStore("chats");
+    let held = true;
+    globalThis.release = () => (held = false);
+    await new Promise((resolve) => {
+        const again = () => {
+            resolve();
+            if (held) store.count().onsuccess = again;
+            else db.close();
+        };
+        again();
+    });
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -110,4 +126,18 @@ def test_an_address_of_no_chat_is_told(page: Page) -> None:
     other.goto(page.url.replace("#chat=", "#chat=0"))
     expect(other.locator("#notices", has_text=ABSENT)).to_be_visible()
     expect(other.locator("#welcome")).to_be_visible()
+    other.close()
+
+
+def test_an_address_that_is_opened_before_the_chats_are_read_is_followed(page: Page) -> None:
+    kite, lamp = (address_of(page, word) for word in ("kite", "lamp"))
+    page.evaluate(HOLD)
+    other = page.context.new_page()
+    other.goto(page.url.partition("#")[0] + kite)
+    wait_ready(other)
+    other.evaluate("(hash) => { location.hash = hash; }", lamp)
+    other.wait_for_timeout(200)
+    page.evaluate("release()")
+    expect(other.locator("#thread .bubble")).to_contain_text("lamp")
+    expect(other.locator("#notices", has_text=ABSENT)).to_have_count(0)
     other.close()

@@ -191,6 +191,23 @@ def test_chats_are_listed_renamed_deleted_and_brought_back(talk: Page) -> None:
     expect(chats.first).to_have_text("Sums")
 
 
+def test_two_deleted_chats_are_both_brought_back(talk: Page) -> None:
+    chats = talk.locator("#chat-list .chat-open")
+    before = chats.count()
+    for sum_ in ("11 + 12", "13 + 14"):
+        new_chat(talk)
+        ask(talk, f"What is {sum_}?")
+    for _ in range(2):
+        chat = talk.locator("#chat-list .chat").first
+        chat.hover()
+        chat.get_by_role("button", name="Delete").click()
+    expect(chats).to_have_count(before)
+    for sum_ in ("11 + 12", "13 + 14"):
+        talk.locator(".notice", has_text=sum_).get_by_role("button", name="Undo").click()
+    expect(chats).to_have_count(before + 2)
+    expect(chats.first).to_contain_text("13 + 14")
+
+
 def test_leaving_a_chat_stops_and_keeps_its_partial_answer(talk: Page) -> None:
     slow_down(talk)
     send(talk, STORY)

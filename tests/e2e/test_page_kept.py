@@ -340,7 +340,7 @@ def test_a_newer_version_is_offered_and_taken(fresh_context: BrowserContext, dis
     expect(page.locator("#welcome h1")).to_have_text("What shall we try?")  # the old version, complete
     page.get_by_role("button", name="Reload").click()
     expect(page.locator("#welcome h1")).to_have_text("Something new")
-    assert page.evaluate("caches.keys()") == [f"wisp {server.url} newer"]
+    wait_until(page, f"(await caches.keys()).join() === 'wisp {server.url} newer'")
     assert page.evaluate("async (url) => (await caches.match(url)) !== undefined", seldom)
     server.shutdown()
     server.server_close()

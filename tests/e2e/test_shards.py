@@ -312,6 +312,20 @@ def test_full_storage_stops_the_caching_and_not_the_load(
     page.context.close()
 
 
+def test_storage_without_any_space_is_told(
+    chromium: Callable[[str | None], Browser], server: Server, bad_server: FaultyServer, model: bytes
+) -> None:
+    page = open_engine_page(chromium("swiftshader"), server.url)
+    c = Case(page, bad_server, File(model))
+    cdp = page.context.new_cdp_session(page)
+    cdp.send("Storage.overrideQuotaForOrigin", {"origin": server.url.rstrip("/"), "quotaSize": 1})
+    got = c.load()
+    assert got["sha256"] == sha(model)
+    assert "too little storage" in " ".join(got["notices"])
+    assert c.cached() == []
+    page.context.close()
+
+
 def test_a_load_that_has_ended_leaves_nothing_to_store(case: Callable[..., Case]) -> None:
     """A small model is cached when it is ready; one that is removed stays removed."""
     c = case()

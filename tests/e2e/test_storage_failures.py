@@ -1,5 +1,6 @@
 """Storage that is full, fails, is denied, or is closed by the browser: each is named, and nothing else is lost."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +104,47 @@ def test_branches_whose_write_failed_are_stored_when_the_page_closes(page: Page)
     previous.click()
     expect(previous).to_be_disabled()
     expect(last_answer(page)).to_contain_text("Madrid")
+
+
+def test_a_chat_whose_write_failed_stays_while_others_are_shown(page: Page) -> None:
+    new_chat(page)
+    page.evaluate(FAILING, ["messages"])
+    ask(page, "What is the capital of Spain?")
+    expect(page.locator("#notices .error")).to_contain_text("could not store the chat")
+    new_chat(page)
+    chat = page.locator("#chat-list .chat-open").first
+    expect(chat).to_have_text("What is the capital of Spain?")
+    chat.click()
+    expect(last_answer(page)).to_contain_text("Madrid")
+    with page.expect_download() as download:  # it can be saved as a file meanwhile
+        page.click("#chats-more")
+        page.get_by_role("menuitem", name="Save all as JSON").click()
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))["chats"]
+    assert "Madrid" in saved[0]["messages"][-1]["content"]
+    assert len({chat["info"]["id"] for chat in saved}) == len(saved)
+    new_chat(page)
+    page.evaluate("mend()")
+    ask(page, "What is the capital of Italy?")  # a write that succeeds: the other chat is tried again
+    expect(page.locator("#notices .error")).to_have_count(0)
+    page.reload()
+    wait_ready(page)
+    page.locator("#chat-list .chat-open", has_text="Spain").first.click()
+    expect(last_answer(page)).to_contain_text("Madrid")
+
+
+def test_several_chats_whose_write_failed_are_stored_when_the_page_closes(page: Page) -> None:
+    page.evaluate(FAILING, ["messages"])
+    lands = {"Spain": "Madrid", "Italy": "Rome"}
+    for land in lands:
+        new_chat(page)
+        ask(page, f"What is the capital of {land}, please?")
+    new_chat(page)
+    page.evaluate("mend()")
+    page.reload()
+    wait_ready(page)
+    for land, capital in lands.items():
+        page.locator("#chat-list .chat-open", has_text=f"{land}, please").click()
+        expect(last_answer(page)).to_contain_text(capital)
 
 
 def test_documents_are_stored_after_their_database_was_closed(page: Page, server: Server) -> None:

@@ -90,6 +90,14 @@ def test_a_name_stands_alone_where_the_text_runs_from_right_to_left(evaluate: Ev
     assert said(evaluate, "de", "{name} is ready.", name="a (b)") == "a (b) ist bereit."
 
 
+def test_a_text_from_right_to_left_that_begins_with_a_name_is_marked(evaluate: Evaluate) -> None:
+    assert said(evaluate, "ar", "{name} is ready.", name="a").startswith("\u200f\u2068a\u2069")
+    about = "Wisp Mini with eyes: simple drawings, numbers, short words and bar charts. 4-bit weights."
+    assert said(evaluate, "ar", about).startswith("\u200fWisp Mini ")
+    assert said(evaluate, "ar", "Enter") == "Enter"
+    assert said(evaluate, "ar", "A text that nobody has translated") == "A text that nobody has translated"
+
+
 def test_the_sense_of_a_text_is_not_shown(evaluate: Evaluate) -> None:
     assert said(evaluate, "en", "Text|of a snippet") == "Text"
 

@@ -118,7 +118,7 @@ FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
         lambda: Reply({"error": {"message": "No such model", "code": "model_not_found", "param": "model"}}, status=404),
         "not_found_error", "model_not_found", "office: No such model.",
     ),
-    "ollama": (lambda: Reply({"error": "boom"}, status=500), "server_error", "upstream_error", "office: boom."),
+    "ollama": (lambda: Reply({"error": "boom"}, status=500), "server_error", "upstream_error", "boom. This is an"),
     "fastapi": (lambda: Reply({"detail": "No"}, status=403), "permission_error", "upstream_error", "No. Check"),
     "vllm, older": (
         lambda: Reply({"object": "error", "message": "too long", "code": 400}, status=400),
@@ -165,6 +165,7 @@ async def test_an_unreachable_server_says_what_to_do(page: UpstreamPage) -> None
 CHUNK = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
 BROKEN: dict[str, tuple[Callable[[], Reply], str]] = {
     "ends early": (lambda: stream(CHUNK, end=b""), "lost in the middle"),
+    "ends within an event": (lambda: stream(CHUNK, end=b'data: {"choices": [{"del'), "lost in the middle"),
     "lost": (lambda: Reply(b"data: " + json.dumps(CHUNK).encode() + b"\n\n", None, type="text/event-stream"), "lost"),
     "error": (lambda: stream(CHUNK, {"error": {"message": "out of memory"}}), "office: out of memory."),
     "error of responses": (lambda: stream(CHUNK, {"type": "error", "message": "gone", "code": "x"}), "office: gone."),

@@ -212,7 +212,7 @@ function awayMark({ upstream }) {
 }
 
 /** @param {Message} message */
-function statsLine({ stats, finish, budget }) {
+function statsLine({ stats, finish, budget, content, reasoning, steps, toolCalls }) {
   const parts = [];
   if (stats) {
     if (stats.perSecond) parts.push(t("{rate} tokens/s", { rate: rate(stats.perSecond) })); // 0: it came at once
@@ -220,6 +220,7 @@ function statsLine({ stats, finish, budget }) {
   }
   if (finish === "stopped") parts.push(t("stopped"));
   if (finish === "length") parts.push(t("cut off"));
+  if (finish === "stop" && !(content || reasoning || steps || toolCalls)) parts.push(t("empty answer"));
   if (budget) parts.push(budget === "turns" ? t("all turns used") : t("all tokens used"));
   const title = sentences(
     stats?.prompt &&

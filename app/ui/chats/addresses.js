@@ -4,6 +4,7 @@
  */
 import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
+import { tellNoChats } from "./conversation.js";
 
 const PREFIX = "#chat=";
 const LAST = "wisp.chat"; // the chat that any tab showed last
@@ -21,6 +22,8 @@ export class ChatAddresses {
   #chat;
   #steps = 0; // how often the user went back or forward
   #isStepping = false; // while the entry's chat is being read, the shown chat gets no entry
+  #restoring = Promise.resolve(); // the list of chats is being read
+  #isUnread = false; // no chat could be read: the next visit shows the one that this one has not
 
   /** @param {import("./chat.js").Chat} chat */
   constructor(chat) {
@@ -34,12 +37,19 @@ export class ChatAddresses {
     const hadNew = !named && entryChat() !== undefined;
     if (hadNew) history.replaceState(null, ""); // its chat had no messages or was private, so it is not stored
     const last = hadNew ? null : localStorage.getItem(LAST) || null;
-    await this.#chat.restore(named ?? last);
+    try {
+      await (this.#restoring = this.#chat.restore(named ?? last));
+    } catch (error) {
+      this.#isUnread = true;
+      tellNoChats(error);
+      return this.#chat.parts.changed();
+    }
     if (named && named !== this.#chat.conversation.id) tellAbsent();
   }
 
   /** Gives the shown chat its address, and an entry in the history. */
   show() {
+    if (this.#isUnread) return;
     const { id, info, messages } = this.#chat.conversation;
     const hasAddress = messages.length > 0 && !info.private;
     localStorage.setItem(LAST, hasAddress ? id : "");
@@ -60,6 +70,8 @@ export class ChatAddresses {
     if (id === chat.conversation.id) return;
     const step = ++this.#steps;
     this.#isStepping = true;
+    await this.#restoring.catch(() => {}); // a long list takes a moment
+    if (step !== this.#steps) return;
     if (chat.all.some((other) => other.id === id)) await chat.open(/** @type {string} */ (id));
     else {
       history.replaceState(null, ""); // the entry's chat is deleted, private or without messages

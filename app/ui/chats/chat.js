@@ -3,7 +3,7 @@ import { t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
 import { canContinue } from "../answer/answer_view.js";
 import { branchOf } from "../answer/words.js";
-import { announce, notify } from "../notices.js";
+import { announce, offerUndo } from "../notices.js";
 import { effectiveSettings } from "../settings.js";
 import { answerWithTools } from "./agent.js";
 import { longer, stream } from "./answer.js";
@@ -12,6 +12,7 @@ import * as database from "./database.js";
 import { answering, OtherTabs } from "./other_tabs.js";
 import { contextOf, usageOf } from "./request.js";
 import { emptied } from "./turns.js";
+import { saveUnstored } from "./unstored.js";
 import { usingTools } from "./using_tools.js";
 
 /**
@@ -47,7 +48,12 @@ export class Chat {
   constructor(parts) {
     this.parts = parts;
     parts.thread.edited = () => this.#others.showLate();
-    addEventListener("pagehide", () => (this.busy || this.conversation.isBehind) && this.conversation.saveAtOnce());
+    const saveAtOnce = () => {
+      saveUnstored();
+      if (this.busy || this.conversation.isBehind) this.conversation.saveAtOnce();
+    };
+    addEventListener("pagehide", saveAtOnce);
+    database.tabs.last = saveAtOnce;
   }
 
   /**
@@ -264,12 +270,11 @@ export class Chat {
     const removed = remove(found);
     const undo = async () => {
       this.all = [...this.all, found].sort((a, b) => b.updated - a.updated);
-      await (
-        await removed
-      )();
+      const bringBack = await removed;
+      await bringBack();
       this.parts.changed();
     };
-    notify({ key: "deleted", text: t("Chat deleted."), actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
+    offerUndo(id, t("Chat deleted."), found.title, undo);
   }
 
   /** Streams the answer into its message, the last of the shown branch. @param {Message} message */

@@ -7,6 +7,7 @@ import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 import { isOpen } from "./turns.js";
+import { unstored } from "./unstored.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -29,10 +30,13 @@ database.tabs.replaced = () =>
 /** @type {Promise<unknown>} pending writes, in order */
 let writing = Promise.resolve();
 
-/** Runs a write after those before it. @param {() => Promise<unknown>} write */
+/** Runs a write after those before it. If it succeeds, the unstored chats are tried again. @param {() => Promise<unknown>} write */
 function enqueue(write) {
   return (writing = writing.then(write).then(
-    () => dismiss("storage"),
+    () => {
+      dismiss("storage");
+      unstored.forEach((conversation) => conversation.save([]));
+    },
     (error) =>
       notify({
         key: "storage",
@@ -44,7 +48,6 @@ function enqueue(write) {
 }
 
 export class Conversation {
-  #failed = false; // a write: what it had is not stored
   #isStored = false;
   deleted = false; // by another tab
   /** @type {Set<Message>} messages that this tab is making: other tabs have older versions */
@@ -67,6 +70,8 @@ export class Conversation {
   /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info @param {Promise<Message[]>} [reading] */
   static async read(info, reading) {
     await writing;
+    const held = unstored.get(info.id);
+    if (held) return Object.assign(held, { info });
     const messages = await (reading ?? database.readMessages(info.id));
     if (!(await isAnswering(info.id)))
       for (const message of messages) if (message.role === "assistant") message.finish ??= "stopped";
@@ -93,7 +98,7 @@ export class Conversation {
 
   /** Whether storage may lack messages that no later change stores. */
   get isBehind() {
-    return this.#failed || this.#timesLost !== database.timesLost();
+    return unstored.has(this.id) || this.#timesLost !== database.timesLost();
   }
 
   /**
@@ -105,14 +110,16 @@ export class Conversation {
     if (this.info.private) return;
     const lacks = this.isBehind;
     const copy = structuredClone({ info: this.info, messages: lacks ? this.#storable : messages });
-    if (lacks) [this.#failed, this.#timesLost] = [false, database.timesLost()];
+    const timesLost = database.timesLost();
     enqueue(async () => {
       try {
         const wasStored = await database.saveChat(copy.info, copy.messages, growing);
         if (this.#isStored && !wasStored) await this.#restore(copy.info);
         this.#isStored = true;
+        if (lacks) this.#timesLost = timesLost;
+        if (lacks) unstored.delete(this.id); // else an earlier write, which failed meanwhile, had more
       } catch (error) {
-        this.#failed = true;
+        if (!this.deleted) unstored.set(this.id, this);
         throw error;
       }
     });
@@ -148,12 +155,19 @@ export function tellUnreadable(error) {
   notify({ key: "unreadable", text, more: `${error}`, kind: "error" });
 }
 
+/** Says that no chat can be read. @param {unknown} error */
+export function tellNoChats(error) {
+  const text = t("Chats can be neither read nor stored.");
+  notify({ key: "storage", text, more: whyNotStored(error), kind: "error" });
+}
+
 /** Deletes a chat; resolves to a function that brings it back. @param {ChatInfo} info */
 export async function remove(info) {
   /** @type {Message[]} */
   let messages = [];
   const deleted = enqueue(async () => {
-    messages = await database.readMessages(info.id);
+    messages = unstored.get(info.id)?.tree.all ?? (await database.readMessages(info.id));
+    unstored.delete(info.id);
     await database.deleteChat(info.id);
   });
   return async () => {

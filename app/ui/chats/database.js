@@ -82,8 +82,11 @@ import { readableInfo, readableMessages } from "./records.js";
 
 const VERSION = 2;
 
-/** What other tabs do: `blocked`: an older version of the page has the database open; `replaced`: a newer one took it. */
-export const tabs = { blocked: () => {}, replaced: () => {} };
+/**
+ * What other tabs do: `blocked`: an older version of the page has the database open; `replaced`: a newer one takes it, after
+ * what `last` stores.
+ */
+export const tabs = { blocked: () => {}, replaced: () => {}, last: () => {} };
 
 /**
  * @typedef {{ kind: "saved", info: ChatInfo, numbers: number[] } | { kind: "deleted", id: string } | { kind: "imported" }} News
@@ -118,8 +121,9 @@ const open = reopened("wisp-page", VERSION, {
     db.deleteObjectStore("conversations");
   },
   blocked: () => tabs.blocked(),
-  blocking(_, __, event) {
-    /** @type {IDBDatabase} */ (event.target).close();
+  blocking() {
+    tabs.last();
+    database = null;
     tabs.replaced();
   },
   terminated() {

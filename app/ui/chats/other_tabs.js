@@ -6,6 +6,7 @@ import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
 import * as database from "./database.js";
 import { isOpen } from "./turns.js";
+import { unstored } from "./unstored.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -169,6 +170,7 @@ export class OtherTabs {
   #deleted(id) {
     const chat = this.#chat;
     chat.all = chat.all.filter((other) => other.id !== id);
+    unstored.delete(id);
     if (chat.conversation.id === id) {
       chat.conversation.deleted = true;
       chat.startNew();

@@ -3,7 +3,7 @@ import { t } from "../../language/phrase.js";
 import { isObject, isText, storedList } from "../../storage/local_json.js";
 import { h, iconButton } from "../dom.js";
 import { LongList } from "../long_list.js";
-import { announce, notify } from "../notices.js";
+import { announce, offerUndo } from "../notices.js";
 
 /**
  * @typedef {{ id: string, name: string }} Preset
@@ -53,9 +53,7 @@ export class Presets {
   /** @param {P} preset */
   remove(preset) {
     this.#write(this.all.filter(({ id }) => id !== preset.id));
-    const undo = () => this.set(preset);
-    const text = t("{name} is deleted.", { name: preset.name });
-    notify({ key: "deleted", text, actions: [{ label: t("Undo"), run: undo }], seconds: 8 });
+    offerUndo(preset.id, t("{name} is deleted.", { name: preset.name }), "", () => this.set(preset));
   }
 
   #read() {

@@ -3,6 +3,7 @@ import { sentences, t } from "../../../language/phrase.js";
 import { byId, h } from "../../dom.js";
 import { dismiss, notify } from "../../notices.js";
 import * as database from "../database.js";
+import { unstored } from "../unstored.js";
 import { saveFile } from "../../save_file.js";
 import { openMenu } from "../menu.js";
 import { importFile } from "./import.js";
@@ -42,7 +43,7 @@ export function startTransfer({ imported, presets }) {
 /** Saves one chat. @param {string} id @param {Form} form */
 export async function saveChat(id, form) {
   try {
-    const info = await database.readChat(id);
+    const info = unstored.get(id)?.info ?? (await database.readChat(id));
     if (info) await save([info], fileName(info.title, form), form);
   } catch (error) {
     failed(t("The chat was not saved."), error);
@@ -53,7 +54,9 @@ export async function saveChat(id, form) {
 async function saveAll(form) {
   try {
     const name = `wisp-chats-${new Date().toISOString().slice(0, 10)}`;
-    await save(await database.listChats(), fileName(name, form), form);
+    const held = [...unstored.values()].map(({ info }) => info);
+    const stored = (await database.listChats()).filter(({ id }) => !unstored.has(id));
+    await save([...held, ...stored], fileName(name, form), form);
   } catch (error) {
     failed(t("The chats were not saved."), error);
   }
@@ -72,7 +75,8 @@ async function save(infos, name, form) {
       notify({ key, text, actions: [cancel] });
     }
     if (isCancelled) return;
-    parts.push((index ? between : "") + (await WRITE[form]({ info, messages: await database.readMessages(info.id) })));
+    const messages = unstored.get(info.id)?.tree.all ?? (await database.readMessages(info.id));
+    parts.push((index ? between : "") + (await WRITE[form]({ info, messages })));
   }
   dismiss(key);
   saveFile(name, [...parts, end]);

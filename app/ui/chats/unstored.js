@@ -1,0 +1,9 @@
+/**
+ * The chats whose last write failed. They stay in memory while others are shown, so that nothing of them is lost before the
+ * storage works again.
+ * @type {Map<string, import("./conversation.js").Conversation>} by id
+ */
+export const unstored = new Map();
+
+/** Stores them while the page closes. */
+export const saveUnstored = () => unstored.forEach((conversation) => conversation.saveAtOnce());
