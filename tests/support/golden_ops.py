@@ -12,6 +12,7 @@ from py_engine.files.gguf_header import parse
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Plan
 from py_engine.planner import PlanOptions, make_plan
+from tests.support.computed_once import computed_once
 from tools.paths import ROOT
 
 LAVAPIPE = Device(f16=True, subgroup=4, software=True)
@@ -71,7 +72,20 @@ def _modes() -> frozenset[str]:
 @cache
 def representatives(paths: tuple[Path, ...], *, types: bool = False) -> frozenset[Path]:
     """A selection of the goldens that covers all that ops_of() finds in any."""
-    return frozenset(covering({path: ops_of(path, types=types) for path in paths}))
+
+    def choose() -> list[int]:
+        return [paths.index(path) for path in covering({path: ops_of(path, types=types) for path in paths})]
+
+    return frozenset(paths[i] for i in computed_once(f"representatives, {types=}", paths, choose))
+
+
+def encoder_representatives(projectors: Mapping[str, Path]) -> set[str]:
+    """The names of some projectors, which cover all that encoder_ops_of() finds in any."""
+
+    def choose() -> list[str]:
+        return covering({name: encoder_ops_of(path) for name, path in projectors.items()})
+
+    return set(computed_once(f"encoders {[*projectors]}", projectors.values(), choose))
 
 
 def encoder_ops_of(path: Path) -> set[Op]:
