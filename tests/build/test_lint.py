@@ -84,9 +84,9 @@ def test_another_checkout_begins_with_the_last_run_of_any(monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))
     shader_cache.LastRun().replace([first])
-    with monkeypatch.context() as elsewhere:
+    with monkeypatch.context() as patch:
         (tmp_path / "another").symlink_to(ROOT)
-        elsewhere.setattr(shader_cache, "ROOT", tmp_path / "another")
+        patch.setattr(shader_cache, "ROOT", tmp_path / "another")
         last_run = shader_cache.LastRun()
         assert last_run.is_current
         assert (first in last_run, second in last_run) == (True, False)
