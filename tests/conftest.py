@@ -22,20 +22,22 @@ settings.load_profile("busy")
 expect.set_options(timeout=1000 * HANG_S)
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 BROWSERS = pytest.StashKey[browsers.Browsers]()
+KERNELS = "kernels"
 CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what drives a browser, and run its files late: once Playwright has started, no other event loop may run.
 
-    The checkers come first.
+    The checkers come first, and kernels' tests last: their scopes (tests/support/workers.py) are the smallest, so that
+    all workers end at about the same time.
     """
     late = set()
     for item in items:
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.browser)
             late.add(item.path)
-    items.sort(key=lambda item: (item.path.name != CHECKERS, item.path in late))
+    items.sort(key=lambda item: (item.path.name != CHECKERS, item.path in late, item.path.parent.name == KERNELS))
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,8 @@ def _install(group: str, requirements: list[str]) -> None:
         file = Path(folder) / "requirements.txt"
         file.write_text(text, encoding="utf-8")
         # Dependencies are in the list; tools/lock.py has checked that for every system.
-        pip_install(["--require-hashes", "--no-deps", "-r", str(file)])
+        # Python compiles what is imported, which is a tenth of it.
+        pip_install(["--no-compile", "--require-hashes", "--no-deps", "-r", str(file)])
     stamp.write_text(wanted)
 
 

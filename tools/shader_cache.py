@@ -17,7 +17,7 @@ VALIDATOR = ROOT / "tools" / "validate_wgsl.mjs"
 
 
 class LastRun:
-    """The last run without an error over all models of this checkout, with this Dawn.
+    """The last run without an error over all models of this checkout, with this Dawn; if it had none, of another one.
 
     Runs that validate every shader (`everything`) are stored apart from runs that validate a selection.
     `is_current`: another run would read what this one has read, so none is needed. After a change, its shaders are
@@ -26,10 +26,12 @@ class LastRun:
 
     def __init__(self, everything: bool = False) -> None:
         dawn = (NODE_MODULES / "webgpu" / "package.json").read_bytes()
-        which = _digest(str(ROOT).encode(), dawn, VALIDATOR.read_bytes())
-        self._file = cache_dir("shaders") / f"{which}{'-all' if everything else ''}.json"
+        which = f"{'all-' if everything else ''}{_digest(dawn, VALIDATOR.read_bytes())}"
+        self._file = cache_dir("shaders") / f"{which}-{_digest(str(ROOT).encode())[:16]}.json"
+        others = sorted(self._file.parent.glob(f"{which}-*.json"), key=lambda file: file.stat().st_mtime)
+        files = [file for file in (*others, self._file) if file.exists()]
         empty = {"modules": {}, "inputs": "", "valid": []}
-        self._run = run = json.loads(self._file.read_text()) if self._file.exists() else empty
+        self._run = run = json.loads(files[-1].read_text()) if files else empty
         self._valid: set[str] = set(run["valid"])
         self.count = len(self._valid)
         self.is_current = run["inputs"] == _inputs() and run["modules"] == _digests(run["modules"])

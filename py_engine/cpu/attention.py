@@ -26,10 +26,17 @@ def rotate(c: Call, x: Array, pos: Array) -> Array:
     cos, sin = ((f(angle) * np.float32(c.consts["rope_scale"]))[:, None, :] for f in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head)
     out = heads.copy()
-    first, second = pairs(c.params["NEOX"], dim)
+    first, second = _slices(c.params["NEOX"], dim)
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
+
+
+def _slices(neox: int, dim: int) -> tuple[Array, Array] | tuple[slice, slice]:
+    """pairs(), as slices where they are some: numpy reads these several times as fast."""
+    if neox == 0:
+        return slice(0, dim, 2), slice(1, dim, 2)
+    return (slice(0, dim // 2), slice(dim // 2, dim)) if neox == 1 else pairs(neox, dim)
 
 
 def pairs(neox: int, dim: int) -> tuple[Array, Array]:

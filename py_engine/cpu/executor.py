@@ -113,16 +113,21 @@ class Cpu:
 
     def run(self, name: str) -> None:
         """Run a list of the plan on the batch that the state describes."""
-        for op in self.plan.lists[name]:
-            if op.contexts.include(inf):
-                self.run_op(op)
+        self._run([op for op in self.plan.lists[name] if op.contexts.include(inf)])
 
     def run_op(self, op: Op) -> None:
         """Run one op."""
-        bound = {k: self.weights[b.name] if isinstance(b, Weight) else self._array(b) for k, b in op.bindings.items()}
+        self._run([op])
+
+    def _run(self, ops: Sequence[Op]) -> None:
+        states, tables = self.states, self.buffers["state"][TABLES // 4 :]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            tables = self.buffers["state"][TABLES // 4 :]
-            KERNELS[op.kernel](Call(op.params, op.consts, bound, self.states, tables, op.grid))
+            for op in ops:
+                bound = {
+                    name: self.weights[b.name] if isinstance(b, Weight) else self._array(b)
+                    for name, b in op.bindings.items()
+                }
+                KERNELS[op.kernel](Call(op.params, op.consts, bound, states, tables, op.grid))
 
     def _array(self, b: Buffer) -> Array:
         """A buffer. An op may see an activation in another shape than the plan: several of its rows as one."""

@@ -20,8 +20,9 @@ def normed(x: Array, norm: Array | np.float32, eps: float) -> Array:
 
 def inverse_rms(x: Array, eps: float) -> Array:
     """1 / rms(x) of each row, (..., 1)."""
-    scale: Array = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
-    return scale.astype(np.float32)
+    total = np.add.reduce(x * x, axis=-1, keepdims=True, dtype=np.float32)  # mean() takes three times as long
+    scale: Array = 1 / np.sqrt(total / np.float32(x.shape[-1]) + np.float32(eps))
+    return scale.astype(np.float32, copy=False)
 
 
 def capped(x: Array, cap: float) -> Array:
@@ -112,7 +113,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 def rows_times(x: Array, w: Array) -> Array:
     """x W^T, a row at a time: products of several rows at once may add in another order than those of one."""
-    return np.concatenate([x[m : m + 1] @ w.T for m in range(len(x))])
+    return x @ w.T if len(x) == 1 else np.concatenate([x[m : m + 1] @ w.T for m in range(len(x))])
 
 
 def round_to_bytes(x: Array) -> Array:

@@ -30,7 +30,8 @@ def _rows(c: Call) -> int:
 
 def _times(c: Call, x: Array) -> Array:
     """x W^T, with all matrices of the stack."""
-    return np.concatenate([rows_times(x, c[name]) for name in MATRICES if name in c.buffers], axis=1)
+    products = [rows_times(x, c[name]) for name in MATRICES if name in c.buffers]
+    return products[0] if len(products) == 1 else np.concatenate(products, axis=1)
 
 
 def matmul(c: Call) -> None:
@@ -160,7 +161,7 @@ def _units(c: Call) -> tuple[int, int]:
 
 def _products(c: Call, x: Array, out: Array, rounding: Callable[[Array], Array] | None = None) -> None:
     """Multiply rows of x (n, cols), normalised and rounded, with the matrix; write the epilogue's result to `out`."""
-    scale: Array = np.ones(1, np.float32)
+    scale: Array | np.float32 = np.float32(1)
     if c.params["NORM"]:
         scale = inverse_rms(x, c.consts["eps"])
         x = x * c["norm"][0]

@@ -47,6 +47,9 @@ _registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, 
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
+DIRECTIVES = ("#if", "#else", "#endif", "#for", "#param", "#text", "#include")
+Step = tuple[str, str, list[str]]  # a directive, the rest of its line and a #for's lines; "", "" and lines without any
+
 # values of #params that most kernels leave as they are
 DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EACH": 1} | dict.fromkeys(
     (
@@ -158,7 +161,7 @@ def register(kernel: str, text: str) -> None:
         what = f"A kernel cannot be called {kernel!r}: take a new name of lower-case letters, digits and underscores."
         raise WispError(f"{what} It must begin with my_.", "invalid_value")
     _registered[f"{kernel}.wgsl"] = text
-    for cached in (_source, _source_lines, has_param, _expanded):
+    for cached in (_source, _source_lines, _source_steps, has_param, _expanded):
         cached.cache_clear()
 
 
@@ -247,41 +250,64 @@ def _hash(text: str) -> str:
 
 
 def _expand(name: str, values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
-    _lines(name, _source_lines(name), values, used, out)
+    _run(name, _source_steps(name), values, used, out)
 
 
-def _lines(name: str, lines: list[str], values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
-    live = [True]
+@cache
+def _source_steps(name: str) -> list[Step]:
+    return _steps(_source_lines(name))
+
+
+@lru_cache(1024)
+def _copy_steps(text: str) -> list[Step]:
+    """The steps of one pass of a #for."""
+    return _steps(text.split("\n"))
+
+
+def _steps(lines: list[str]) -> list[Step]:
+    """Lines as expansions run them, so that each expansion need not look at every line."""
+    steps: list[Step] = []
     at = 0
     while at < len(lines):
         line = lines[at]
         at += 1
-        if "#" not in line:  # most lines
-            if live[-1]:
-                out.append(line)
-            continue
-        word, _, rest = line.strip().partition(" ")
+        word, _, rest = line.strip().partition(" ") if "#" in line else ("", "", "")
+        if word == "#for":
+            end = _end_of_for(lines, at)
+            steps.append((word, rest, lines[at:end]))
+            at = end + 1
+        elif word in DIRECTIVES:
+            steps.append((word, rest, []))
+        elif steps and not steps[-1][0]:
+            steps[-1][2].append(line)
+        else:
+            steps.append(("", "", [line]))
+    return steps
+
+
+def _run(name: str, steps: list[Step], values: dict[str, int | float | str], used: set[str], out: list[str]) -> None:
+    live = [True]
+    for word, rest, lines in steps:
         if word == "#if":
             live.append(live[-1] and bool(_value(rest, values)))
         elif word == "#else":
             live[-1] = live[-2] and not live[-1]
         elif word == "#endif":
             live.pop()
-        elif word == "#for":
-            end = _end_of_for(lines, at)
-            if live[-1]:
-                variable, _, count = rest.partition(" in ")
-                given = _value(count, values)
-                body = "\n".join(lines[at:end])
-                for i in range(*given) if isinstance(given, tuple) else range(int(given)):
-                    copy = body.replace(f"${{{variable}}}", str(i)).split("\n")
-                    if "#" in body:
-                        _lines(name, copy, values, used, out)
-                    else:
-                        out += copy
-            at = end + 1
         elif not live[-1]:
             continue
+        elif not word:
+            out += lines
+        elif word == "#for":
+            variable, _, count = rest.partition(" in ")
+            given = _value(count, values)
+            body = "\n".join(lines)
+            for i in range(*given) if isinstance(given, tuple) else range(int(given)):
+                copy = body.replace(f"${{{variable}}}", str(i))
+                if "#" in body:
+                    _run(name, _copy_steps(copy), values, used, out)
+                else:
+                    out += copy.split("\n")
         elif word == "#param":
             param = rest.split()[0]
             if param not in values:
@@ -292,10 +318,8 @@ def _lines(name: str, lines: list[str], values: dict[str, int | float | str], us
                     out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
         elif word == "#text":
             out += str(values[rest]).splitlines()
-        elif word == "#include":
-            out += _included(rest, values, used)
         else:
-            out.append(line)
+            out += _included(rest, values, used)
 
 
 def _included(rest: str, values: dict[str, int | float | str], used: set[str]) -> list[str]:
@@ -307,9 +331,12 @@ def _included(rest: str, values: dict[str, int | float | str], used: set[str]) -
     if end:
         return _copied(path, end, values, used)
     _expand(path, values, used, included)
+    if not names or not included:
+        return included
+    text = "\n".join(included)
     for old, new in (pair.split("=") for pair in names.split()):
-        included = [re.sub(rf"\b{old}\b", new, text) for text in included]
-    return included
+        text = re.sub(rf"\b{old}\b", new, text)
+    return text.split("\n")
 
 
 def _copied(path: str, end: str, values: dict[str, int | float | str], used: set[str]) -> list[str]:

@@ -79,6 +79,23 @@ def test_a_run_that_reads_what_the_last_one_read_is_left_out(
     assert first not in shader_cache.LastRun()
 
 
+def test_another_checkout_begins_with_the_last_run_of_any(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Continuous integration has a new checkout each time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))
+    shader_cache.LastRun().replace([first])
+    with monkeypatch.context() as patch:
+        (tmp_path / "another").symlink_to(ROOT)
+        patch.setattr(shader_cache, "ROOT", tmp_path / "another")
+        last_run = shader_cache.LastRun()
+        assert last_run.is_current
+        assert (first in last_run, second in last_run) == (True, False)
+        last_run.add([second])
+        assert second in shader_cache.LastRun()
+    assert second not in shader_cache.LastRun()  # this checkout has a run of its own
+    assert first not in shader_cache.LastRun(everything=True)
+
+
 def test_a_quick_run_takes_two_devices_and_is_no_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first, second = (Shader("norm", code, {}, {}) for code in ("fn a() {}", "fn b() {}"))

@@ -1,6 +1,6 @@
 """Questions about documents: real files in the real page. A real embedding model searches, and Wisp Mini answers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -175,19 +175,19 @@ def test_removing_a_document_removes_its_passages(talk: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "make", "said"),
     [
-        ("scan.pdf", pdf([[]]), "OCR"),
-        ("broken.pdf", b"%PDF-1.4 and then nothing", "not a PDF file, or it is damaged"),
-        ("bomb.pdf", unpacking(270), "unpacks to more than can be read"),
-        ("pages.pdf", repeated(20_001), "too long to be read"),
-        ("tool.txt", b"\x7fELF\x00\x01\x02", "not a text file"),
-        ("empty.md", b" \n", "empty"),
+        ("scan.pdf", lambda: pdf([[]]), "OCR"),
+        ("broken.pdf", lambda: b"%PDF-1.4 and then nothing", "not a PDF file, or it is damaged"),
+        ("bomb.pdf", lambda: unpacking(270), "unpacks to more than can be read"),
+        ("pages.pdf", lambda: repeated(20_001), "too long to be read"),
+        ("tool.txt", lambda: b"\x7fELF\x00\x01\x02", "not a text file"),
+        ("empty.md", lambda: b" \n", "empty"),
     ],
     ids=["scan", "broken", "unpacking", "pages", "binary", "empty"],
 )
-def test_unreadable_files_are_reported(talk: Page, name: str, data: bytes, said: str) -> None:
-    drop(talk, {name: data})
+def test_unreadable_files_are_reported(talk: Page, name: str, make: Callable[[], bytes], said: str) -> None:
+    drop(talk, {name: make()})
     notice = talk.locator("#notices .error")
     expect(notice).to_contain_text(f"{name} was not read.")
     expect(notice).to_contain_text(said)

@@ -18,7 +18,7 @@ from py_engine.media.prepared import Stacked
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
-from tests.support.golden_ops import covering, encoder_ops_of
+from tests.support.golden_ops import encoder_representatives
 from tests.support.media import NAMES, VISION, golden
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options of the load)
@@ -35,9 +35,9 @@ SKIPPED = set() if ALL else {*WHISPER, *SLOW} - {"ultravox"}
 # ones (golden_ops.py). What only the slow ones have, such as grid_heads, runs in tests/kernels and on the CPU engine:
 # tests/unit/test_encoders.py compares the plans of all with llama.cpp, and tests/unit/test_cpu_encoders.py runs the CPU
 # engine on all. What f16 changes is the same for all types.
-OPS = {name: encoder_ops_of(VISION / golden(name).about["mmproj"]) for name in NAMES if name not in SKIPPED}
+PROJECTORS = {name: VISION / golden(name).about["mmproj"] for name in NAMES if name not in SKIPPED}
 SOME = {
-    "f16": {*NAMES} if ALL else {*covering(OPS)},
+    "f16": {*NAMES} if ALL else encoder_representatives(PROJECTORS),
     "f32": {"internvl", "lfm2a", "qwen2.5vl", "qwen3a"},
     "cpu": {"internvl", "lfm2a"},
 }

@@ -45,8 +45,12 @@ def stream_of(data: bytes, entries: bytes = b"") -> bytes:
 
 def unpacking(megabytes: int) -> bytes:
     """A small PDF file whose page unpacks to so many megabytes of blanks."""
-    packer = zlib.compressobj(9)
-    packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(megabytes)) + packer.flush()
+    blanks, packer = b" " * 1_000_000, zlib.compressobj(9, wbits=-15)
+    block = packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)  # packed once: it refers to nothing before it
+    checksum = 1
+    for _ in range(megabytes):
+        checksum = zlib.adler32(blanks, checksum)
+    packed = b"\x78\xda" + block * megabytes + packer.flush() + checksum.to_bytes(4, "big")
     return assembled(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",

@@ -1,10 +1,10 @@
-"""Runs whole folders of tests in three processes (pytest-xdist); `-n 0` runs them in one.
+"""Runs whole folders of tests in several processes (pytest-xdist); `-n 0` runs them in one.
 
 On software GPUs most of the time goes into compiling shaders, and a GPU process compiles one at a time. So each worker
 has a browser of its own per adapter. Mesa's shader cache is shared.
 
-A test of a page waits for a third of its time: for the network, a timer, or the next process. With as many workers as
-the two cores that continuous integration has, a core would be idle then.
+A test of a page waits for a third to half of its time: for the network, a timer, or the next process. With as many
+workers as the two cores that continuous integration has, a core would be idle then, and with three at times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tools import dist
 
-WORKERS = 3
+WORKERS = 4
+WORKER_GB = 2.5  # of memory: a worker's Python, its two browsers, and what a test opens
 VARIANT = ": f"  # a kernel variant's name: "lavapipe: f16 subgroups"
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -29,7 +30,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of workers: none for single files or a selection by name, which start faster without."""
     folders = all(Path(argument).is_dir() for argument in config.args)
-    return WORKERS if folders and not config.option.keyword else 0
+    return _workers() if folders and not config.option.keyword else 0
+
+
+def _workers() -> int:
+    """WORKERS, or fewer on a machine with little memory; at least two, as for `test --fast`."""
+    if not hasattr(os, "sysconf"):
+        return WORKERS
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(WORKERS, max(2, int(memory / 1e9 / WORKER_GB)))
 
 
 @pytest.hookimpl(trylast=True)  # after the terminal reporter

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import golden_ops
+from tests.support import computed_once, golden_ops
 
 PLANS: dict[str, list[dict[str, Any]]] = {  # name -> the params of each op
     "all off": [{"A": 0, "B": 0, "C": 0, "QUANT_W": "q4_0"}],
@@ -26,6 +26,7 @@ def plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, ...]:
     def plan(name: str, *_: object) -> SimpleNamespace:
         return SimpleNamespace(lists={"decode": [SimpleNamespace(kernel="k", params=params) for params in PLANS[name]]})
 
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(golden_ops, "parse", lambda data, _: data.decode())
     monkeypatch.setattr(golden_ops, "make_plan", plan)
     for name in PLANS:
@@ -50,3 +51,18 @@ def test_tensor_types_may_count_as_switches(plans: tuple[Path, ...]) -> None:
 def test_goldens_are_added_until_nothing_is_missing() -> None:
     one, two, three, four, five = (("k", (("A", value),)) for value in range(5))
     assert golden_ops.covering({"a": {one, two}, "b": {two, three, four}, "c": {four}, "d": {one, five}}) == ["b", "d"]
+
+
+def test_another_process_reads_what_one_has_computed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Until a file has other contents, or another thing is asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, times = tmp_path / "file", iter(range(9))
+
+    def ask(what: str) -> int:
+        computed_once._of_file.cache_clear()  # as in another process
+        return computed_once.computed_once(what, [file], lambda: next(times))
+
+    file.write_text("a")
+    assert [ask("x"), ask("x"), ask("y")] == [0, 0, 1]
+    file.write_text("b")
+    assert [ask("x"), ask("x")] == [2, 2]

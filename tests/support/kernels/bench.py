@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
 from tests.support.kernels.matrices import emulated
+from tests.support.kernels.transfer import transfers
 
 RUNNER = Path(__file__).parent / "runner.js"
 FREE_PAGES = 3  # of a cache, in no sequence's block table
@@ -212,12 +214,18 @@ class Step:
 
 def run_steps(page: Page, data: dict[str, np.ndarray], steps: Sequence[Step]) -> dict[str, np.ndarray]:
     """Run dispatches one after another: name -> bytes of the written data afterwards."""
-    used = {name for step in steps for name in step.buffers.values()}
+    used = sorted({name for step in steps for name in step.buffers.values()})
     padded = {name: (raw := data[name].tobytes()) + bytes(-len(raw) % 4) for name in used}  # WebGPU writes whole words
-    buffers = {name: base64.b64encode(raw).decode() for name, raw in padded.items()}
-    job = {"buffers": buffers, "steps": [step.job() for step in steps]}
-    out = page.evaluate("(job) => kernels.run(job)", job)
-    return {k: np.frombuffer(base64.b64decode(v), np.uint8).copy() for k, v in out.items()}
+    path = transfers().send(b"".join(padded.values()))
+    job = {
+        "address": transfers().address(path),
+        "buffers": {name: len(raw) for name, raw in padded.items()},
+        "steps": [step.job() for step in steps],
+    }
+    sizes: dict[str, int] = page.evaluate("(job) => kernels.run(job)", job)
+    out = np.frombuffer(transfers().received.pop(path), np.uint8).copy()
+    ends = itertools.accumulate(sizes.values())
+    return {name: out[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
 
 def dispatch(
