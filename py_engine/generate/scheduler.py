@@ -277,7 +277,8 @@ class Scheduler:
         first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
-            if self._prompt_ms + min(SLICE_MS, part_ms(self.runner, left)) > PROMPTS_MS:
+            longest = SLICE_MS if self.runner.divides_prompts else PROMPTS_MS
+            if self._prompt_ms + min(longest, part_ms(self.runner, left)) > PROMPTS_MS:
                 return min(decoding, key=_turn)
         return first
 
