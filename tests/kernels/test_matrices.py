@@ -16,6 +16,7 @@ from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import with_matrices
 from tests.support.kernels.proofs import run_case
+from tests.support.kernels.quantised import matrix
 
 
 @pytest.fixture
@@ -36,6 +37,12 @@ def matrix_bench(plain_bench: Bench) -> Bench:
         (Q.F16, 40, 97, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
         (Q.Q8_0, 257, 160, 3, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2}),
         (Q.Q4_0, 70, 288, 33, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
+        (Q.Q4_0, 70, 288, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.Q8_0, 33, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
+        (Q.Q4_K, 33, 256, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.Q4_K, 33, 256, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 0, "HALVES": 1}),
+        (Q.Q6_K, 70, 512, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.MXFP4, 70, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
         (Q.F16, 32, 33, 65, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
     ],
 )
@@ -50,7 +57,8 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     for b in (x, y):
         matrix_bench.fill(b)
         matrix_bench.data[b.name][n - 1] = matrix_bench.data[b.name][0]
-    w = matrix_bench.weight("w", type, rows, cols)
+    packed = type in (Q.Q4_K, Q.Q6_K)  # gguf does not quantize these
+    w = matrix(matrix_bench, type, "w", rows, cols, tame=True) if packed else matrix_bench.weight("w", type, rows, cols)
     ops.linear(x, w, matrix_bench.vector("bias", rows), y)
     products.append(ops, Product(x, w, z))
     assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
