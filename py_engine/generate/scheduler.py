@@ -309,7 +309,7 @@ class Scheduler:
         return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
     def _steps_beside_prompt(self, rows: int) -> int:
-        """Decode steps of so many sequences between slices of prompts, which are longer where steps take long."""
+        """Decode steps of so many sequences between two slices: one if it takes long. Two would make slices longer."""
         step_ms, steps = self.runner.step_ms(rows), self.runner.steps_in(rows, BESIDE_PROMPT_MS)
         return min(steps, max(1, int(BESIDE_PROMPT_MS / step_ms))) if step_ms else steps
 

@@ -171,6 +171,31 @@ def test_attention(
     assert np.isnan(gpu[y.name][n:]).all()
 
 
+@pytest.mark.parametrize(("heads", "window"), [((3, 1, 32), 40), ((2, 2, 32), 0)])
+def test_attention_has_the_same_bits_in_tiles_of_half_the_rows(
+    matrix_bench: Bench, heads: tuple[int, int, int], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of other sizes have other tiles, and a text must not depend on the parts of its prompt.
+
+    Some rows of a tile see positions that others do not, and sums are rescaled for one row where others need it not.
+    """
+    n_head, n_kv, dim = heads
+    results = []
+    for rows in (64, 32):
+        tile = {"TQ": rows * n_kv // n_head, "ROWS": rows, "STRIP": 16, "TS": 16, "SIDE": 16, "LANES": 32, "DIM": dim}
+        monkeypatch.setattr(tiles, "attention", lambda *_, tile=tile: ("attention_matrix", tile))
+        bench = Bench(matrix_bench.page, matrix_bench.device)
+        ops = bench.begin(Setup(batch=64, n=50, pos=61, n_ctx=192))
+        q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, "f32")
+        bench.fill(q)
+        bench.data[cache.k.name] *= 6
+        y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window))
+        gpu, host = bench.run(ops)
+        results.append(gpu[y.name][:50, : n_head * dim])
+        assert nmse(results[-1], host[y.name][:50, : n_head * dim]) < 1e-10
+    assert (results[0] == results[1]).all()
+
+
 @pytest.mark.parametrize(
     ("heads", "n", "pos", "kv_type", "window", "sinks"),
     [

@@ -70,8 +70,8 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
     ("shape", "rows"),
     [("qwen3-0.6b", (64, 64, 64, 128)), ("llama-3.1-8b", (64, 64, 128, 128)), ("gemma-3-1b", (64,) * 4)],
 )
-def test_attention_has_small_tiles_where_large_ones_are_few(shape: str, rows: tuple[int, ...]) -> None:
-    """Rows of tiles in batches of up to 64, 256 and 512 tokens, and more: eight heads have 128 large ones in 512 of 8B."""
+def test_attention_has_small_tiles_where_large_ones_leave_cores_idle(shape: str, rows: tuple[int, ...]) -> None:
+    """Rows of tiles in batches of up to 64, 256, 512 and 2,048 tokens. 512 of the 8B have 128 large tiles."""
     header = shapes.header(replace(shapes.SHAPES[shape], n_layer=1), "Q4_K_M")
     plan = planner.make_plan(header, GPU, planner.PlanOptions(4096, 2048, "f16"))
     found = []
