@@ -236,6 +236,7 @@ def test_many_tokens_with_matrices(
     [
         (STACKED, "gated"),
         (replace(CLAMPED, used=1), "gated"),
+        (replace(STACKED, n=1, used=1), "gated"),
         (replace(CLAMPED, n_ff=42), "store"),  # a gated one would store two columns more of each row
     ],
 )
