@@ -83,11 +83,14 @@ class ModelMessages:
             raise WispError("template must be a string.", "invalid_type", param="template")
         async with self._held(fields, call) as model:
             template, tokenizer = model.template, model.tokenizer
-            if source is not None:
+            if source is None:  # the prompt of a chat
+                prepared = template.with_system_asked(template.prepare(messages))
+            else:
                 bos, eos = (tokenizer.text_of(i) for i in (tokenizer.bos_id, tokenizer.eos_id))
                 template = ChatTemplate(source, bos, eos)
+                prepared = template.prepare(messages)
             return template.render(
-                template.prepare(messages),
+                prepared,
                 tools=options.get("tools"),
                 documents=options.get("documents"),
                 add_generation_prompt=bool(options.get("addGenerationPrompt", True)),

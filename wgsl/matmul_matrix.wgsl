@@ -48,7 +48,7 @@ fn store_four(m: u32, column: u32, v: vec4f) {
 }
 #endif
 #if EPILOGUE == "gated"
-// Four sums of an expert's rows and its biases. Other products have had theirs multiplied.
+// Four sums of an expert's rows, plus its biases. In other products BIAS is 2: the sums have them already.
 fn with_bias(tile: Tile, row: u32, v: vec4f) -> vec4f {
 #if GROUPED and BIAS
   return v + vec4f(expert_bias(tile, row), expert_bias(tile, row + 1u), expert_bias(tile, row + 2u), expert_bias(tile, row + 3u));

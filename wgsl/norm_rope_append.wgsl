@@ -1,9 +1,10 @@
 // Norm and rotation (RoPE) of queries and keys; appends keys and values to the cache. x stacks the q, k and v rows of each
-// token; y gets the queries. Grid (heads of q, k and v / HEADS_EACH, tokens): a workgroup has HEADS_EACH of them, a thread a quad of rows at a time.
+// token; y gets the queries. Grid (heads of q, k and v / HEADS_EACH, tokens): a workgroup has HEADS_EACH heads, and a thread
+// a quad of rows at a time.
 #param HEAD_DIM
 #param ROPE_DIM // leading dimensions of a head that are rotated
 #param NEOX // 1: dimension i pairs with i + ROPE_DIM / 2; 0: with its neighbour
-#param HEADS_EACH // of a workgroup: all queries', all keys' or all values', or some of them
+#param HEADS_EACH // heads of a workgroup: all of queries, keys or values, or some of one of them
 #param WG // a power of two, at least HEAD_DIM / 4
 #param SG
 

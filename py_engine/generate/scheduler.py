@@ -277,7 +277,8 @@ class Scheduler:
         first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
-            if self._prompt_ms + min(SLICE_MS, part_ms(self.runner, left)) > PROMPTS_MS:
+            longest = SLICE_MS if self.runner.divides_prompts else PROMPTS_MS
+            if self._prompt_ms + min(longest, part_ms(self.runner, left)) > PROMPTS_MS:
                 return min(decoding, key=_turn)
         return first
 
@@ -308,7 +309,7 @@ class Scheduler:
         return BESIDE_PROMPT_MS if self._joining.joined_recently() else SUBMIT_MS * -(-rows // SHORT_BATCH)
 
     def _steps_beside_prompt(self, rows: int) -> int:
-        """Decode steps of so many sequences between slices of prompts, which are longer where steps take long."""
+        """Decode steps of so many sequences between two slices: one if it takes long. Two would make slices longer."""
         step_ms, steps = self.runner.step_ms(rows), self.runner.steps_in(rows, BESIDE_PROMPT_MS)
         return min(steps, max(1, int(BESIDE_PROMPT_MS / step_ms))) if step_ms else steps
 

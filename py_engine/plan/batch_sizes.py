@@ -85,7 +85,7 @@ def _in_tiles_for(op: Op, device: Device, batch: int) -> Op:
 
 
 def _attention_in_tiles_for(op: Op, batch: int) -> Op:
-    """The same of attention: each row has the same terms in the same order in tiles of any rows."""
+    """Attention with its tile in batches of `batch` tokens. A row's result does not depend on its tile."""
     heads, tokens, z = op.grid
     assert isinstance(heads, int)
     assert isinstance(tokens, PerToken)

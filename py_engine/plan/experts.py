@@ -72,7 +72,7 @@ def hidden(ops: Ops, route: Route, x: Buffer, network: ExpertNetwork) -> Hidden:
     inputs = [weight for weight, _ in network.inputs]
     changed = expert_low_rank.adapted(ops, inputs)
     in_product = network.gated and len(inputs) == 1 and not network.weighs_inputs and not changed
-    if in_product and (groups is None or _stores_halves(ops, groups, network.inputs[0])):
+    if in_product and (groups is None or _stores_halves(ops, groups, network)):
         epilogue = Epilogue("gated", activation_params(network.activation))
         product = ExpertProduct(x, network.inputs[0], y, n_ff, epilogue, norm=norm, eps=network.eps)
         append_product(ops, route, groups, product)
@@ -116,9 +116,11 @@ def _grouped_sum(ops: Ops, hidden: Hidden, groups: Groups, down: ExpertMatrices,
     )
 
 
-def _stores_halves(ops: Ops, groups: Groups, matrices: ExpertMatrices) -> bool:
-    """Whether the product of many tokens may have an epilogue that stores f16."""
-    return groups.kernel == "matmul_matrix" and not matrices[0].scales and _fits(ops, matrices)
+def _stores_halves(ops: Ops, groups: Groups, network: ExpertNetwork) -> bool:
+    """Whether the product of many tokens may have an epilogue that stores f16, four columns at once."""
+    matrices = network.inputs[0]
+    whole = network.n_ff % 4 == 0 and _fits(ops, matrices)
+    return groups.kernel == "matmul_matrix" and whole and not matrices[0].scales
 
 
 def _fits(ops: Ops, matrices: ExpertMatrices) -> bool:

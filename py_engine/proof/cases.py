@@ -251,6 +251,7 @@ class _Maker:
         host = Cpu(_EMPTY, {})
         host.weights = weights  # type: ignore[assignment]
         host.buffers = dict(case.data)
+        experts = min([EXPERTS, *(int(op.params["EXPERTS"]) for op in case.ops if "EXPERTS" in op.params)])
         for op in prelude:
             for b in op.bindings.values():
                 if isinstance(b, Buffer):
@@ -260,11 +261,11 @@ class _Maker:
                 "w" in product.bindings for product in case.ops
             ):  # not all experts have rows
                 chosen = next(host.buffers[b.name] for name, b in op.bindings.items() if name == "chosen")
-                chosen[: case.batch.n] = self.random.numbers.integers(0, EXPERTS, chosen[: case.batch.n].shape)
+                chosen[: case.batch.n] = self.random.numbers.integers(0, experts, chosen[: case.batch.n].shape)
         for op in case.ops:
             if op.kernel == "group_experts":  # the first expert has one slot more than whole tiles
                 chosen = host.buffers[op.bindings["chosen"].name]
-                chosen[chosen == 0] = 1
+                chosen[chosen == 0] = experts - 1
                 chosen.reshape(-1)[0] = 0
             if op.kernel == "attention_decode" and op.params["FRESH"] and op.params["STATE_PER_TOKEN"]:
                 for name in (op.bindings[binding].name for binding in ("k_cache", "v_cache")):

@@ -15,8 +15,11 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.routing import Route, Routing, choose_experts
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.weights import ExpertMatrices
+from py_engine.proof import comparison
+from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.proofs import run_case
 from tests.support.kernels.quantised import matrix
 from tests.support.kernels.variants import in_turn
 
@@ -226,6 +229,32 @@ def test_many_tokens_with_matrices(
     assert {op.params["EPILOGUE"] for op in ops.ops if op.kernel == kernel} == stored
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:tokens, : shape.cols], host[y.name][:tokens, : shape.cols], 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "epilogue"),
+    [
+        (STACKED, "gated"),
+        (replace(CLAMPED, used=1), "gated"),
+        (replace(STACKED, n=1, used=1), "gated"),
+        (replace(CLAMPED, n_ff=42), "store"),  # a gated one would store two columns more of each row
+    ],
+)
+def test_right_products_of_experts_pass_the_proof(
+    plain_bench: Bench, shape: Shape, epilogue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(plain_bench.page, replace(plain_bench.device, subgroup=32, matrix=16))
+    kernel, default = matmul_tiles.grouped_matmul(bench.device, 64, shape.used, shape.n, [])
+    tile = {"TM": 32, "TN": 64, "DEPTH": 32, "SM": 1, "SN": 2}
+    monkeypatch.setattr(matmul_tiles, "grouped_matmul", lambda *_: (kernel, default | tile))
+    ops = bench.begin(Setup(batch=64, n=1))
+    _experts(bench, ops, shape, 0)
+    bench.plan.lists["experts"] = ops.ops
+    made = [*cases(bench.plan, bench.device, ["experts"], lambda _: False)]
+    products = [case for case in made if case.ops[0].kernel == kernel]
+    assert {case.ops[0].params["EPILOGUE"] for case in products} == {epilogue, "store"}
+    for case in products:
+        assert comparison.fault(case, run_case(bench.page, case, bench.device)) is None, case.shaders[0].label
 
 
 @in_turn(

@@ -16,6 +16,7 @@ from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import with_matrices
 from tests.support.kernels.proofs import run_case
+from tests.support.kernels.quantised import matrix
 
 
 @pytest.fixture
@@ -36,6 +37,12 @@ def matrix_bench(plain_bench: Bench) -> Bench:
         (Q.F16, 40, 97, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
         (Q.Q8_0, 257, 160, 3, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2}),
         (Q.Q4_0, 70, 288, 33, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
+        (Q.Q4_0, 70, 288, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.Q8_0, 33, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 2, "HALVES": 1}),
+        (Q.Q4_K, 33, 256, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.Q4_K, 33, 256, 33, {"TM": 32, "TN": 32, "DEPTH": 32, "AHEAD": 0, "HALVES": 1}),
+        (Q.Q6_K, 70, 512, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
+        (Q.MXFP4, 70, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
         (Q.F16, 32, 33, 65, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
     ],
 )
@@ -50,7 +57,8 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     for b in (x, y):
         matrix_bench.fill(b)
         matrix_bench.data[b.name][n - 1] = matrix_bench.data[b.name][0]
-    w = matrix_bench.weight("w", type, rows, cols)
+    packed = type in (Q.Q4_K, Q.Q6_K)  # gguf does not quantize these
+    w = matrix(matrix_bench, type, "w", rows, cols, tame=True) if packed else matrix_bench.weight("w", type, rows, cols)
     ops.linear(x, w, matrix_bench.vector("bias", rows), y)
     products.append(ops, Product(x, w, z))
     assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
@@ -161,6 +169,31 @@ def test_attention(
     limit = 1e-5 if cap else 1e-10  # tanh is an approximation there
     assert nmse(gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim]) < limit
     assert np.isnan(gpu[y.name][n:]).all()
+
+
+@pytest.mark.parametrize(("heads", "window"), [((3, 1, 32), 40), ((2, 2, 32), 0)])
+def test_attention_has_the_same_bits_in_tiles_of_half_the_rows(
+    matrix_bench: Bench, heads: tuple[int, int, int], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of other sizes have other tiles, and a text must not depend on the parts of its prompt.
+
+    Some rows of a tile see positions that others do not, and sums are rescaled for one row where others need it not.
+    """
+    n_head, n_kv, dim = heads
+    results = []
+    for rows in (64, 32):
+        tile = {"TQ": rows * n_kv // n_head, "ROWS": rows, "STRIP": 16, "TS": 16, "SIDE": 16, "LANES": 32, "DIM": dim}
+        monkeypatch.setattr(tiles, "attention", lambda *_, tile=tile: ("attention_matrix", tile))
+        bench = Bench(matrix_bench.page, matrix_bench.device)
+        ops = bench.begin(Setup(batch=64, n=50, pos=61, n_ctx=192))
+        q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, "f32")
+        bench.fill(q)
+        bench.data[cache.k.name] *= 6
+        y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window))
+        gpu, host = bench.run(ops)
+        results.append(gpu[y.name][:50, : n_head * dim])
+        assert nmse(results[-1], host[y.name][:50, : n_head * dim]) < 1e-10
+    assert (results[0] == results[1]).all()
 
 
 @pytest.mark.parametrize(

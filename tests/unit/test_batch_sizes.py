@@ -9,7 +9,7 @@ import pytest
 from bench import shapes
 from py_engine import planner
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import matmul_tiles
+from py_engine.plan import matmul_tiles, tiles
 from py_engine.plan.batch_sizes import FEWER_TOKENS, USUAL_TOKENS, lists_for, splits_attention
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
@@ -64,6 +64,29 @@ def test_other_sizes_have_other_tiles_on_the_same_buffers(name: str, named: Call
     assert named(name) in plan.lazy
     unsplit = {name: ops for name, ops in plan.lists.items() if not name.startswith(SPLIT_ATTENTION)}
     assert replace(plan, lists=unsplit).slots()[1] == replace(plan, lists=of_one_size(plan)).slots()[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [("qwen3-0.6b", (64, 64, 64, 128)), ("llama-3.1-8b", (64, 64, 128, 128)), ("gemma-3-1b", (64,) * 4)],
+)
+def test_attention_has_small_tiles_where_large_ones_leave_cores_idle(shape: str, rows: tuple[int, ...]) -> None:
+    """Rows of tiles in batches of up to 64, 256, 512 and 2,048 tokens. 512 of the 8B have 128 large tiles."""
+    header = shapes.header(replace(shapes.SHAPES[shape], n_layer=1), "Q4_K_M")
+    plan = planner.make_plan(header, GPU, planner.PlanOptions(4096, 2048, "f16"))
+    found = []
+    for n in (SHORT_TOKENS, MEDIUM_TOKENS, USUAL_TOKENS, 2048):
+        (name,) = lists_for(plan, [PREFILL], n)
+        (op,) = (op for op in plan.lists[name] if op.kernel == "attention_matrix")
+        assert op.grid[1] == PerToken(int(op.params["TQ"]))
+        assert op.params["TQ"] == int(op.params["ROWS"]) // int(op.params["G"])
+        found.append(op.params["ROWS"])
+    assert tuple(found) == rows
+
+
+@pytest.mark.parametrize(("group", "rows"), [(1, 64), (64, 64), (65, 128)])
+def test_a_small_tile_of_attention_has_all_heads_of_a_token(group: int, rows: int) -> None:
+    assert tiles.attention_rows(128, group, SHORT_TOKENS, 1) == rows
 
 
 @pytest.mark.parametrize("n", [1, SHORT_TOKENS, SHORT_TOKENS + 1, MEDIUM_TOKENS, USUAL_TOKENS, 2048])

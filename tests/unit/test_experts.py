@@ -31,7 +31,7 @@ def test_gate_and_up_are_one_product(name: str, layers: int) -> None:
     plan = plan_of(name, GPU)
     assert experts_of(plan, DECODE) == [("experts", "gated", 2), ("experts", "add", 1)] * layers
     assert experts_of(plan, SMALL_BATCH) == experts_of(plan, DECODE)
-    assert experts_of(plan, PREFILL) == [("matmul_matrix", "store", 2), ("matmul_matrix", "store", 1)] * layers
+    assert experts_of(plan, PREFILL) == [("matmul_matrix", "gated", 2), ("matmul_matrix", "store", 1)] * layers
 
 
 @pytest.mark.parametrize("limit", [1 << 30, 1 << 14])

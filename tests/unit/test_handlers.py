@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from py_engine.files.gguf_header import parse
+from py_engine.text.chat_template import ChatTemplate
 from tests.support.gguf_bytes import MINI
 from tests.support.worker_page import HELLO, HI, File, Page, settle
 
@@ -143,6 +144,15 @@ async def test_template_refusal_is_an_error_of_the_request(page: Page) -> None:
     error = await page.call("applyTemplate", messages=HI, options=options)
     assert error["error"]["code"] == "bad_chat_template"
     assert "only once" in error["error"]["message"]
+
+
+async def test_a_system_message_that_the_model_s_template_rejects_is_asked(page: Page) -> None:
+    """As in chats: the page measures them before it adds passages of documents. A template that is given may refuse."""
+    rejects = "{% if messages[0].role == 'system' %}{{ raise_exception('No') }}{% endif %}{{ messages[0].content }}"
+    page.worker._models.loaded["mini"].template = ChatTemplate(rejects)
+    messages = [{"role": "system", "content": "Be kind."}, *HI]
+    assert await page.call("applyTemplate", messages=messages) == "Be kind.\nHi"
+    assert await page.code("applyTemplate", messages=messages, options={"template": rejects}) == "bad_chat_template"
 
 
 async def test_tokenize_detokenize_and_template(page: Page) -> None:

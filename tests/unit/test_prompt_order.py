@@ -10,7 +10,8 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
-from py_engine.generate.prompt_slices import SLICE_MS
+from py_engine.generate.prompt_slices import PROMPTS_MS, SLICE_MS
+from py_engine.generate.scheduler import SUBMIT_MS
 from py_engine.generate.time_slices import TIME_SLICE
 from py_engine.plan.lists import PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
@@ -113,6 +114,18 @@ class Forcing(Processed):
 def rejecting() -> RandomConstraint:
     """A constraint that allows few tokens, so its answer soon goes on alone."""
     return RandomConstraint(0.2, jumps=False)
+
+
+async def test_streams_wait_for_one_part_where_parts_are_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part takes longer than a slice, so none follows a short prompt before the streams' steps."""
+    used, runner = timed_engine(monkeypatch)
+    runner.divides_prompts, runner.token_ms = False, 1.0
+    stream = asyncio.ensure_future(timed(used, PROMPT, 80))
+    await until(lambda: runner.submitted.count("steps") > 2)
+    short, long = [3, *range(100, 108)], LONG[:120]
+    texts = await asyncio.gather(timed(used, short, 1), timed(used, long, 1))
+    assert [text for text, _ in texts] == [await alone(short, 1), await alone(long, 1)]
+    assert longest_wait((await stream)[1]) <= PROMPTS_MS + SUBMIT_MS
 
 
 @pytest.mark.parametrize("constraint", [Processed, rejecting])

@@ -213,6 +213,53 @@ def test_one_sequence_may_take_whole_batches(evaluate: Evaluate, steps: int, sub
     assert evaluate(START.replace("CODE", code), steps)["returned"] is submitted
 
 
+# Submits steps of one or two sequences and slices of a prompt; notes how often the device is probed for the oldest
+# result, which is ready once it was probed twice, or later.
+RESULT = """(async () => {
+  globalThis.GPUBufferUsage = { COPY_DST: 1, MAP_READ: 2 };
+  globalThis.GPUMapMode = { READ: 1 };
+  let probes = 0;
+  let ready = () => {};
+  const mapped = new Promise((done) => (ready = done));
+  setTimeout(ready, 200);
+  const createBuffer = ({ size }) => ({
+    getMappedRange: (at, bytes = size - at) => new ArrayBuffer(bytes), mapAsync: () => mapped, unmap() {}
+  });
+  const pass = { setPipeline() {}, setBindGroup() {}, end() {}, dispatchWorkgroups() {} };
+  const createCommandEncoder = () => ({ beginComputePass: () => pass, copyBufferToBuffer() {}, finish() {} });
+  const submit = (buffers) => buffers.length || ++probes < 2 || ready();
+  const device = { queue: { writeBuffer() {}, submit }, createCommandEncoder, createBuffer };
+  const sizes = { maxSteps: 4, maxSmallBatch: 8, shortBatch: 8, logprobRows: 1, logprobRowBytes: 8, probeMs: 50 };
+  const shared = { stateFields: ["pos", "n", "resampled", "seq"], draftingFields: [], ...sizes };
+  const replay = new m.Replay(device, { tokens: {}, state: {} }, 4096, shared);
+  const work = {
+    slice: () => replay.feed(2, 0, new Uint32Array(3), [], true, false),
+    steps: () => replay.decode({ sequences: [0, 1], positions: [5, 7], steps: 1, lists: [], rows: false }),
+    step: () => replay.decode({ sequences: [0], positions: [5], steps: 1, lists: [], rows: false }),
+  };
+  for (const name of a[0]) work[name]();
+  await replay.result();
+  return probes;
+})()"""
+
+
+@pytest.mark.parametrize(
+    ("submits", "probed"),
+    [
+        (["slice", "steps"], True),
+        (["steps"], True),
+        (["steps", "slice"], True),  # the slice runs long after the steps
+        (["steps", "steps"], False),
+        (["step", "step"], True),
+    ],
+)
+def test_results_that_no_later_result_brings_are_looked_for(
+    evaluate: Evaluate, submits: list[str], probed: bool
+) -> None:
+    """Else streams would get the tokens between two slices of a prompt with the second slice."""
+    assert bool(evaluate(RESULT, submits)) == probed
+
+
 # Reads rows of 3 of 4 floats, which count up, several times in turn, then twice at once.
 READ = """(async () => {
   globalThis.GPUBufferUsage = { COPY_DST: 1, MAP_READ: 2 };

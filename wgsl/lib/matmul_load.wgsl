@@ -1,5 +1,5 @@
 // Loads columns 32 * g0 on of a tile's rows of X and W into registers: part of matmul_matrix.wgsl's main. Nothing is computed
-// with them here, so that no thread waits for its loads, but for Q4_K, whose halves were faster.
+// with them here, so that no thread waits for its loads. Q4_K is an exception: it was faster unpacked here.
 #for i in TM * DEPTH // 4 // (SM * SN * LANES)
 x${i} = x[x_at${i} + g0 * 8u + (t + ${i}u * WG) % VECS];
 #endfor
