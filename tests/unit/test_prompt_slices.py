@@ -84,7 +84,7 @@ async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> N
     assert runner.submitted.count("slice") == slices - 1
 
 
-async def test_one_step_follows_each_slice() -> None:
+async def test_one_step_follows_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at a time would make slices twice as long, and with them the gaps of streams."""
     used, runner = engine()
     runner.step_ms = lambda rows, **_: 3.0  # type: ignore[method-assign]
@@ -96,7 +96,7 @@ async def test_one_step_follows_each_slice() -> None:
             steps.append(count)
         decode(rows, count)
 
-    runner.decode = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(runner, "decode", counted)
     await beside_a_stream(used, lambda: collect(used, LONG[:32], WARM, 2))
     assert set(steps) == {1}
     assert runner.submitted.count("slice") == SLICES - 1
