@@ -102,6 +102,7 @@ def test_products_in_matrices(plain_bench: Bench, epilogue: str) -> None:
     else:
         y = ops.gated(x, Projection([weight], bias))
     assert ops.ops[0].kernel == "matmul_matrix"
+    ops.ops[0] = replace(ops.ops[0], params=ops.ops[0].params | {"DEPTH": 64})  # in f32, 128 exceed workgroup memory
     gpu, host = bench.run(ops)
     cols = 64 if epilogue == "gated" else 128
     check(bench, gpu[y.name][:, :cols], host[y.name][:, :cols], 1e-6)
