@@ -15,7 +15,7 @@ from tests.support.chat_page import wait_ready
 from tests.support.mcp_servers import STDIO, mcp_server
 from tests.support.openai_client import bundle
 from tests.support.served_api import served_api
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 from tools.mcp_servers import Address, Program, Target
 from tools.paths import ROOT
@@ -31,6 +31,15 @@ SERVERS = """async (modules) => {
     const [{ tools }] = servers.sources;
     return tools.find((tool) => tool.name === name).run(given, options).catch((error) => ({ text: error.message }));
   };
+}"""
+
+# What the browser has stored of the switches of relayed servers.
+SWITCHES = """async () => {
+  const result = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
+  const db = await result(indexedDB.open("wisp-kept"));
+  const text = await result(db.transaction("texts").objectStore("texts").get("mcp-relayed"));
+  db.close();
+  return text ?? "";
 }"""
 
 
@@ -184,6 +193,7 @@ def test_single_tools_are_switched_off_and_stay_so(page: Page) -> None:
     expect(summary).to_have_text("8 of 10 tools are on")  # no model can be held to one's pattern
     expect(article).to_be_focused()
     expect(tools.get_by_role("checkbox", name="look_behind")).to_be_disabled()
+    wait_for(lambda: "price" in page.evaluate(SWITCHES))  # another change may have drawn the summary before
     page.reload()
     wait_ready(page)
     page.click("#settings-button")
