@@ -44,7 +44,7 @@ class LinearOps(OpList):
         return y
 
     def biased_rms_norm(self, name: str, x: Buffer, norm: Weight, bias: Weight, eps: float) -> Buffer:
-        """x / rms(x) * norm + bias, row by row."""
+        """rms_norm() of as many rows as x has, which may be fewer than the batch's, such as the last tokens'."""
         y = self.buffer(f"{self.name}.{name}", x.shape)
         self._norm(x, norm, bias, y, eps)
         return y
