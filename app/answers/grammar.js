@@ -48,7 +48,11 @@ async function openBytes() {
   return { info, compiler: await GrammarCompiler.createGrammarCompiler(info, false) };
 }
 
+const MOST_KNOWN = 4096; // forced texts whose tokens are kept
+
 class Compiler {
+  /** @type {Map<string, number[]>} the tokens of forced texts */
+  #forcedIds = new Map();
   #info;
   #compiler;
   #stops;
@@ -74,14 +78,15 @@ class Compiler {
 
   /** @param {string} text in XGrammar's EBNF @param {string} [exact] if `text` is looser: see string_limits.js */
   async compile(text, exact) {
-    if (!exact) return new Compiled(await compiled(this.#compiler, text), this.#stops);
+    if (!exact) return new Compiled(await compiled(this.#compiler, text), this.#stops, this.#forcedIds);
     this.#bytes ??= await openBytes();
     const { bytes, ends, size } = this.vocabulary;
     const pieceOf = (/** @type {number} */ token) => bytes.subarray(token ? ends[token - 1] : 0, ends[token] ?? 0);
     this.#lengths ??= new StringLengths(size, pieceOf);
     const grammar = await compiled(this.#bytes.compiler, exact);
     try {
-      return new Compiled(await compiled(this.#compiler, text), this.#stops, { grammar, lengths: this.#lengths });
+      const looser = await compiled(this.#compiler, text);
+      return new Compiled(looser, this.#stops, this.#forcedIds, { grammar, lengths: this.#lengths });
     } catch (error) {
       grammar.dispose();
       throw error;
@@ -112,22 +117,24 @@ async function compiled(compiler, text) {
 class Compiled {
   #compiled;
   #stops;
+  #forcedIds;
   #exact;
 
-  /** @param {CompiledGrammar} compiled @param {number[]} stops @param {Exact} [exact] */
-  constructor(compiled, stops, exact) {
+  /** @param {CompiledGrammar} compiled @param {number[]} stops @param {Map<string, number[]>} forcedIds @param {Exact} [exact] */
+  constructor(compiled, stops, forcedIds, exact) {
     this.#compiled = compiled;
     this.#stops = stops;
+    this.#forcedIds = forcedIds;
     this.#exact = exact;
   }
 
   async matcher() {
     const matcher = await GrammarMatcher.createGrammarMatcher(this.#compiled).catch(damaged);
-    if (!this.#exact) return new Matcher(matcher, this.#stops);
+    if (!this.#exact) return new Matcher(matcher, this.#stops, this.#forcedIds);
     const { grammar, lengths } = this.#exact;
     const own = await GrammarMatcher.createGrammarMatcher(grammar).catch(damaged);
     const exact = new ExactText(own, matcher, lengths);
-    return new Matcher(matcher, this.#stops, exact);
+    return new Matcher(matcher, this.#stops, this.#forcedIds, exact);
   }
 
   close() {
@@ -147,15 +154,20 @@ const MOST_MS = 1000;
 class Matcher {
   #matcher;
   #stops;
+  #forcedIds;
   #exact;
   #owed = 0; // ms beyond what was usual
   /** @type {Int32Array | null} mask of the current state */
   #mask = null;
 
-  /** @param {GrammarMatcher} matcher @param {number[]} stops @param {ExactText} [exact] if the matcher's grammar is looser */
-  constructor(matcher, stops, exact) {
+  /**
+   * @param {GrammarMatcher} matcher @param {number[]} stops @param {Map<string, number[]>} forcedIds
+   * @param {ExactText} [exact] if the matcher's grammar is looser
+   */
+  constructor(matcher, stops, forcedIds, exact) {
     this.#matcher = matcher;
     this.#stops = stops;
+    this.#forcedIds = forcedIds;
     this.#exact = exact;
   }
 
@@ -236,6 +248,20 @@ class Matcher {
   /** The text that must come next. */
   forced() {
     return this.#matcher.isTerminated() ? "" : this.#timed(() => this.#matcher.findJumpForwardString());
+  }
+
+  /**
+   * Keeps the tokens of a forced text, which may come again: grammar.py has written it with the tokenizer.
+   * @param {string} text @param {number[]} ids
+   */
+  keepForced(text, ids) {
+    if (this.#forcedIds.size >= MOST_KNOWN) this.#forcedIds.clear();
+    this.#forcedIds.set(text, ids);
+  }
+
+  /** The forced tokens, if they are known: see py_engine/gpu/masked.js. */
+  forcedIds() {
+    return this.slow || this.#matcher.isTerminated() ? undefined : this.#forcedIds.get(this.forced());
   }
 
   /** Whether the next token can be sampled at once: see py_engine/gpu/masked.js. */

@@ -243,8 +243,17 @@ class Matcher:
 
     async def forced(self) -> list[int]:
         """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
+        from pyodide.ffi import to_js
+
         self._check_time()
-        text = str(self._matcher.forced()).partition("\ufffd")[0]  # which stands for a part of a character
+        text = str(self._matcher.forced())
+        if len(text) < 2:
+            return []
+        ids = self._written(text.partition("\ufffd")[0])  # which stands for a part of a character
+        self._matcher.keepForced(text, to_js(ids))
+        return ids
+
+    def _written(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
         written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space
         return ids if text.encode().startswith(written) else []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from py_engine.plan.lists import DECODE, PREFILL, PREFILL_END, SMALL_BATCH, SMALL_BATCH_END
+from py_engine.plan.lists import PREFILL, PREFILL_END, SMALL_BATCH_END, forced_tokens
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.runners import Runner
 
@@ -26,10 +24,4 @@ def feed_forced(
     size = SHORT_BATCH if runner.prepared(SMALL_BATCH_END, [number]) else 1
     for at in range(0, len(ids), size):
         part = ids[at : at + size]
-        runner.feed(position + at, part, _lists(len(part), logits and at + size >= len(ids)), number)
-
-
-def _lists(tokens: int, logits: bool) -> Sequence[str]:
-    if tokens == 1:
-        return (DECODE,)
-    return SMALL_BATCH_END if logits else (SMALL_BATCH,)
+        runner.feed(position + at, part, forced_tokens(len(part), logits=logits and at + size >= len(ids)), number)

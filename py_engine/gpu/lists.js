@@ -31,18 +31,21 @@ export class Lists {
     /** @type {GPUBuffer[]} for reuse */
     this.readers = [];
     this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
+    this.changes = 0; // of the lists: what was encoded before may use buffers that are gone
   }
 
   /** Appends a command to a list. @param {string} list @param {Command} command */
   add(list, command) {
     if (!this.lists.has(list)) this.lists.set(list, []);
     this.lists.get(list)?.push(command);
+    this.changes++;
   }
 
   /** Replaces a command's bind group. @param {string} list @param {number} index @param {GPUBindGroup} group */
   bind(list, index, group) {
     const command = this.lists.get(list)?.[index];
     if (command) command.group = group;
+    this.changes++;
   }
 
   /** Encodes a list for a batch of n tokens. @param {GPUComputePassEncoder} pass @param {string} list @param {number} n */
@@ -80,12 +83,30 @@ export class Lists {
 
   /** Submits what `fill` encodes. @param {(encoder: GPUCommandEncoder) => void} fill */
   submit(fill) {
+    this.submitEncoded(this.encoded(fill));
+  }
+
+  /** What `fill` encodes, to be submitted once. @param {(encoder: GPUCommandEncoder) => void} fill */
+  encoded(fill) {
     const begun = performance.now();
     const encoder = this.device.createCommandEncoder();
     fill(encoder);
-    this.device.queue.submit([encoder.finish()]);
+    const buffer = encoder.finish();
+    this.counts.encode_ms += performance.now() - begun;
+    return buffer;
+  }
+
+  /** @param {GPUCommandBuffer} buffer */
+  submitEncoded(buffer) {
+    const begun = performance.now();
+    this.device.queue.submit([buffer]);
     this.counts.submits += 1;
     this.counts.encode_ms += performance.now() - begun;
+  }
+
+  /** Sends the browser what was encoded but not submitted, and has it look for results. */
+  flush() {
+    if (this.probeMs) this.device.queue.submit([]);
   }
 
   /**
@@ -105,7 +126,7 @@ export class Lists {
       const late = now - begun - idleMs; // below 0: early
       const due = late >= 0 && late < this.probeMs;
       if (now - last > (due ? PROBE_EVERY_MS : SELDOM_MS)) {
-        this.device.queue.submit([]);
+        this.flush();
         last = now;
       }
       await (due || (late < 0 && idleMs < SHORT_MS)

@@ -1,11 +1,13 @@
 /**
  * Samples tokens of some sequences in turn, each with the mask that its constraint has after the one before. Python runs
- * between two steps only where a constraint forces a text, and the next masks are made while the GPU computes the logits.
+ * between two steps only where a constraint forces a text whose tokens are not known yet, and the next masks are made while the
+ * GPU computes the logits.
  *
  * @typedef {object} MaskSource  a constraint, such as a grammar
  * @property {() => Promise<Int32Array>} mask a bit for each token that may come next
  * @property {(token: number) => boolean} accept advances past a token
  * @property {() => boolean} canSample whether the next token can be sampled at once: no text is forced, and it has not ended
+ * @property {() => number[] | undefined} [forcedIds] the ids that come next where it cannot sample, if they are known
  *
  * @typedef {object} MaskedRow  a sequence
  * @property {number} seq @property {number} position of its newest token
@@ -24,7 +26,12 @@
  * @property {boolean} eager the logits after the last token are computed, too
  * @property {string[]} first lists of the first step @property {string[]} sample lists that sample
  * @property {string[]} forward lists that compute the logits
+ * @property {Feeding} [feed] how to feed forced tokens of a single sequence; without it, they are sampled, or the steps end there
  * @property {GPUBuffer} buffer of the masks @property {number} words of a mask
+ *
+ * @typedef {object} Feeding
+ * @property {string[]} one lists that compute the logits after one token @property {string[]} batch after several
+ * @property {number} most tokens of a batch
  *
  * @typedef {object} SampledRow
  * @property {number[]} ids
@@ -57,28 +64,33 @@ export class Masking {
   }
 
   /** @param {Options} options */
-  async run({ rows, left, most, unchanged, ms, eager, first, sample, forward, buffer, words }) {
+  async run({ rows, left, most, unchanged, ms, eager, first, sample, forward, feed, buffer, words }) {
     const { replay } = this;
     const answers = rows.map((row) => new MaskedSequence(row, words));
     const end = performance.now() + ms;
+    /** The sequences' tokens after some steps. @param {number} steps */
+    const placesAfter = (steps) => rows.map(({ seq, position }) => ({ seq, position: position + steps }));
     let [steps, took] = [0, 0];
     let goesOn = true;
     while (goesOn) {
+      for (const answer of answers) await answer.findForced();
+      if (feed && answers[0].sampled.forced.length)
+        steps += this.#feed(answers[0], feed, rows[0], steps, Math.min(most, left));
+      if (answers.some(({ stopped }) => stopped)) break;
+      // While the masks are made, the browser checks the commands that will follow.
+      const encoded = steps && steps + 1 < left ? replay.encodeForward(placesAfter(steps + 1), forward) : undefined;
+      if (encoded) replay.flush();
       const masks = [];
       for (const answer of answers) masks.push(await answer.mask()); // one thread makes them all
       if (answers.some(({ stopped }) => stopped)) break;
       for (const [i, mask] of masks.entries())
         if (mask) replay.device.queue.writeBuffer(buffer, rows[i].offset ?? 0, mask.subarray(0, words));
-      const places = rows.map(({ seq, position }) => ({ seq, position: position + steps }));
+      const places = placesAfter(steps);
       const [sequences, positions] = [rows.map(({ seq }) => seq), places.map(({ position }) => position)];
       replay.decode({ sequences, positions, steps: 1, lists: steps ? sample : first, rows: false });
       steps++;
       goesOn = steps < most && performance.now() < end;
-      if (steps < left && (goesOn || eager))
-        replay.forward(
-          places.map(({ seq, position }) => ({ seq, position: position + 1 })),
-          forward,
-        );
+      if (steps < left && (goesOn || eager)) replay.forward(placesAfter(steps), forward, encoded);
       // To look for the result earlier would delay it: the browser still encodes the commands.
       const shortest = this.shortestMs.get(rows.length) ?? 0;
       const result = await replay.result(shortest).catch((error) => {
@@ -92,6 +104,23 @@ export class Masking {
       goesOn &&= answers.length > 1 || !answers[0].unchanged(unchanged);
     }
     return { rows: answers.map(({ sampled }) => sampled), ms: took };
+  }
+
+  /**
+   * Feeds the forced tokens of a sequence and computes the logits after them. Returns how many; 0: they end the steps.
+   * @param {MaskedSequence} answer @param {Feeding} feed @param {MaskedRow} row @param {number} steps before them
+   * @param {number} most tokens, of which one is still to be sampled
+   */
+  #feed(answer, { one, batch, most: atOnce }, { seq, position }, steps, most) {
+    const ids = answer.sampled.forced;
+    if (ids.length > atOnce || steps + ids.length >= most) {
+      answer.stopped = true; // Python feeds them
+      return 0;
+    }
+    const lists = ids.length === 1 ? one : batch;
+    if (!answer.acceptForced()) return 0;
+    this.replay.feed(seq, position + steps + 1, Uint32Array.from(ids), lists, false, false);
+    return ids.length;
   }
 
   /** Ends sample() after the step that it has submitted. */
@@ -123,43 +152,69 @@ class MaskedSequence {
     return this.sampled.error;
   }
 
-  /** The mask of the next token; undefined: it needs none, or it has `stopped`. @returns {Promise<Int32Array | undefined>} */
-  async mask() {
+  /** Finds the tokens that come next where the source cannot sample. Where they are not known, it has `stopped`. */
+  async findForced() {
     const { source, sampled } = this;
-    if (!source) return undefined;
-    const began = performance.now();
-    try {
-      if (!sampled.forced.length && (this.begun || this.fetchForced) && !source.canSample()) await this.#fetch();
-      this.begun = true;
-      if (this.stopped) return undefined;
-      return sampled.forced.length ? only(sampled.forced[0], this.words) : await source.mask();
-    } catch (error) {
-      sampled.error = String(error);
-      this.stopped = true;
-    } finally {
-      sampled.maskMs += performance.now() - began;
-    }
+    if (source && !sampled.forced.length && (this.begun || this.fetchForced))
+      await this.#timed(async () => source.canSample() || (await this.#fetch(source)));
+    this.begun = true;
   }
 
-  async #fetch() {
-    const forced = await this.fetchForced?.();
+  /** @param {MaskSource} source */
+  async #fetch(source) {
+    const forced = source.forcedIds?.() ?? (await this.fetchForced?.());
     this.sampled.forced = [...(forced ?? [])];
     this.sampled.ended = Boolean(this.fetchForced) && !forced;
     this.stopped = !forced;
   }
 
+  /** The mask of the next token; undefined: it needs none, or it has `stopped`. @returns {Promise<Int32Array | undefined>} */
+  async mask() {
+    const { source, sampled } = this;
+    if (!source) return undefined;
+    return this.#timed(async () => (sampled.forced.length ? only(sampled.forced[0], this.words) : source.mask()));
+  }
+
+  /** @template T @param {() => Promise<T>} call of the source @returns {Promise<T | undefined>} undefined: it has failed */
+  async #timed(call) {
+    const began = performance.now();
+    try {
+      return await call();
+    } catch (error) {
+      this.sampled.error = String(error);
+      this.stopped = true;
+    } finally {
+      this.sampled.maskMs += performance.now() - began;
+    }
+  }
+
+  /** Advances past the forced tokens, which are fed. @returns {boolean} whether the source accepts them */
+  acceptForced() {
+    const { sampled } = this;
+    const accepted = sampled.forced.every((id) => this.#advance(id));
+    sampled.forced = [];
+    this.stopped = !accepted;
+    return accepted;
+  }
+
   /** @param {number} id that was sampled @param {boolean} changed by the mask */
   accept(id, changed) {
+    const { sampled } = this;
+    if (!this.#advance(id)) return;
+    if (sampled.forced.length) sampled.forced.shift();
+    else sampled.changed.push(changed);
+  }
+
+  /** @param {number} id of the next token @returns {boolean} whether the source accepts it */
+  #advance(id) {
     const { source, sampled } = this;
     try {
       if (source && !source.accept(id)) sampled.error = `it rejects token ${id}`;
     } catch (error) {
       sampled.error = String(error);
     }
-    if (sampled.error) return;
-    sampled.ids.push(id);
-    if (sampled.forced.length) sampled.forced.shift();
-    else sampled.changed.push(changed);
+    if (!sampled.error) sampled.ids.push(id);
+    return !sampled.error;
   }
 
   /** Whether the mask has changed none of the newest tokens. @param {number} tokens */

@@ -25,13 +25,13 @@ from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
-from py_engine.plan.lists import DECODE
+from py_engine.plan.lists import DECODE, SMALL_BATCH_END, forced_tokens
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import (
     DEFAULT_FEED,
     FeedOptions,
@@ -279,7 +279,7 @@ class GpuRunner(GpuContents):
         ms, (found,) = await masking.sample(
             self.gpu, self._rules, [MaskedRow(held.row, source)],
             left=held.left, most=most, unchanged=unchanged, ms=MASKED_MS, eager=True,
-            first=first, sample=lists, forward=forward,
+            first=first, sample=lists, forward=forward, feed=self._feeding(seq),
         )  # fmt: skip
         # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
         n = len(found.batch.ids)
@@ -306,6 +306,11 @@ class GpuRunner(GpuContents):
 
     def end_masked(self) -> None:
         self.gpu.replay.masking.stop()
+
+    def _feeding(self, seq: int) -> dict[str, Any]:
+        """How masked.js feeds forced tokens of a sequence, as forced_tokens.py would."""
+        one, batch = (self._adapted.lists(forced_tokens(tokens, logits=True), [seq]) for tokens in (1, SHORT_BATCH))
+        return {"one": one, "batch": batch, "most": SHORT_BATCH if self.prepared(SMALL_BATCH_END, [seq]) else 1}
 
     def _held_lists(self, seq: int) -> tuple[list[str], list[str]]:
         """The lists that compute the logits of the held sequence, and those that sample from them."""

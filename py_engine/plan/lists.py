@@ -101,3 +101,10 @@ BATCH_STEP = (*BATCH_FORWARD, each(GREEDY))  # one token of each of several sequ
 PREFILL_END = (PREFILL, LAST_LOGITS)  # the last batch of a prompt
 MEDIA_END = (MEDIA, LAST_LOGITS)  # the same with media
 SMALL_BATCH_END = (SMALL_BATCH, SMALL_BATCH_LAST_LOGITS)  # the last batch of a prompt, if it is small
+
+
+def forced_tokens(tokens: int, *, logits: bool) -> tuple[str, ...]:
+    """The lists that read some tokens, which round like decoded ones. `logits`: and compute those after the last."""
+    if tokens == 1:
+        return (DECODE,)
+    return SMALL_BATCH_END if logits else (SMALL_BATCH,)

@@ -24,7 +24,14 @@ RUN = """(async () => {
   const replay = {
     device: { queue: { writeBuffer } },
     decode: ({ sequences, positions, lists }) => calls.push(["sample", ...sequences, ...positions, lists[0]]),
-    forward: (places) => calls.push(["forward", ...places.map(({ position }) => position)]),
+    encodeForward: (places) => ({ places }),
+    flush: () => {},
+    forward(places, _lists, encoded) {
+      const at = places.map(({ position }) => position);
+      calls.push(["forward", ...at]);
+      if (encoded && encoded.places.some(({ position }, i) => position !== at[i])) calls.push("encoded for other places");
+    },
+    feed: (seq, position, ids, lists, read, rows) => calls.push(["feed", seq, position, ...ids, lists[0], read, rows]),
     async result() {
       if (read === lost) throw new Error("lost");
       if (read === stopAt) masking.end().then(() => calls.push(["ended"]));
@@ -42,8 +49,12 @@ RUN = """(async () => {
     },
     canSample: () => read < stays,
   };
-  const sourceOf = ({ free, cannotSampleAt: at }) =>
-    free ? undefined : at === undefined ? source : { ...source, canSample: () => read !== at };
+  const sourceOf = ({ free, cannotSampleAt: at, known }) => {
+    let asked = 0;
+    const forcedIds = () => (asked++ ? [] : known); // once
+    if (free || at === undefined) return free ? undefined : source;
+    return { ...source, canSample: () => read !== at || asked > 1, forcedIds: known && forcedIds };
+  };
   const row = ({ forced, forces, ...more }, i) => ({
     seq: 3 + i, position: 40 + 10 * i, offset: 64 * (i + 1), forced, source: sourceOf(more),
     fetchForced: forces === undefined ? undefined : async () => (calls.push(["fetch"]), forces ?? undefined),
