@@ -21,7 +21,7 @@ from py_engine.plan.sampling import Batch
 from py_engine.runners import Runner
 from py_engine.tasks import begin, quietly
 
-MAX_MASKED = 32  # most tokens that are sampled with masks before the first of them is handed on
+MAX_MASKED = 64  # most tokens that are sampled with masks before the first of them is handed on
 
 
 class ConstrainedDecoder:

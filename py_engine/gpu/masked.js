@@ -42,6 +42,7 @@
  * @property {string} error of the constraint, after these tokens; "": none
  */
 
+const DUE_SHARE = 0.95; // of the shortest time: earlier, the browser still encodes commands, and to look for the result would delay it
 const GROWTH = 1.02; // of the shortest time per step, as contexts grow
 
 export class Masking {
@@ -72,14 +73,13 @@ export class Masking {
     const placesAfter = (steps) => rows.map(({ seq, position }) => ({ seq, position: position + steps }));
     let [steps, took] = [0, 0];
     let goesOn = true;
+    /** @type {import("./replay.js").Forward | undefined} of the step after the one that is submitted */
+    let encoded;
     while (goesOn) {
       for (const answer of answers) await answer.findForced();
       if (feed && answers[0].sampled.forced.length)
         steps += this.#feed(answers[0], feed, rows[0], steps, Math.min(most, left));
       if (answers.some(({ stopped }) => stopped)) break;
-      // While the masks are made, the browser checks the commands that will follow.
-      const encoded = steps && steps + 1 < left ? replay.encodeForward(placesAfter(steps + 1), forward) : undefined;
-      if (encoded) replay.flush();
       const masks = [];
       for (const answer of answers) masks.push(await answer.mask()); // one thread makes them all
       if (answers.some(({ stopped }) => stopped)) break;
@@ -91,9 +91,10 @@ export class Masking {
       steps++;
       goesOn = steps < most && performance.now() < end;
       if (steps < left && (goesOn || eager)) replay.forward(placesAfter(steps), forward, encoded);
-      // To look for the result earlier would delay it: the browser still encodes the commands.
+      encoded = goesOn && steps + 1 < left ? replay.encodeForward(placesAfter(steps + 1), forward) : undefined;
+      if (encoded) replay.flush();
       const shortest = this.shortestMs.get(rows.length) ?? 0;
-      const result = await replay.result(shortest).catch((error) => {
+      const result = await replay.result(shortest, DUE_SHARE).catch((error) => {
         if (steps === 1) throw error;
       });
       if (!result) break; // the device is lost, but not the tokens before

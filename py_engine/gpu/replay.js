@@ -302,23 +302,24 @@ export class Replay extends Lists {
       to.copyBufferToBuffer(this.buffers.drafting, newest, into, this.idBytes + this.statesBytes + 4 * i, 4);
   }
 
-  /** Milliseconds until it pays to look for a result. @param {InFlight} oldest @param {number} expectedMs */
-  idleMs({ submitted }, expectedMs) {
-    return EXPECTED_SHARE * expectedMs - (performance.now() - Math.max(this.last, submitted));
+  /** Milliseconds until a result is due. @param {InFlight} oldest @param {number} takesMs @returns {number} */
+  idleMs({ submitted }, takesMs) {
+    return takesMs - (performance.now() - Math.max(this.last, submitted));
   }
 
   /**
    * The result of the oldest submit that reads back.
    * @param {number} expectedMs that it takes at least on the GPU; 0: not known
+   * @param {number} share of that time, after which it is looked for
    * @returns {Promise<Result | undefined>} undefined when there is none
    */
-  async result(expectedMs = 0) {
+  async result(expectedMs = 0, share = EXPECTED_SHARE) {
     const [oldest, next] = this.inFlight;
     if (!oldest) return undefined;
     const begun = performance.now();
     // Any later submit makes Chromium look; the next one after a slice of a prompt comes when that has run.
     const awaited = oldest.count === 1 || !next || next.count === 1;
-    await (awaited ? this.soon(oldest.mapped, this.idleMs(oldest, expectedMs)) : oldest.mapped);
+    await (awaited ? this.soon(oldest.mapped, this.idleMs(oldest, share * expectedMs)) : oldest.mapped);
     const now = performance.now();
     this.counts.wait_ms += now - begun;
     this.inFlight.shift();

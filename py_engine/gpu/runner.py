@@ -48,7 +48,7 @@ MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix 
 WAIT_MS = 2.5  # in which the browser reports a token
 # How far to sample ahead under a constraint, which may reject tokens. The browser reports submits one after the other.
 LOOKAHEAD_MS = 16.0
-MASKED_MS = 32.0  # of tokens that are sampled with masks before the first of them is handed on
+MASKED_MS = 48.0  # of tokens that are sampled with masks before the first of them is handed on
 
 
 class GpuRunner(GpuContents):

@@ -14,7 +14,8 @@ from tests.support.js_modules import Evaluate, evaluator
 
 # Samples tokens of rows, of one if `rows` has no others. `calls` has what reaches the device and the constraints;
 # `changed` says which tokens the masks change, `lost` which result fails. Row i samples 100 (i + 1), and so on. Of a
-# row, `forced` has what is known, and `forces` what the constraint forces where it cannot sample: null at its end.
+# row, `forced` has what is known, and `forces` what the constraint forces where it cannot sample: null at its end;
+# `known` is what the source itself knows of that.
 RUN = """(async () => {
   const { changed = [], lost = -1, refused = -1, stays = 100, options = {}, stopAt = -1, unmasked = -1 } = a[0];
   const { rows = [{}], broken = -1 } = a[0];
@@ -29,7 +30,7 @@ RUN = """(async () => {
     forward(places, _lists, encoded) {
       const at = places.map(({ position }) => position);
       calls.push(["forward", ...at]);
-      if (encoded && encoded.places.some(({ position }, i) => position !== at[i])) calls.push("encoded for other places");
+      if (encoded?.places.some(({ position }, i) => position !== at[i])) calls.push("encoded for others");
     },
     feed: (seq, position, ids, lists, read, rows) => calls.push(["feed", seq, position, ...ids, lists[0], read, rows]),
     async result() {
@@ -50,10 +51,10 @@ RUN = """(async () => {
     canSample: () => read < stays,
   };
   const sourceOf = ({ free, cannotSampleAt: at, known }) => {
-    let asked = 0;
-    const forcedIds = () => (asked++ ? [] : known); // once
     if (free || at === undefined) return free ? undefined : source;
-    return { ...source, canSample: () => read !== at || asked > 1, forcedIds: known && forcedIds };
+    const left = known && [...known]; // of the forced tokens
+    const accept = (token) => (left?.[0] === token && left.shift(), source.accept(token));
+    return { ...source, accept, canSample: () => read !== at || left?.length === 0, forcedIds: known && (() => left) };
   };
   const row = ({ forced, forces, ...more }, i) => ({
     seq: 3 + i, position: 40 + 10 * i, offset: 64 * (i + 1), forced, source: sourceOf(more),
@@ -136,6 +137,52 @@ def test_a_constraint_that_breaks_loses_no_token_before_it(evaluate: Evaluate) -
 def test_the_end_is_awaited(evaluate: Evaluate) -> None:
     calls = evaluate(RUN, {"stopAt": 0})["calls"]
     assert calls.index(["accept", 100]) < calls.index(["ended"])
+
+
+FEED = {"feed": {"one": ["one token"], "batch": ["tokens"], "most": 3}, "most": 8}
+
+
+@pytest.mark.parametrize(("lists", "known"), [("one token", [7]), ("tokens", [7, 8, 9])])
+def test_known_forced_tokens_of_a_single_row_are_fed(evaluate: Evaluate, lists: str, known: list[int]) -> None:
+    """The logits after the newest token were computed; those after the forced ones follow in one go."""
+    seen = evaluate(RUN, {"rows": [{"cannotSampleAt": 2, "known": known}], "options": FEED | {"most": 3 + len(known)}})
+    assert one(seen)["ids"] == [100, 101, *known, 102]
+    assert one(seen)["changed"] == [True, True, True]
+    at, after = seen["calls"].index(["feed", 3, 43, *known, lists, False, False]), 42 + len(known)
+    assert seen["calls"][at - 1 - len(known)] == ["accept", 101]
+    assert seen["calls"][at + 1 : at + 4] == [
+        ["mask", "rules", 64, [2, 7]],
+        ["sample", 3, after, "sample"],
+        ["forward", after + 1],
+    ]
+
+
+def test_forced_text_of_one_token_is_sampled(evaluate: Evaluate) -> None:
+    """The last token of a forced text may merge with what follows, so nothing of such a text is fed."""
+    seen = evaluate(RUN, {"rows": [{"cannotSampleAt": 2, "known": []}], "options": FEED | {"most": 4}})
+    assert one(seen)["ids"] == [100, 101, 102, 103]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"known": [7, 8, 9, 10]},  # more than a batch
+        {"known": [7, 8], "options": FEED | {"most": 4}},  # none could be sampled after them
+        {"known": [7, 8], "options": FEED | {"left": 4}},
+        {"known": None},
+    ],
+)
+def test_other_forced_tokens_end_the_steps_before_them(evaluate: Evaluate, case: dict[str, Any]) -> None:
+    row = {"cannotSampleAt": 2} | ({"known": case["known"]} if case["known"] else {})
+    seen = evaluate(RUN, {"rows": [row], "options": case.get("options", FEED)})
+    assert one(seen)["ids"] == [100, 101]
+    assert not [call for call in seen["calls"] if call[0] == "feed" or call == ["accept", 7]]
+
+
+def test_a_forced_token_that_the_constraint_rejects_is_an_error(evaluate: Evaluate) -> None:
+    seen = evaluate(RUN, {"rows": [{"cannotSampleAt": 2, "known": [7, 8]}], "options": FEED, "refused": 8})
+    assert (one(seen)["ids"], one(seen)["error"]) == ([100, 101, 7], "it rejects token 8")
+    assert not [call for call in seen["calls"] if call[0] == "feed"]
 
 
 # A batch: nothing is computed after the last token, which the next call may begin with.

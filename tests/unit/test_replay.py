@@ -89,8 +89,8 @@ def test_steps_run_what_belongs_to_their_longest_context(
 
 def test_where_the_context_is_not_known_what_belongs_to_any_runs(evaluate: Evaluate) -> None:
     for name, found in (("by context", [2]), ("or unknown", [3])):
-        code = "replay.forward([{ seq: 0, position: 3 }], [a[0]]);"
-        assert heights(evaluate(START.replace("CODE", code), name)) == found
+        code = "replay.draft({ steps: 1, step: [{ lists: [a[0]], n: 1 }], ends: a[1], lookup: true });"
+        assert heights(evaluate(DRAFTS.replace("CODE", code), name, FAR)) == found
     for position, found in ((255, [3]), (256, [])):
         code = 'replay.feed(0, a[0], new Uint32Array(1), ["or unknown"], false, false);'
         assert heights(evaluate(START.replace("CODE", code), position)) == found
@@ -122,12 +122,12 @@ def test_a_prompt_s_first_list_is_divided_into_slices(evaluate: Evaluate) -> Non
     assert seen["parts"] == [[1], [[2, 3], 2, state, token], [[4, 64], 2, state, token]]
 
 
-@pytest.mark.parametrize("position", [0, 31, 4095])
-def test_forward_runs_all_workgroups_on_one_token(evaluate: Evaluate, position: int) -> None:
-    """It reads nothing back, and no workgroups are left out: it does not say which positions it computes."""
+@pytest.mark.parametrize(("position", "workgroups"), [(0, 1), (31, 1), (32, 2), (2047, 64)])
+def test_forward_runs_on_one_token(evaluate: Evaluate, position: int, workgroups: int) -> None:
+    """It reads nothing back, and its workgroups reach the token's position."""
     code = 'replay.forward([{ seq: 3, position: a[0] }], ["split", "whole"]);'
     seen = evaluate(START.replace("CODE", code), position)
-    assert seen["dispatches"] == [[64, 1], [64, 1]]
+    assert seen["dispatches"] == [[workgroups, 1], [64, 1]]
     assert seen["writes"] == [["state", 0, [position, 1, 0, 3]]]
     assert (seen["passes"], seen["submits"], seen["copies"]) == (1, 1, [])
 
@@ -258,6 +258,37 @@ def test_results_that_no_later_result_brings_are_looked_for(
 ) -> None:
     """Else streams would get the tokens between two slices of a prompt with the second slice."""
     assert bool(evaluate(RESULT, submits)) == probed
+
+
+# Encodes a list for position 40, then runs forward(); encoded buffers are named by how many there were before them.
+FORWARD = (
+    START.replace("finish() {} };", "finish: () => `buffer ${finished++}` };")
+    .replace("submit: () => seen.submits++", "submit: (buffers) => seen.submitted.push(...buffers)")
+    .replace("(() => {", "(() => {\n  let finished = 0;", 1)
+    .replace("copies: [] };", "copies: [], submitted: [] };", 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "submitted"),
+    [
+        ("", "buffer 0"),
+        ("places[0].position = 41;", "buffer 1"),
+        ("places[0].seq = 0;", "buffer 1"),
+        ("replay.bind('split', 0, {});", "buffer 1"),  # its buffers may be gone
+        ("replay.add('other', {});", "buffer 1"),
+    ],
+)
+def test_commands_encoded_ahead_are_submitted_where_they_are_still_right(
+    evaluate: Evaluate, code: str, submitted: str
+) -> None:
+    run = f"""const places = [{{ seq: 2, position: 40 }}], lists = ["split", "whole"];
+      const encoded = replay.encodeForward([{{ ...places[0] }}], lists);
+      {code}
+      replay.forward(places, lists, encoded);"""
+    seen = evaluate(FORWARD.replace("CODE", run))
+    assert seen["submitted"] == [submitted]
+    assert heights(seen)[:2] == [2, 64], "the workgroups along y reach its position, and no farther"
 
 
 # Reads rows of 3 of 4 floats, which count up, several times in turn, then twice at once.
