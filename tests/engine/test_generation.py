@@ -39,6 +39,9 @@ def test_answers_do_not_depend_on_the_steps_submitted_ahead(engine_pages: Callab
     alone = [out["plain 0.5"][0], out["shaped 0.5"][0], out["masked alone"], out["plain"][0]]
     assert all(beside == alone for beside in out["masked"])
     assert max(out["masked batches"]) >= 2, "slow masks, such as Python's on a busy machine, are made alone"
+    assert out["forced"][0] == out["forced"][1], "fed by Python, and by masked.js"
+    assert [out["forced"][0][i] for i in (7, 10, 18, 32)] == [7, 10, 18, 32]
+    assert 1 <= out["told"] <= 3, "Python feeds those with which a call of masked.js would begin"
     assert out["rows"] == 40
     assert out["worst"] < 0.1, "f16, and one token at a time against a batch"
     assert out["seeds"][0] == out["seeds"][1]

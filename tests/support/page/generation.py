@@ -26,11 +26,14 @@ STEP_MS = 8.0  # the time of a submit that a step's time is set for
 class RandomConstraint:
     """A constraint that allows a changing part of the vocabulary. With `jumps`, it sometimes forces four tokens.
 
-    `has_source`: JavaScript can ask it for masks, as it can a grammar.
+    `has_source`: JavaScript can ask it for masks, as it can a grammar; `knows_forced`: for forced tokens, too.
     """
 
-    def __init__(self, vocab: int, fraction: float, jumps: bool, has_source: bool = False) -> None:
+    def __init__(
+        self, vocab: int, fraction: float, jumps: bool, has_source: bool = False, knows_forced: bool = False
+    ) -> None:
         self.vocab, self.fraction, self.jumps, self.has_source = vocab, fraction, jumps, has_source
+        self.knows_forced, self.told = knows_forced, 0
         self.accepted: list[int] = []
 
     @property
@@ -41,7 +44,12 @@ class RandomConstraint:
             self.accepted.append(token)
             return True
 
-        calls = {"mask": self.mask, "accept": accept, "canSample": lambda: not self._jump()}
+        def forced_ids() -> Any:
+            self.told += 1
+            return to_js(self._jump())
+
+        calls: dict[str, Any] = {"mask": self.mask, "accept": accept, "canSample": lambda: not self._jump()}
+        calls |= {"forcedIds": forced_ids} if self.knows_forced else {}
         return obj(**{name: create_proxy(call) for name, call in calls.items()}) if self.has_source else None
 
     def allowed(self) -> list[bool]:
@@ -58,8 +66,8 @@ class RandomConstraint:
 
     async def accept(self, token: int) -> None:
         """Record a token; fail if it was not allowed."""
-        must = await self.forced()
-        assert token == must[0] if must else self.allowed()[token], token
+        at = len(self.accepted)
+        assert token == at % self.vocab if self.jumps and 7 <= at % 11 < 11 else self.allowed()[token], token
         self.accepted.append(token)
 
     async def forced(self) -> list[int]:
@@ -152,7 +160,9 @@ async def answers(engine: Engine) -> dict[str, Any]:
             ]
 
     async def constrained(sampling: Sampling, fraction: float, jumps: bool, has_source: bool = False) -> list[int]:
-        held = RandomConstraint(vocab, fraction, jumps, has_source)
+        return await held_to(RandomConstraint(vocab, fraction, jumps, has_source), sampling)
+
+    async def held_to(held: RandomConstraint, sampling: Sampling) -> list[int]:
         stream = engine.generate(GenerationRequest(prompt, sampling, AnswerLimits(40), held))
         return [i async for batch in stream for i in batch.ids]
 
@@ -174,6 +184,9 @@ async def answers(engine: Engine) -> dict[str, Any]:
             out["masked"].append(found)
     out["masked alone"] = await constrained(plain, 0.97, True)
     out["masked batches"] = batches
+    knowing = RandomConstraint(vocab, 0.5, jumps=True, has_source=True, knows_forced=True)
+    out["forced"] = [await constrained(plain, 0.5, True), await held_to(knowing, plain)]
+    out["told"] = knowing.told
     out["rows"], out["worst"] = await check_logprobs(engine, prompt, out["plain"][0])
     longer = prompt + out["plain"][0]
     first = await collect(engine, longer, plain, 20)
