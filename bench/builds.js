@@ -21,6 +21,18 @@ const LONG = 8192;
 const STREAMS = 4; // that run beside a long prompt
 const SEEDS = 8;
 const SAMPLED = { temperature: 0.8, top_p: 0.95 };
+const CONCURRENT = 8; // requests whose steps are timed
+// An array of such objects without end: in random models, its mask changes most tokens.
+const ITEM = {
+  type: "object",
+  additionalProperties: false,
+  required: ["name", "kind", "tags"],
+  properties: {
+    name: { type: "string", maxLength: 40 },
+    kind: { enum: ["alpha", "beta", "gamma"] },
+    tags: { type: "array", items: { type: "string", maxLength: 12 }, minItems: 2, maxItems: 4 },
+  },
+};
 
 /** @param {number} n @param {number} seed @returns {number[]} pseudo-random token ids, the same for each build */
 function ids(n, seed) {
@@ -32,7 +44,7 @@ function ids(n, seed) {
 }
 
 /**
- * One streamed answer: its text, and milliseconds until the first chunk.
+ * One streamed answer: its text, milliseconds until the first chunk, and when each chunk came, with its characters.
  * @param {any} engine @param {number[]} prompt @param {number} tokens @param {object} [more]
  */
 async function answer(engine, prompt, tokens, more) {
@@ -42,12 +54,50 @@ async function answer(engine, prompt, tokens, more) {
     ...more,
   });
   let first = 0, // until there is a text
-    text = "";
+    text = "",
+    made = tokens;
+  /** @type {[number, number][]} */
+  const chunks = [];
   for await (const chunk of stream) {
     first ||= performance.now() - begun;
-    text += chunk.choices[0]?.text ?? "";
+    const more = chunk.choices[0]?.text ?? "";
+    if (more) chunks.push([performance.now(), more.length]);
+    text += more;
+    made = chunk.usage?.completion_tokens ?? made;
   }
-  return { first, text };
+  return { first, text, chunks, made };
+}
+
+/**
+ * Milliseconds of a step of eight requests: from the last one's first text to the first one's last.
+ * @param {any} engine @param {number} tokens @param {number} round
+ */
+async function stepOfEight(engine, tokens, round) {
+  const answers = await Promise.all(
+    Array.from({ length: CONCURRENT }, (_, i) =>
+      answer(engine, ids(PROMPT, 100 + i), tokens, { ...SAMPLED, seed: 32 * round + i }),
+    ),
+  );
+  const from = Math.max(...answers.map(({ chunks }) => chunks[0][0]));
+  const to = Math.min(...answers.map(({ chunks }) => chunks[chunks.length - 1][0]));
+  if (to <= from) throw new Error("A request ended before the last one began: raise --tokens.");
+  const steps = answers.map(({ chunks, text }) => {
+    const between = chunks.reduce((sum, [at, length]) => sum + (at > from && at <= to ? length : 0), 0);
+    return (tokens * between) / text.length; // by its characters: a chunk does not say how many tokens it has
+  });
+  return (to - from) / steps.sort((a, b) => a - b)[CONCURRENT / 2];
+}
+
+/**
+ * Tokens a second after the first text of one request, perhaps held to a schema.
+ * @param {any} engine @param {number} tokens @param {number} round @param {object} [items] of the array that it is
+ */
+async function decoding(engine, tokens, round, items) {
+  const schema = { type: "array", items, minItems: 1000 };
+  const held = { ignore_eos: false, response_format: { type: "json_schema", json_schema: { name: "held", schema } } };
+  const more = { temperature: 0.8, seed: round, stream_options: { include_usage: true }, ...(items && held) };
+  const { chunks, made } = await answer(engine, ids(PROMPT, 77), tokens, more);
+  return (1000 * (made - 1)) / (chunks[chunks.length - 1][0] - chunks[0][0]);
 }
 
 /**
@@ -77,6 +127,12 @@ const MEASURES = {
   greedy: async (engine, tokens) => [["greedy", "tok/s", await rate(engine, 1, tokens, 0, {})]],
   requests: (engine, tokens, round) => rates(engine, COUNTS, tokens, round),
   many: (engine, tokens, round) => rates(engine, MANY, tokens, round),
+  steps: async (engine, tokens, round) => [["a step of 8 requests", "ms", await stepOfEight(engine, tokens, round)]],
+  held: async (engine, tokens, round) => [
+    ["no schema", "tok/s", await decoding(engine, tokens, round)],
+    ["held to strings", "tok/s", await decoding(engine, tokens, round, { type: "string" })],
+    ["held to objects", "tok/s", await decoding(engine, tokens, round, ITEM)],
+  ],
   first: async (engine, _tokens, round) => {
     /** @type {[string, string, number][]} */
     const rows = [];

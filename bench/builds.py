@@ -1,13 +1,16 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
-.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--what greedy,requests,many,first,long,beside,texts]
-    [--rounds 4]
+.venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--rounds 4]
+    [--what greedy,requests,many,steps,held,first,long,beside,texts]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
 load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. Medians of the rounds:
     greedy     one request of 128 tokens, tokens a second
     requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
     many       16 and 32 at once
+    steps      milliseconds of a step of 8 requests, after all their prompts
+    held       one request at temperature 0.8, without a schema, held to an array of strings, and to one of objects;
+               tokens a second after the first text
     first      milliseconds until the first token of prompts of 16, 64 and 512 tokens
     long       a prompt of 8,192 tokens, and decoding after it
     beside     a prompt of 8,192 tokens beside four streams: its first token, and the gaps of the streams
@@ -28,7 +31,7 @@ from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
 
-MEASURES = ("greedy", "requests", "many", "first", "long", "beside", "texts")
+MEASURES = ("greedy", "requests", "many", "steps", "held", "first", "long", "beside", "texts")
 MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
 
 

@@ -48,7 +48,7 @@ async function openBytes() {
   return { info, compiler: await GrammarCompiler.createGrammarCompiler(info, false) };
 }
 
-const MOST_KNOWN = 4096; // forced texts whose tokens are kept
+const MOST_CACHED = 4096; // forced texts whose tokens are cached
 
 class Compiler {
   /** @type {Map<string, number[]>} the tokens of forced texts */
@@ -251,11 +251,11 @@ class Matcher {
   }
 
   /**
-   * Keeps the tokens of a forced text, which may come again: grammar.py has written it with the tokenizer.
+   * Caches the tokens of a forced text, which may come again: grammar.py has them from the tokenizer.
    * @param {string} text @param {number[]} ids
    */
-  keepForced(text, ids) {
-    if (this.#forcedIds.size >= MOST_KNOWN) this.#forcedIds.clear();
+  cacheForced(text, ids) {
+    if (this.#forcedIds.size >= MOST_CACHED) this.#forcedIds.clear();
     this.#forcedIds.set(text, ids);
   }
 

@@ -250,7 +250,7 @@ class Matcher:
         if len(text) < 2:
             return []
         ids = self._written(text.partition("\ufffd")[0])  # which stands for a part of a character
-        self._matcher.keepForced(text, to_js(ids))
+        self._matcher.cacheForced(text, to_js(ids))
         return ids
 
     def _written(self, text: str) -> list[int]:

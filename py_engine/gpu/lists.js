@@ -31,7 +31,7 @@ export class Lists {
     /** @type {GPUBuffer[]} for reuse */
     this.readers = [];
     this.counts = { submits: 0, dispatches: 0, encode_ms: 0, wait_ms: 0 };
-    this.changes = 0; // of the lists: what was encoded before may use buffers that are gone
+    this.changes = 0; // of the lists; commands that were encoded before one may use destroyed buffers
   }
 
   /** Appends a command to a list. @param {string} list @param {Command} command */
