@@ -252,11 +252,11 @@ class Matcher {
 
   /**
    * Caches the tokens of a forced text, which may come again: grammar.py has them from the tokenizer.
-   * @param {string} text @param {number[]} ids
+   * @param {string} text @param {Iterable<number>} ids
    */
   cacheForced(text, ids) {
     if (this.#forcedIds.size >= MOST_CACHED) this.#forcedIds.clear();
-    this.#forcedIds.set(text, ids);
+    this.#forcedIds.set(text, [...ids]);
   }
 
   /** The forced tokens, if they are known: see py_engine/gpu/masked.js. */

@@ -243,14 +243,12 @@ class Matcher:
 
     async def forced(self) -> list[int]:
         """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
-        from pyodide.ffi import to_js
-
         self._check_time()
         text = str(self._matcher.forced())
         if len(text) < 2:
             return []
         ids = self._written(text.partition("\ufffd")[0])  # which stands for a part of a character
-        self._matcher.cacheForced(text, to_js(ids))
+        self._matcher.cacheForced(text, ids)
         return ids
 
     def _written(self, text: str) -> list[int]:

@@ -110,7 +110,7 @@ export class Masking {
   /**
    * Feeds the forced tokens of a sequence and computes the logits after them. Returns how many; 0: they end the steps.
    * @param {MaskedSequence} answer @param {Feeding} feed @param {MaskedRow} row @param {number} steps before them
-   * @param {number} most tokens, the last of which is sampled
+   * @param {number} most tokens in all; the last one is sampled
    */
   #feed(answer, { one, batch, most: atOnce }, { seq, position }, steps, most) {
     const ids = answer.sampled.forced;

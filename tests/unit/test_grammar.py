@@ -72,9 +72,13 @@ class Engine:
     def __init__(self, jump: str = "") -> None:
         self.jump, self.closed, self.slow = jump, 0, False
         self.trials, self.damaged = Trials(), False
+        self.cached = dict[str, list[int]]()
 
     def forced(self) -> str:
         return self.jump
+
+    def cacheForced(self, text: str, ids: list[int]) -> None:
+        self.cached[text] = ids
 
     def accept(self, token: int) -> bool:
         return token < 10
@@ -88,7 +92,9 @@ class Engine:
 async def test_forced_text_becomes_all_tokens_except_the_last() -> None:
     found = tokenizer(MINI)
     text = '{"capital": "'
-    ids = await Matcher(Engine(text), found).forced()
+    engine = Engine(text)
+    ids = await Matcher(engine, found).forced()
+    assert engine.cached == {text: ids}, "with which masked.js can go on without Python"
     assert found.decode(ids) == text[: len(found.decode(ids))]
     assert ids == found.encode(text)[:-1]
     for jump in ("", "a", "\ufffdcapital"):  # the first bytes of a character have come
