@@ -118,7 +118,8 @@ class Gpu(Memory):
         async with self._recording:
             moved = await self.enlarge_caches(pages)
             try:
-                await self.guarded(lambda: self._bind_again(moved))
+                if self.replay is not None:
+                    await self.guarded(lambda: self.replay.bindAgain(to_js(moved)))
             except WispError as error:
                 self.give_up(error.message)
                 raise device_lost(error.message) from None
@@ -139,12 +140,13 @@ class Gpu(Memory):
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
-    def _group(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
+    def _bindings(self, shader: kernels.Shader, bound: dict[str, tuple[Any, int, int]]) -> Any:
+        """The descriptor of a bind group."""
         entries = [
             {"binding": i, "resource": {"buffer": bound[n][0], "offset": bound[n][1], "size": bound[n][2]}}
             for i, n in enumerate(shader.bindings)
         ]
-        return self.device.createBindGroup(obj(layout=self.pipelines.layout(shader), entries=entries))
+        return obj(layout=self.pipelines.layout(shader), entries=entries)
 
     async def compile(self, on_progress: Any = None, names: Iterable[str] | None = None) -> None:
         """Compile the pipelines of lists in parallel, and record the lists. None: all lists that are not lazy."""
@@ -222,7 +224,7 @@ class Gpu(Memory):
             buffers = {name: self.places[name][0] for name in names if name in self.places}
             shared = obj(**REPLAY_SHARED, probeMs=0 if self.variant.software else PROBE_MS)
             self.replay = js.wispReplay.new(self.device, obj(**buffers), self.plan.n_ctx + 1, shared)
-        groups = self._groups([op for ops in lists.values() for op in ops])
+        bindings = self._all_bindings([op for ops in lists.values() for op in ops])
         for name, ops in lists.items():
             for op in ops:
                 tile, times, axis = 0, 0, 0
@@ -234,34 +236,20 @@ class Gpu(Memory):
                 where = op.contexts
                 contexts = {"positions": where.positions, "above": where.above}
                 contexts |= {"upTo": where.up_to, "orUnknown": where.or_unknown}
-                command = obj(pipeline=self.pipelines[self._shader(op)], group=groups[id(op)], **grid, **contexts)
+                command = obj(pipeline=self.pipelines[self._shader(op)], bindings=bindings[id(op)], **grid, **contexts)
                 self.replay.add(name, command)
-
-    def _bind_again(self, moved: set[str]) -> None:
-        """Replace the bind groups of recorded dispatches that bind one of these buffers: most do not."""
-        places = [
-            (name, i, op)
-            for name in self._added
-            for i, op in enumerate(self.plan.lists[name])
-            if any(isinstance(b, Buffer) and b.name in moved for b in op.bindings.values())
-        ]
-        groups = self._groups([op for _, _, op in places])
-        for name, i, op in places:
-            self.replay.bind(name, i, groups[id(op)])
 
     def _shader(self, op: Op) -> kernels.Shader:
         return kernels.expand(op.kernel, op.params, self.variant)
 
-    def _groups(self, ops: list[Op]) -> dict[int, Any]:
-        """Write the parameters of ops and create their bind groups, by id(op)."""
+    def _all_bindings(self, ops: list[Op]) -> dict[int, Any]:
+        """Write the parameters of ops; returns the descriptors of their bind groups, by id(op)."""
         shaders = {id(op): self._shader(op) for op in ops}
         params = self._params(
             {id(op): shaders[id(op)].pack(op.consts) for op in ops if "p" in shaders[id(op)].bindings}
         )
-        return {
-            id(op): self._group(shaders[id(op)], self._bound(op) | ({"p": params[id(op)]} if id(op) in params else {}))
-            for op in ops
-        }
+        own = {key: {"p": place} for key, place in params.items()}
+        return {id(op): self._bindings(shaders[id(op)], self._bound(op) | own.get(id(op), {})) for op in ops}
 
     def _params(self, packed: dict[int, bytes]) -> dict[int, tuple[Any, int, int]]:
         """Write Params structs to one uniform buffer, each distinct one once: key -> (buffer, offset, bytes)."""

@@ -3,7 +3,7 @@
  *
  * @typedef {object} Command  one dispatch
  * @property {GPUComputePipeline} pipeline
- * @property {GPUBindGroup} group
+ * @property {GPUBindGroupDescriptor} bindings @property {GPUBindGroup} [group] made of them
  * @property {number} x @property {number} y @property {number} z workgroups
  * @property {number} tile if not 0, times * ceil(tokens / tile) workgroups are added along `axis`
  * @property {number} times workgroups for each tile of tokens
@@ -34,17 +34,30 @@ export class Lists {
     this.changes = 0; // of the lists; commands that were encoded before one may use destroyed buffers
   }
 
-  /** Appends a command to a list. @param {string} list @param {Command} command */
+  /** Appends a command to a list, and makes its bind group. @param {string} list @param {Command} command */
   add(list, command) {
+    command.group = this.device.createBindGroup(command.bindings);
     if (!this.lists.has(list)) this.lists.set(list, []);
     this.lists.get(list)?.push(command);
     this.changes++;
   }
 
-  /** Replaces a command's bind group. @param {string} list @param {number} index @param {GPUBindGroup} group */
-  bind(list, index, group) {
-    const command = this.lists.get(list)?.[index];
-    if (command) command.group = group;
+  /**
+   * Binds other buffers in all commands. In Python, that would take as long as many steps.
+   * @param {[GPUBuffer, GPUBuffer, number][]} moved an old buffer, the one that takes its place, and its bytes
+   */
+  bindAgain(moved) {
+    const larger = new Map(moved.map(([old, buffer, size]) => [old, { buffer, offset: 0, size }]));
+    for (const command of [...this.lists.values()].flat()) {
+      const entries = /** @type {{ binding: number, resource: GPUBufferBinding }[]} */ ([...command.bindings.entries]);
+      if (!entries.some(({ resource }) => larger.has(resource.buffer))) continue;
+      const now = entries.map(({ binding, resource }) => ({
+        binding,
+        resource: larger.get(resource.buffer) ?? resource,
+      }));
+      command.bindings = { layout: command.bindings.layout, entries: now };
+      command.group = this.device.createBindGroup(command.bindings);
+    }
     this.changes++;
   }
 

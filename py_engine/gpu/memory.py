@@ -156,10 +156,11 @@ class Memory:
         """The groups, and the bytes of a page in each cache."""
         return [(group, self.plan.page_sizes(group, group.caches)) for group in self.plan.page_groups]
 
-    async def enlarge_caches(self, pages: Sequence[int]) -> set[str]:
-        """Replace the caches by ones with so many pages, by group, and copy the contents. Returns their names.
+    async def enlarge_caches(self, pages: Sequence[int]) -> list[tuple[Any, Any, int]]:
+        """Replace the caches by ones with so many pages, by group, and copy the contents.
 
-        Old bind groups become invalid. WispError out_of_memory, with nothing changed.
+        Returns each old buffer, its new one, and that one's bytes. Old bind groups become invalid. WispError
+        out_of_memory, with nothing changed.
         """
         wanted = [group for group, count in zip(self.plan.page_groups, pages, strict=True) if count > group.pages]
         caches = [b for group in wanted for b in self.plan.with_pages(group, pages[group.index])]
@@ -192,4 +193,4 @@ class Memory:
         self._pages = None
         for group in wanted:
             self.plan.set_pages(group, pages[group.index])
-        return set(larger)
+        return [(buffer, larger[b.name], b.nbytes) for b, (buffer, _, _) in zip(caches, old, strict=True)]

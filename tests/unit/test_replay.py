@@ -13,7 +13,7 @@ STATE_BYTES, DRAFTING_BYTES, ID_BYTES = 16, 12, 128  # of the fields below; of 4
 START = """(() => {
   globalThis.GPUBufferUsage = { COPY_DST: 1, MAP_READ: 2 };
   globalThis.GPUMapMode = { READ: 1 };
-  const seen = { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] };
+  const seen = { dispatches: [], passes: 0, submits: 0, writes: [], copies: [], groups: [] };
   const dispatchWorkgroups = (x, y, z) => seen.dispatches.push([y, z]);
   const pass = { setPipeline() {}, setBindGroup() {}, end() {}, dispatchWorkgroups };
   const named = (name) => ({ name, mapAsync: async () => {} });
@@ -23,17 +23,24 @@ START = """(() => {
   const writeBuffer = ({ name }, offset, data) => seen.writes.push([name, offset, [...data]]);
   const queue = { writeBuffer, submit: () => seen.submits++ };
   const device = { queue, createCommandEncoder: () => encoder, createBuffer: () => named("staging") };
+  device.createBindGroup = ({ entries }) => {
+    seen.groups.push(entries.map(({ resource }) => Object.values(resource).join()));
+    return {};
+  };
   const stateFields = ["pos", "n", "resampled", "seq"], draftingFields = ["end", "length", "newest"];
   const sizes = { maxSteps: 4, maxSmallBatch: 8, shortBatch: 8, logprobRows: 1, logprobRowBytes: 8 };
   const buffers = Object.fromEntries(["tokens", "state", "drafting"].map((name) => [name, named(name)]));
   const replay = new m.Replay(device, buffers, 4096, { stateFields, draftingFields, probeMs: 0, ...sizes });
-  const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0, orUnknown: false };
+  const bindings = { entries: [] };
+  const grid = { x: 1, y: 64, z: 0, tile: 1, times: 1, axis: 2, above: 0, upTo: 0, orUnknown: false, bindings };
   replay.add("split", { ...grid, positions: 32 });
   replay.add("whole", { ...grid, positions: 0 });
   replay.add("by context", { ...grid, y: 1, positions: 0, upTo: 256 });
   replay.add("by context", { ...grid, y: 2, positions: 0, above: 256 });
   replay.add("or unknown", { ...grid, y: 3, positions: 0, upTo: 256, orUnknown: true });
-  const clear = () => Object.assign(seen, { dispatches: [], passes: 0, submits: 0, writes: [], copies: [] });
+  const clear = () => {
+    Object.assign(seen, { dispatches: [], passes: 0, submits: 0, writes: [], copies: [], groups: [] });
+  };
   CODE
   return seen;
 })()"""
@@ -260,12 +267,29 @@ def test_results_that_no_later_result_brings_are_looked_for(
     assert bool(evaluate(RESULT, submits)) == probed
 
 
+def test_enlarged_caches_are_bound_in_place_of_the_old_ones(evaluate: Evaluate) -> None:
+    code = """const binding = (buffer, i) => ({ binding: i, resource: { buffer, offset: 256, size: 64 } });
+      const made = (...names) => ({ ...grid, bindings: { layout: "layout", entries: names.map(binding) } });
+      replay.add("attention", made("weights", "keys"));
+      replay.add("attention", made("weights", "bias"));
+      replay.add("append", made("values", "keys"));
+      clear();
+      replay.bindAgain([["keys", "more keys", 512], ["values", "more values", 1024]]);
+      replay.bindAgain([["more keys", "most keys", 999]]);"""
+    assert evaluate(START.replace("CODE", code))["groups"] == [
+        ["weights,256,64", "more keys,0,512"],
+        ["more values,0,1024", "more keys,0,512"],
+        ["weights,256,64", "most keys,0,999"],
+        ["more values,0,1024", "most keys,0,999"],
+    ]
+
+
 # Encodes a list for position 40, then runs forward(); encoded buffers are named by how many there were before them.
 FORWARD = (
     START.replace("finish() {} };", "finish: () => `buffer ${finished++}` };")
     .replace("submit: () => seen.submits++", "submit: (buffers) => seen.submitted.push(...buffers)")
     .replace("(() => {", "(() => {\n  let finished = 0;", 1)
-    .replace("copies: [] };", "copies: [], submitted: [] };", 1)
+    .replace("groups: [] };", "groups: [], submitted: [] };", 1)
 )
 
 
@@ -275,8 +299,8 @@ FORWARD = (
         ("", "buffer 0"),
         ("places[0].position = 41;", "buffer 1"),
         ("places[0].seq = 0;", "buffer 1"),
-        ("replay.bind('split', 0, {});", "buffer 1"),  # its buffers may be gone
-        ("replay.add('other', {});", "buffer 1"),
+        ("replay.bindAgain([]);", "buffer 1"),  # old buffers are destroyed
+        ("replay.add('other', grid);", "buffer 1"),
     ],
 )
 def test_commands_encoded_ahead_are_submitted_where_they_are_still_right(
