@@ -326,7 +326,9 @@ def _included(rest: str, values: dict[str, int | float | str], used: set[str]) -
     """The lines of an included file. `rest`: what follows #include."""
     quoted, _, names = rest.partition(" with ")
     quoted, _, end = quoted.partition(" as ")
-    path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), quoted.strip().strip('"'))
+    path = quoted.strip().strip('"')
+    if "$" in path:
+        path = re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), path)
     included: list[str] = []
     if end:
         return _copied(path, end, values, used)
@@ -335,7 +337,7 @@ def _included(rest: str, values: dict[str, int | float | str], used: set[str]) -
         return included
     text = "\n".join(included)
     for old, new in (pair.split("=") for pair in names.split()):
-        text = re.sub(rf"\b{old}\b", new, text)
+        text = re.sub(rf"{old}\b(?<!\w{old})", new, text)  # begins with the letters, which `re` looks for quickly
     return text.split("\n")
 
 

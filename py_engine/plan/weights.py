@@ -50,8 +50,10 @@ class Weights:
         self._given: set[str] = set()  # tensors that scale() has given
 
     def __contains__(self, tensor: str) -> bool:
-        unread = LAYER.sub("", tensor) in UNREAD.get(self.header.architecture, ())
-        return tensor in self.header.tensors and not unread
+        if tensor not in self.header.tensors:
+            return False
+        unread = UNREAD.get(self.header.architecture)  # seldom: planning asks for thousands of tensors
+        return unread is None or LAYER.sub("", tensor) not in unread
 
     def rows(self, tensor: str) -> int:
         """Rows of a matrix in the file; 0 if there is no such matrix."""

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from py_engine.plan.kernels import Device, Shader
 
 SCALARS = {"f32": 4, "u32": 4, "i32": 4, "f16": 2, "bool": 4}
-CONST = re.compile(r"^const (\w+)(?:: [^=]+)? = ([^;]+);", re.M)
-ALIAS = re.compile(r"^alias (\w+) = ([^;]+);", re.M)
-STRUCT = re.compile(r"^struct (\w+) \{(.*?)\}", re.M | re.S)
-WORKGROUP = re.compile(r"^var<workgroup> (\w+): ([^;]+);", re.M)
+# Each begins with letters, which `re` looks for quickly; it would try "^" at each character.
+CONST = re.compile(r"\nconst (\w+)(?:: [^=]+)? = ([^;]+);")
+ALIAS = re.compile(r"\nalias (\w+) = ([^;]+);")
+STRUCT = re.compile(r"\nstruct (\w+) \{(.*?)\}", re.S)
+WORKGROUP = re.compile(r"\nvar<workgroup> (\w+): ([^;]+);")
 THREADS = re.compile(r"@workgroup_size\(([^)]+)\)")
 
 
@@ -89,10 +90,11 @@ def taken(shader: Shader) -> Taken:
 @cache
 def _of_workgroup(code: str) -> tuple[int, int]:
     """Threads of a workgroup, and bytes of its memory."""
+    code = f"\n{code}"
     types, threads, used = Types(code), 1, 0
     for size in THREADS.findall(code)[0].split(","):
         threads *= types.constants.value(size)
     for name, text in WORKGROUP.findall(code):
-        if len(re.findall(rf"\b{name}\b", code)) > 1:
+        if len(re.findall(rf"{name}\b(?<!\w{name})", code)) > 1:
             used += -(-types.layout(text)[0] // 16) * 16  # Dawn rounds each variable up
     return threads, used
