@@ -64,7 +64,13 @@ class LatentLayer:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
-        options = AttentionOptions(cfg.attention_scale, window, sinks=sinks, value_from=shape.rope)
+        options = AttentionOptions(
+            cfg.attention_scale,
+            window,
+            sinks=sinks,
+            whole_media=cfg.sees_whole_media(window),
+            value_from=shape.rope,
+        )
         matrices = self._projections()
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
