@@ -47,7 +47,8 @@ class LatentLayer:
         """
         cfg, ops, tensor = self.cfg, self.ops, self.b + "attn_gate.weight"
         if norm and not ops.small_batch:  # else the products apply it
-            h, norm = ops.normed_input(h, norm, cfg.eps), None
+            # The gate reads it, too, after the queries' latent was normalised, which may be as wide.
+            h, norm = ops.rms_norm("normed_layer", h, norm, cfg.eps, ops.input_dtype), None
         attn = self._attend(h, norm, cache, rope, window)
         if tensor not in self.w:
             return attn

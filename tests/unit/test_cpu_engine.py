@@ -210,9 +210,7 @@ async def test_a_window_s_pages_are_used_again(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("model", "name"), CASES)
 async def test_prompts_with_pictures(model: str, name: str) -> None:
     wanted = case(model, name)
-    engine = await wasm_engines.load(
-        VISION / wanted.text, 256, media_width=wanted.width, whole_media=wanted.whole
-    )
+    engine = await wasm_engines.load(VISION / wanted.text, 256, media_width=wanted.width, whole_media=wanted.whole)
     media = PromptMedia(wanted.media)
     logits, _ = await engine.evaluate(wanted.ids + wanted.forced, media)
     difference, kl = distance(wanted.logits, logits[-len(wanted.logits) :])
