@@ -28,7 +28,7 @@ from tests.golden.make.changes import SECONDS, SHAPES, changes
 from tests.golden.make.differences import LIMIT, PROMPT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
-from tests.golden.make.key_changes import other_values, rotation, windows
+from tests.golden.make.key_changes import missing, other_values, rotation, windows
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
@@ -81,12 +81,13 @@ class RandomModel:
 
     @classmethod
     def of_keys(cls, seed: int, presets: list[str]) -> "RandomModel":
-        """A model of which only keys of the rotation and of windows are changed."""
+        """A model of which keys of the rotation and of windows are changed, and any are missing; nothing else."""
         random, model = np.random.default_rng(seed), object.__new__(cls)
         model.seed, model.preset, model.shapes, model.mixed = seed, str(random.choice(presets)), {}, False
         file, used = build(model.preset, SEED, kinds={})
         model.length = int(random.choice(LENGTHS))
         model.changes = rotation(file, random) | (windows(file, used, random) if random.random() < LONG else {})
+        model.changes |= missing(file, random)
         return model
 
     @classmethod
@@ -229,7 +230,7 @@ def main() -> None:
     parser.add_argument("presets", nargs="*", metavar="PRESET")
     parser.add_argument("--seed", type=int, default=1, help="of the first model")
     parser.add_argument("--count", type=int, default=100, help="of models")
-    parser.add_argument("--keys", action="store_true", help="change keys of the rotation and of windows alone")
+    parser.add_argument("--keys", action="store_true", help="change and leave out keys, nothing else")
     parser.add_argument("--shapes", action="store_true", help="change most shapes of each preset in turn, nothing else")
     arguments = parser.parse_args()
     made = RandomModel.of_keys if arguments.keys else RandomModel.of_shapes if arguments.shapes else RandomModel
