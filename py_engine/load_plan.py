@@ -20,7 +20,7 @@ from py_engine.gpu import repack
 from py_engine.loader import Loader, LoadPackage, OnProgress, cpu_limit_error
 from py_engine.models.common import rope_factors
 from py_engine.models.families import family
-from py_engine.options import LoadOptions
+from py_engine.options import LoadOptions, MediaOptions
 from py_engine.plan import budget
 from py_engine.plan.adapters import read_adapters
 from py_engine.plan.kernels import Device, Shader
@@ -51,11 +51,9 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
     n_ctx = _context(parts.header, options.context_length, options.clamp_context)
     factors = await _rope_factors(parts, parts.header, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else MATRIX_BATCH if device.matrix else BATCH
-    batch, media_width = min(options.batch or most, most), 0
-    if options.media is not None:
-        media_width = options.media.width
-        if family(parts.header).Config.from_gguf(parts.header).whole_media:  # a picture is one step
-            batch = max(batch, options.media.tokens)
+    batch, media = min(options.batch or most, most), options.media or MediaOptions(0, 0)
+    if media.whole:  # a picture is one step
+        batch = max(batch, media.tokens)
     adapters = read_adapters(parts.header, parts.adapters, options.adapters)
     device = device or CPU
     sizes = planner.PlanOptions(
@@ -63,7 +61,8 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         batch,
         options.kv_type,
         factors,
-        media_width=media_width,
+        media_width=media.width,
+        whole_media=media.whole,
         adapters=adapters,
         mtp=_drafts_by_mtp(parts, options),
         max_small_batch=min(MAX_SMALL_BATCH, max(1, -(-options.parallel // SHORT_BATCH)) * SHORT_BATCH),

@@ -14,6 +14,7 @@ class MediaOptions:
 
     width: int  # values of an embedding
     tokens: int  # of a picture or a piece of sound, at most
+    whole: bool = False  # a token of a picture sees all of it
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ class PlanOptions:
     rope_factors: Sequence[float] | None = None  # divisors of RoPE's frequencies, if the file has them
     page: int = PAGE  # positions of a page of the caches
     media_width: int = 0  # values of an embedding of media, if prompts may have any
+    whole_media: bool = False  # a token of a picture sees all of it
     adapters: Adapters = field(default_factory=Adapters)
     drafts_for: DraftsFor | None = None  # the model is a draft model
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
@@ -129,6 +130,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     cfg = model.Config.from_gguf(header)
     check_windows(header, cfg)
     check_tensors(header, cfg)
+    if not options.whole_media:
+        cfg = replace(cfg, whole_media="")
     n_ctx = options.n_ctx
     in_parts = cfg.causal and cfg.decoder_start is None  # else an encoder reads all tokens at once
     batch = min(options.batch, n_ctx) if in_parts else max(2, n_ctx)

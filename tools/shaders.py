@@ -56,6 +56,7 @@ TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return 
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
 WITH_MTP = ("qwen35/qwen35", "experts/glm4moe", "latent/deepseek2")  # goldens that get a layer to predict tokens with
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
+WHOLE_MEDIA = ("gemma3", "gemma4")  # those whose projectors have tokens of a picture see all of it
 
 
 class Setup(NamedTuple):
@@ -178,7 +179,13 @@ def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:
     """The shaders of a model's plan, without those of `known`, to which they are added."""
     device, header = setup.device, model.header
     options = planner.PlanOptions(
-        N_CTX, setup.batch, setup.kv_type, media_width=_media_width(header), adapters=model.adapters, mtp=True
+        N_CTX,
+        setup.batch,
+        setup.kv_type,
+        media_width=_media_width(header),
+        whole_media=header.architecture in WHOLE_MEDIA,
+        adapters=model.adapters,
+        mtp=True,
     )
     try:
         plan = planner.make_plan(header, device, options)

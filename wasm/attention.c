@@ -12,9 +12,9 @@ typedef struct {
   u32 state, table, pages, page, k, v, kind, cols, head, head_dim, seq;
 } Keys;
 
-// T5's biases of scores: a table (buckets, heads) of floats or halves, and the bucket of each distance. 0: there are none.
+// T5's biases of scores: a table (buckets, heads) of floats, f16 (1) or bf16 (2), and the bucket of each distance. 0: there are none.
 typedef struct {
-  u32 table, halves, heads, buckets;
+  u32 table, type, heads, buckets;
 } Biases;
 
 // Queries of one head each: their positions' visible ranges, and the state of the softmax.
@@ -112,7 +112,8 @@ INLINE void add_columns(u32 T, u32 V, f32 *const *acc, const f32 (*scores)[BLOCK
 static f32 relative_bias(const Biases *b, u32 head, i32 distance) {
   const i32 most = MOST_DISTANCE, place = MIN(MAX(distance, -most), most) + most;
   const u32 at = AT(u32, b->buckets)[place] * b->heads + head;
-  return b->halves ? half(AT(u16, b->table)[at]) : AT(f32, b->table)[at];
+  if (b->type == 2) return wasm_f32x4_extract_lane(wasm_i32x4_splat(AT(u16, b->table)[at] << 16), 0);
+  return b->type ? half(AT(u16, b->table)[at]) : AT(f32, b->table)[at];
 }
 
 // Add the positions first + lo to first + end of the cache to the softmax of T queries, from query i on.
@@ -253,7 +254,7 @@ static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u
                           u32 heads, f32 *block) {
   const u32 dim = r->head_dim;
   Queries x = {.acc = block + 2 * BLOCK * dim, .head = q_head, .heads = heads};
-  x.biases = (Biases){r->relative, r->relative_halves, r->heads, r->buckets};
+  x.biases = (Biases){r->relative, r->relative_type, r->heads, r->buckets};
   Total totals[QUERIES];
   u32 from = -1u, to = 0;
   for (u32 t = first; t < end; t++) {
@@ -327,7 +328,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
     if (begin >= end) continue;
     for (u32 h = 0; h < group; h += QUERIES) {
       Queries x = {.acc = block + 2 * BLOCK * dim, .head = head * group + h, .heads = MIN(group - h, QUERIES)};
-      x.biases = (Biases){r->relative, r->relative_halves, r->heads, r->buckets};
+      x.biases = (Biases){r->relative, r->relative_type, r->heads, r->buckets};
       for (u32 g = h; g < MIN(group, h + QUERIES); g++, x.n++) {
         x.q[x.n] = ROW(r->q, r->q_stride, m) + (head * group + g) * dim;
         x.begin[x.n] = begin, x.end[x.n] = end, x.pos[x.n] = pos;

@@ -61,4 +61,4 @@ def _medium(model: Loaded, rows: PromptEmbeddings) -> Media:
         what = f"The embeddings have {rows.width} values each; this model reads {engine.plan.media_width}."
         raise WispError(what, "invalid_value", param="embeddings")
     content = f"rows {hashlib.sha256(rows.content).hexdigest()}"
-    return Media(media_ids(content, rows.count), rows.values)
+    return Media(media_ids(content, rows.count), rows.values, as_text=True)

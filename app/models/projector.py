@@ -115,8 +115,8 @@ class LoadedProjector:
             grid,
             chunk.non_causal,
             chunk.number,
-            chunk,
-            content,
+            chunk=chunk,
+            content=content,
         )
 
     async def encode(self, media: list[Media]) -> None:
@@ -185,7 +185,8 @@ def media_options(model: Loaded, headers: list[Header]) -> MediaOptions:
     """How a text model is loaded that is to read what a projector makes. WispError if they do not fit."""
     projector = Projector.from_gguf(headers[0])
     projector.check_fits(prompt_rows(model).width)
-    return MediaOptions(projector.n_embd_inp, projector.most_tokens)
+    whole = projector.reads_whole(dimension(model.header, "embedding_length"))
+    return MediaOptions(projector.n_embd_inp, projector.most_tokens, whole)
 
 
 def prompt_rows(model: Loaded) -> MediaOptions:

@@ -211,7 +211,7 @@ def _scores(
     else:
         hidden = abs(distance) > window // 2
     if chunks is not None:
-        hidden |= (seen[None, :] - begin) // window != chunks
+        hidden |= (seen[None, :] - begin) // window < chunks
     for head in range(kv_heads):
         queries = np.ascontiguousarray(q[:, head].transpose(1, 0, 2)).reshape(group * n, head_dim)
         scores = (queries @ np.ascontiguousarray(k[:, head]).T)[:, at].reshape(group, n, len(seen))

@@ -102,7 +102,7 @@ def _biases(m: Calls, op: Op) -> dict[str, Any]:
     """The fields of T5's biases."""
     return {
         "relative": m.address(op, "relative"),
-        "relative_halves": int(op.params.get("RELATIVE") == "f16"),
+        "relative_type": {"f16": 1, "bf16": 2}.get(str(op.params.get("RELATIVE")), 0),
         "heads": op.consts["n_head_kv"] * _group(op),
         "buckets": m.address(op, "buckets"),
     }

@@ -94,9 +94,9 @@ FIELDS: dict[str, list[str]] = {
         " x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
-        " soft_cap:f scale:f sinks slopes relative relative_halves heads buckets q q_stride k v y y_stride",
+        " soft_cap:f scale:f sinks slopes relative relative_type heads buckets q q_stride k v y y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
-        " size split soft_cap:f scale:f slopes relative relative_halves heads buckets q q_stride k v parts",
+        " size split soft_cap:f scale:f slopes relative relative_type heads buckets q q_stride k v parts",
         "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
         " y_stride",
         "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias"

@@ -29,6 +29,7 @@ class Media:
     grid: tuple[int, int] | None = None  # tokens across and down, in models with M-RoPE
     whole: bool = False  # its tokens see all of it, where the model reads pictures like this
     number: int | None = None  # of the picture in its prompt, from 0, where that is an axis of M-RoPE
+    as_text: bool = False  # its tokens are rotated like text, whose fourth axis is 0
 
     @property
     def n_pos(self) -> int:
@@ -39,7 +40,8 @@ class Media:
         """The rotary positions of tokens in time, down and across, and their number; the media starts at `start`."""
         none = array("I", [0]) * len(indices)
         if self.grid is None:
-            return [*[array("I", range(start + indices.start, start + indices.stop))] * 3, none]
+            row = array("I", range(start + indices.start, start + indices.stop))
+            return [row, row, row, none if self.as_text else row]
         if self.number is not None:
             return self._numbered(indices, start)
         across = self.grid[0]

@@ -13,9 +13,6 @@ from py_engine.media.prepared import Medium, Picture, Piece, Sound
 from py_engine.media.projector import Projector
 from py_engine.media.sizes import Size
 
-NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")  # types whose image tokens see each other
-CAUSAL_WIDTHS = (1536, 2560)  # text models for gemma4v that were trained without that
-
 
 class Tokenizer(Protocol):
     """What is needed of py_engine.text.tokenizer.Tokenizer."""
@@ -193,7 +190,7 @@ class Chunker:
         made.text(self._encode(around.begin))
         pieces = list(picture.pieces)
         if picture.tiles is None:
-            made.chunks += [self._image(piece) for piece in pieces]
+            made.chunks += [self._image(piece, self._mrope) for piece in pieces]
         else:
             overview = pieces.pop(0 if picture.overview_first else -1)
             if picture.overview_first:
@@ -214,23 +211,23 @@ class Chunker:
             made.text(
                 self._look_up(around.before_tile) + self._encode(around.tile.format(row=row + 1, column=column + 1))
             )
-            made.chunks.append(self._image(tile))
+            made.chunks.append(self._image(tile, mrope=False))
             made.text(self._look_up(around.after_tile))
         made.text(self._look_up(around.after_tiles))
 
     def _overview(self, made: _List, around: _Around, overview: Piece) -> None:
         made.text(self._look_up(around.before_overview))
-        made.chunks.append(self._image(overview))
+        made.chunks.append(self._image(overview, mrope=False))
         made.text(self._look_up(around.after_overview))
 
-    def _image(self, piece: Piece) -> MediaChunk:
-        vision = self._projector.need_vision()
-        causal = vision.type not in NOT_CAUSAL or (vision.type == "gemma4v" and self._n_embd in CAUSAL_WIDTHS)
-        mrope, number = self._mrope, None
+    def _image(self, piece: Piece, mrope: bool) -> MediaChunk:
+        """A picture, or a part. As in llama.cpp, tiles are in a row with the text, also where positions have axes."""
+        vision, number = self._projector.need_vision(), None
         grid = piece.grid if mrope and vision.type in IN_ROWS else (piece.n_tokens, 1)
         if mrope and vision.type == "hunyuanvl":
             number, self._pictures = self._pictures, self._pictures + 1
-        return MediaChunk("image", piece, self._projector, grid, not causal, mrope, number)
+        whole = self._projector.reads_whole(self._n_embd)
+        return MediaChunk("image", piece, self._projector, grid, whole, mrope, number)
 
     def _sound(self, made: _List, sound: Sound) -> None:
         audio = self._projector.need_audio()

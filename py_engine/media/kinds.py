@@ -43,6 +43,10 @@ IN_ROWS = (*MROPE, "youtuvl")
 # Older files name both encoders of Qwen2.5-Omni alike.
 OMNI = {"qwen2.5o": {"vision": "qwen2.5vl_merger", "audio": "qwen2a"}}
 
+# Types whose tokens of a picture see all of it, and the widths of gemma4v's text models that were trained without that.
+NOT_CAUSAL = ("gemma3", "gemma4v", "gemma4uv")
+CAUSAL_WIDTHS = (1536, 2560)
+
 # Tokens of a picture, at least and at most, where its size is free and the file does not state them. From llama.cpp.
 TOKEN_LIMITS = {
     "pixtral": (8, 1024), "kimivl": (8, 1024), "gemma4v": (70, 1120), "lfm2": (64, 256), "gemma4uv": (70, 1120),

@@ -14,6 +14,7 @@ from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
     BILINEAR,
+    CAUSAL_WIDTHS,
     CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
@@ -25,6 +26,7 @@ from py_engine.media.kinds import (
     MERGE_KEYS,
     MOBILE_SIDE,
     MOBILE_SIZES,
+    NOT_CAUSAL,
     SAM_MERGE,
     SAM_PATCH,
     SAM_SIDE,
@@ -89,6 +91,11 @@ class Projector:
     def most_tokens(self) -> int:
         """Tokens of a picture at most."""
         return self.vision.most_tokens if self.vision else 0
+
+    def reads_whole(self, n_embd: int) -> bool:
+        """Whether a token of a picture sees all of it, in a text model of that width. As in mtmd, the type decides."""
+        kind = self.vision.type if self.vision else ""
+        return kind in NOT_CAUSAL and not (kind == "gemma4v" and n_embd in CAUSAL_WIDTHS)
 
     def check_fits(self, n_embd_inp: int) -> None:
         """Raise WispError projector_mismatch unless a text model takes embeddings of that width."""

@@ -227,7 +227,11 @@ class Config:
     logit_scale: float = 1.0  # factor of the logits
     banned: tuple[int, int] = (0, 0)  # (first, count) of tokens that are never sampled
     visual_experts: bool = False  # the layers have matrices of their own for tokens of media
-    whole_media: str = ""  # the layers whose tokens of a picture see all of it: "all", "windowed" or none
+    whole_media: str = "all"  # the layers where tokens of a picture may see all of it: "all", "windowed" or none
+
+    def sees_whole_media(self, window: int) -> bool:
+        """Whether a token of a picture sees all of it in a layer with that window."""
+        return self.whole_media == "all" or (self.whole_media == "windowed" and window > 0)
 
     @classmethod
     def from_gguf(cls: type[C], header: Header) -> C:

@@ -162,7 +162,7 @@ class Layer:
             scale_queries(self.ops, q, q_rows, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
-        whole = cfg.whole_media == "all" or (cfg.whole_media == "windowed" and self.window > 0)
+        whole = cfg.sees_whole_media(self.window)
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
             self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,

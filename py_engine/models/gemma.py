@@ -40,7 +40,6 @@ class Config(config.Config):
             windows=layers,
             ropes=ropes,
             causal=base.causal and name != "gemma-embedding",
-            whole_media="all" if name == "gemma3" else "",
             activation="gelu",
             embedding_scale=base.embedding_length**0.5,
             scaled_media=name == "gemma2",

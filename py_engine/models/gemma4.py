@@ -38,7 +38,6 @@ from py_engine.plan.weights import Weights
 
 NEOX = True
 ENCODER = "gemma-embedding2"  # every token attends to those after it, too
-CAUSAL_MEDIA = (1536, 2560)  # embedding lengths of the models (E2B, E4B) whose pictures are read like text
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Config(config.Config):
             mixture=config.Mixture.from_gguf(header),
             final_soft_cap=optional_number(header, "final_logit_softcapping", 30.0),
             embedding_scale=n_embd**0.5,
-            whole_media="" if n_embd in CAUSAL_MEDIA or header.architecture == ENCODER else "windowed",
+            whole_media="windowed",
             head_dim_swa=head_dim_swa,
             layer_head_count_kv=heads_kv,
             layer_feed_forward_length=per_layer(header, "feed_forward_length", blocks),

@@ -92,7 +92,8 @@ class SwitchedLayer:
         rows = self._projected("qkv", self._normed(x, "attn_norm"), {"attn_qkv": q_rows + 2 * kv_rows}, sizes)
         q = ops.split_qkv(rows, cache, cfg.heads, self.layer.rope, None, cfg.eps)
         ops.quantize_cache(cache, kv_rows)
-        self._add("attn_output", ops.attention(q, cache, cfg.heads, AttentionOptions(cfg.attention_scale)), q_rows, x)
+        options = AttentionOptions(cfg.attention_scale, whole_media=cfg.sees_whole_media(0))
+        self._add("attn_output", ops.attention(q, cache, cfg.heads, options), q_rows, x)
 
     def add_feed_forward(self, x: Buffer) -> None:
         """x += the feed-forward network's output."""

@@ -47,7 +47,8 @@ class LatentLayer:
         """
         cfg, ops, tensor = self.cfg, self.ops, self.b + "attn_gate.weight"
         if norm and not ops.small_batch:  # else the products apply it
-            h, norm = ops.normed_input(h, norm, cfg.eps), None
+            # The gate reads it, too, after the queries' latent was normalised, which may be as wide.
+            h, norm = ops.rms_norm("normed_layer", h, norm, cfg.eps, ops.input_dtype), None
         attn = self._attend(h, norm, cache, rope, window)
         if tensor not in self.w:
             return attn
@@ -64,7 +65,13 @@ class LatentLayer:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
         sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
-        options = AttentionOptions(cfg.attention_scale, window, sinks=sinks, value_from=shape.rope)
+        options = AttentionOptions(
+            cfg.attention_scale,
+            window,
+            sinks=sinks,
+            whole_media=cfg.sees_whole_media(window),
+            value_from=shape.rope,
+        )
         matrices = self._projections()
         if latent.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))

@@ -33,6 +33,9 @@ class Config(config.Config):
         if base.embedding_length % 2 or not (base.causal or centred):
             raise WispError("This kind of LFM2 is not supported yet.", "unsupported_architecture")
         dense = header.architecture == "lfm2"
+        if dense and not base.causal and natural(header, "attention.sliding_window"):
+            what = "lfm2.attention.sliding_window in a model whose tokens attend to later ones"
+            raise WispError(f"{what} is not supported.", "unsupported_architecture")
         return replace(
             base,
             conv_kernel_sizes=sizes or (0,) * base.block_count,

@@ -23,7 +23,7 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
-ARCHITECTURES = ("deepseek2", "glm-dsa", "glm4moe", "qwen35", "qwen35moe", "qwen3next")
+ARCHITECTURES = ("deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "qwen35", "qwen35moe", "qwen3next")
 NEEDED = ("eh_proj", "enorm", "hnorm")
 
 

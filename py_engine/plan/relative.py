@@ -12,7 +12,11 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.shared import MOST_DISTANCE
 
-TYPES = {TensorType.F32: "f32", TensorType.F16: "f16"}  # of a table, as attention.wgsl names them
+TYPES = {
+    TensorType.F32: "f32",
+    TensorType.F16: "f16",
+    TensorType.BF16: "bf16",
+}  # of a table, as attention.wgsl names them
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def relative_bias(ops: OpList, table: Weight, *, causal: bool) -> RelativeBias:
     """
     if table.type not in TYPES:
         raise WispError(
-            f"Tensor {table.name} is {table.type.name}; biases of positions must be F32 or F16.",
+            f"Tensor {table.name} is {table.type.name}; biases of positions must be F32, F16 or BF16.",
             "unsupported_quantization",
         )
     name = f"relative_buckets.{table.rows}" + (".causal" if causal else "")

@@ -61,8 +61,8 @@ CASES = [
     ("hunyuanvl", "alpha"),
     ("granite4_vision", "pair"),
 ]
-# deepstack; pictures that are read whole; sound; pictures with numbers
-ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("lfm2a", "half"), ("hunyuanvl", "pair")]
+# deepstack; pictures that are read whole, also by a model of another kind; sound; pictures with numbers
+ON_GPU = [("qwen3vl", "wide"), ("gemma3", "pair"), ("gemma3.llama", "pair"), ("lfm2a", "half"), ("hunyuanvl", "pair")]
 LIMITS = {"f32": (8e-3, 0.05, 2e-5), "f16": (1.5e-2, 0.15, 1e-3)}  # embedding / rms, logits, KL
 
 

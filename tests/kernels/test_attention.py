@@ -230,7 +230,11 @@ def test_attention_both_ways(bench: Bench, heads: tuple[int, int, int], n: int, 
     check(bench, gpu[y.name][:n, : n_head * dim], host[y.name][:n, : n_head * dim])
 
 
-@in_turn("heads, n, n_ctx, type", [((3, 1, 16), 140, 160, Q.F16), ((4, 2, 8), 19, 64, Q.F32)], BOTH_ADAPTERS)
+@in_turn(
+    "heads, n, n_ctx, type",
+    [((3, 1, 16), 140, 160, Q.F16), ((4, 2, 8), 19, 64, Q.F32), ((3, 1, 8), 40, 64, Q.BF16)],
+    BOTH_ADAPTERS,
+)
 def test_attention_with_buckets(bench: Bench, heads: tuple[int, int, int], n: int, n_ctx: int, type: Q) -> None:
     """T5's biases, also of distances beyond the last bucket's first one."""
     n_head, n_kv, dim = heads

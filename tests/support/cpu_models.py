@@ -30,6 +30,7 @@ def load(
     kv_type: str = "f32",
     page: int = PAGE,
     media_width: int = 0,
+    whole_media: bool = False,
     adapters: Sequence[Path] = (),
     scales: Sequence[float] = (),
     draft: Path | None = None,
@@ -44,7 +45,9 @@ def load(
 
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
-    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters, mtp=mtp)
+    options = planner.PlanOptions(
+        n_ctx, batch, kv_type, factors, page, media_width, whole_media, files.adapters, mtp=mtp
+    )
     device = Device(software=True)
     plan = planner.make_plan(header, device, options)
     if files.parts.draft:

@@ -16,7 +16,7 @@ CASES = [
     ("glm4v", "pair"), ("paddleocr", "pair"), ("hunyuanvl", "wide"), ("hunyuanvl", "pair"), ("gemma4u", "half"),
     ("granite_speech", "half"), ("gemma4.layers", "half"), ("granite4_vision", "pair"),
     ("cogvlm", "square"), ("cogvlm", "pair"), ("kimik25.mrope", "wide"), ("kimik25.mrope", "pair"),
-    ("kimik25.gemma", "wide"), ("kimik25.gemma", "pair"),
+    ("kimik25.gemma", "wide"), ("kimik25.gemma", "pair"), ("gemma3.llama", "pair"), ("llama4.mrope", "large"),
 ]  # fmt: skip
 
 
@@ -38,6 +38,11 @@ class Case:
     def width(self) -> int:
         return int(np.asarray(self.media[0].rows).shape[-1])
 
+    @property
+    def whole(self) -> bool:
+        """Whether a token of a picture sees all of it."""
+        return any(one.whole for one in self.media)
+
 
 def case(golden: str, name: str) -> Case:
     about, arrays = json.loads((VISION / f"{golden}.json").read_text()), np.load(VISION / f"{golden}.npz")
@@ -48,9 +53,11 @@ def case(golden: str, name: str) -> Case:
         if chunk["kind"] == "text":
             ids += chunk["ids"]
             continue
-        grid = (chunk["nx"], chunk["ny"]) if about["mrope"] else None
         own = media_ids(f"{golden} {name} {i}", chunk["n_tokens"])
         number = len(media) if about["projector"] == "hunyuanvl" else None
+        places = arrays.get(f"{name}/{i}/pos")  # time, row, column
+        in_text = places is None or (number is None and places[-1, 0] > 0)  # tiles are on all axes at once
+        grid = None if in_text else (chunk["nx"], chunk["ny"])
         media.append(Media(own, arrays[f"{name}/{i}/embd"], grid, chunk["non_causal"], number))
         ids += own
     forced, greedy = (arrays[f"{name}/{what}"].tolist() for what in ("forced", "greedy"))

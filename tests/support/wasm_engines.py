@@ -29,7 +29,7 @@ def region(address: int, size: int) -> Region:
 
 async def load(
     path: Path, n_ctx: int, batch: int = 16, kv_type: str = "f32", *, page: int = PAGE, variant: str = "pairs",
-    threads: int = 1, parallel: int = 4, media_width: int = 0, adapters: Sequence[Path] = (),
+    threads: int = 1, parallel: int = 4, media_width: int = 0, whole_media: bool = False, adapters: Sequence[Path] = (),
     draft: Path | None = None, skipped: int = 0, mtp: bool = False,
 ) -> Engine:  # fmt: skip
     """An engine for a file, its adapters and a draft model."""
@@ -37,7 +37,9 @@ async def load(
     header = files.parts.header
     tensor = rope_factors(header, n_ctx)
     factors = np.frombuffer(files.rows(tensor, 0, 1), np.float32).tolist() if tensor else None
-    options = planner.PlanOptions(n_ctx, batch, kv_type, factors, page, media_width, files.adapters, mtp=mtp)
+    options = planner.PlanOptions(
+        n_ctx, batch, kv_type, factors, page, media_width, whole_media, files.adapters, mtp=mtp
+    )
     plan = planner.make_plan(header, CPU, options)
     if files.parts.draft:
         planner.add_draft_model(plan, files.parts.draft, CPU, kv_type)

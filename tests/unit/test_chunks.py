@@ -6,6 +6,9 @@ The reference is the one of the goldens. With 8,230 tokens it agreed with llama.
 import numpy as np
 import pytest
 
+from py_engine.cpu.runner import CpuRunner
+from py_engine.engine import Engine
+from py_engine.generate.media import Media, PromptMedia, media_ids
 from py_engine.models import llama4
 from py_engine.plan.lists import DECODE
 from tests.golden.make import reference_model
@@ -46,3 +49,18 @@ async def test_chunks_on_the_cpu(want: np.ndarray) -> None:
         engine.forget()
         logits, _ = await engine.evaluate(IDS[: at + 1])
         assert_close(want[: at + 1], logits, "f32")
+
+
+async def test_a_picture_that_is_read_whole_reaches_into_the_next_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In llama.cpp, a chunk hides what is before it only. The two executors of the CPU count it in different ways."""
+    monkeypatch.setattr(llama4, "CHUNK", 16)
+    rows = np.random.default_rng(1).standard_normal((12, 80)).astype(np.float32)
+    picture = Media(media_ids("x", 12), rows, whole=True)
+    ids = [*IDS[:9], *picture.ids, *IDS[9:20]]
+    cpu = cpu_models.load(PATH, 256, media_width=80, whole_media=True)
+    runner = CpuRunner(cpu.plan)
+    runner._cpu = cpu
+    numpy = Engine(cpu.plan, runner, "cpu", 1)
+    compiled = await wasm_engines.load(PATH, 256, media_width=80, whole_media=True)
+    want, found = [(await engine.evaluate(ids, PromptMedia([picture])))[0] for engine in (numpy, compiled)]
+    np.testing.assert_allclose(found, want, atol=2e-3)

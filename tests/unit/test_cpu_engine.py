@@ -210,7 +210,7 @@ async def test_a_window_s_pages_are_used_again(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("model", "name"), CASES)
 async def test_prompts_with_pictures(model: str, name: str) -> None:
     wanted = case(model, name)
-    engine = await wasm_engines.load(VISION / wanted.text, 256, media_width=wanted.width)
+    engine = await wasm_engines.load(VISION / wanted.text, 256, media_width=wanted.width, whole_media=wanted.whole)
     media = PromptMedia(wanted.media)
     logits, _ = await engine.evaluate(wanted.ids + wanted.forced, media)
     difference, kl = distance(wanted.logits, logits[-len(wanted.logits) :])
@@ -237,7 +237,7 @@ async def test_what_follows_a_picture_is_evaluated_as_exactly_as_text(model: str
     ids = np.random.default_rng(4).integers(5, 250, 20).tolist()
     engine = await wasm_engines.load(path, 256, media_width=dimension(header(model), "embedding_length"))
     rows, shape = await engine.token_rows(ids[4:12])
-    picture = Media(media_ids("rows", 8), rows.reshape(shape), None, False)
+    picture = Media(media_ids("rows", 8), rows.reshape(shape), as_text=True)
     logits, _ = await engine.evaluate([*ids[:4], *picture.ids, *ids[12:]], PromptMedia([picture]))
     np.testing.assert_allclose(logits, (await engine.evaluate(ids))[0][12:], atol=1e-4)
 

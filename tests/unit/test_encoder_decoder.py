@@ -20,11 +20,14 @@ from py_engine.plan.adapters import Adapters
 from py_engine.plan.kernels import Device
 from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
-from tests.support import cpu_engines
+from tests.golden.make.gguf_file import Layout
+from tests.golden.make.random_models import build
+from tests.support import cpu_engines, wasm_engines
 from tests.support.answer_cases import N_CTX, PATHS
 from tests.support.cpu_engines import GREEDY, SHAPED, WARM, RandomConstraint, collect, counts
 from tests.support.cpu_models import header as header_of
 from tests.support.cpu_models import load
+from tests.support.media import header_of as header_of_file
 
 T5, FLAN = PATHS["t5"], PATHS["flan-t5"]
 LONG = [7 * i % 250 + 3 for i in range(90)]  # more than a batch and a page
@@ -59,6 +62,17 @@ async def test_a_quantized_cache_beside_relative_positions() -> None:
     kernels = [op.kernel for op in cpu.plan.lists["decode"]]
     assert kernels.index("kv_quantize") < kernels.index("attention_decode")
     assert await collect(Engine(cpu.plan, runner, "cpu", 1), LONG, GREEDY, 20) == await alone(LONG, GREEDY, 20)
+
+
+async def test_biases_of_positions_in_bfloat16(tmp_path: Path) -> None:
+    """llama.cpp's converter writes them so with `--outtype bf16`, and its quantization leaves them as they are."""
+    path, names = tmp_path / "t5.gguf", [f"{side}.blk.0.attn_rel_b.weight" for side in ("enc", "dec")]
+    file, _ = build("t5", 1, kinds=dict.fromkeys(names, "BF16"))
+    file.write(path, "F32", Layout(), None)
+    compiled = await wasm_engines.load(path, N_CTX)
+    numpy = cpu_engines.make(path=path)
+    assert {header_of_file(path).tensors[name].type.name for name in names} == {"BF16"}
+    assert await collect(compiled, LONG, GREEDY, 20) == await collect(numpy, LONG, GREEDY, 20)
 
 
 async def test_prompts_with_a_common_beginning_share_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from py_engine.errors import WispError
 from py_engine.models.families import family
 from py_engine.plan.lists import PREFILL, adapted
 from tests.golden.make.adapters import write_adapter, write_control_vector
@@ -14,6 +15,7 @@ from tests.golden.make.changed_models import QKV, Change, all_of, joined
 from tests.golden.make.further_changes import single_biases
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
+from tests.golden.make.reference import Reference
 from tests.support.cpu_models import evaluate, header, load
 
 
@@ -42,6 +44,22 @@ def test_dense_layers_are_as_wide_as_the_first() -> None:
     """Most architectures have the width of the first layer in all, whatever the list says of the others."""
     width = config("llama/llama.F16").feed_forward_length
     assert config("llama/llama.F16", **{"feed_forward_length": [width, width // 2]}).feed_forward_length == width
+
+
+def test_windows_of_an_lfm2_that_is_not_causal_are_refused() -> None:
+    """In llama.cpp they hide earlier tokens only; no file has them."""
+    with pytest.raises(WispError, match=r"sliding_window") as error:
+        config("embedding/lfm2-embedding.F16", **{"attention.sliding_window": 100})
+    assert error.value.code == "unsupported_architecture"
+
+
+def test_a_gate_reads_the_layer_and_not_a_latent_of_the_same_width(tmp_path: Path) -> None:
+    """Rows are padded to 32 values: the latent of the queries here, of 28, is in a buffer as wide as the layer's."""
+    path = tmp_path / "model.gguf"
+    file, _ = build("bailingmoe3-ranked", 1, kinds={}, n_embd=32)
+    file.write(path, "F32", Layout(), None)
+    ids = list(range(10, 30))
+    np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=1e-3)
 
 
 def logits(path: Path, *changes: Change) -> np.ndarray:

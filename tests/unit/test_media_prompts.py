@@ -12,7 +12,7 @@ from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.media import Media, PromptMedia, media_ids
 from py_engine.models.common import dimension
-from py_engine.plan.lists import TOKEN_ROWS
+from py_engine.plan.lists import PREFILL, TOKEN_ROWS
 from py_engine.plan.pages import RECORD_WORDS
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import FIRST_MEDIA_ID
@@ -25,7 +25,7 @@ GREEDY = Sampling(temperature=0)
 
 
 def engine(wanted: Case, batch: int = 16, page: int = 64, parallel: int = 4) -> Engine:
-    cpu = load(VISION / wanted.text, 256, batch, page=page, media_width=wanted.width)
+    cpu = load(VISION / wanted.text, 256, batch, page=page, media_width=wanted.width, whole_media=wanted.whole)
     runner = CpuRunner(cpu.plan)
     runner._cpu = cpu
     return Engine(cpu.plan, runner, "cpu", parallel)
@@ -63,6 +63,25 @@ def test_where_embeddings_of_media_are_scaled_as_those_of_tokens(model: str, row
     width = dimension(header(model), "embedding_length")
     plan = load(GOLDEN / f"{model}.gguf", 64, media_width=width).plan
     assert plan.lists[TOKEN_ROWS][0].params["MEDIA_ROW"] == row
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"),
+    [
+        ("llama/llama.F16", "all"), ("latent/deepseek2.F16", "all"), ("granite/graniteswitch.F16", "all"),
+        ("experts/llama4.F16", "all"), ("gpt_oss/gpt-oss.F16", "all"), ("vision/gemma3", "all"),
+        ("gemma4/gemma4.F16", "windowed"),
+    ],
+)  # fmt: skip
+def test_which_layers_read_a_picture_whole(model: str, layers: str) -> None:
+    """The projector decides whether a picture is read whole; the text model in which layers, all but in Gemma 4."""
+    width = dimension(header(model), "embedding_length")
+    for whole in (False, True):
+        plan = load(GOLDEN / f"{model}.gguf", 64, media_width=width, whole_media=whole).plan
+        attention = [op.params for op in plan.lists[PREFILL] if "WHOLE_MEDIA" in op.params]
+        assert attention
+        for params in attention:
+            assert params["WHOLE_MEDIA"] == (whole and (layers == "all" or params["WINDOW"] > 0))
 
 
 @pytest.mark.parametrize("golden", ["gemma3", "qwen2vl", "qwen3vl"])
@@ -193,6 +212,16 @@ def test_places_of_numbered_pictures() -> None:
     assert np.array(batch.records).reshape(-1, RECORD_WORDS)[:, 1:].tolist() == [
         [8, 8, 8, 0], [9, 9, 9, 9], [10, 0, 0, 1], [11, 1, 0, 1], [12, 2, 0, 1], [13, 0, 1, 1], [14, 1, 1, 1],
         [15, 2, 1, 1], [16, 16, 16, 16], [17, 17, 17, 0],
+    ]  # fmt: skip
+
+
+def test_sound_is_on_all_axes_and_rows_in_place_of_tokens_are_on_those_of_text() -> None:
+    """As in llama.cpp. HunyuanOCR's text model rotates by the fourth axis, too."""
+    sound, rows = Media(media_ids("a", 2)), Media(media_ids("b", 2), as_text=True)
+    batch, _ = PromptMedia([sound, rows]).batch([7, *sound.ids, *rows.ids], 0, 5)
+    assert batch is not None
+    assert np.array(batch.records).reshape(-1, RECORD_WORDS)[:, 1:].tolist() == [
+        [0, 0, 0, 0], [1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 0], [4, 4, 4, 0],
     ]  # fmt: skip
 
 

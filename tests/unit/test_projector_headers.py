@@ -75,6 +75,11 @@ def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
     assert Projector.from_gguf(other).need_audio().n_mel == 640
 
 
+@pytest.mark.parametrize("limit", ["input_max", "input_min", "output_max", "output_min"])
+def test_a_matrix_of_gemma_4_has_all_four_limits_or_none(limit: str) -> None:
+    assert refusal("gemma4", {}, f"v.blk.0.ffn_up.{limit}") == "missing_tensor"
+
+
 def test_bad_headers_of_mobile_vlm_2_are_refused() -> None:
     assert refusal("ldpv2", {}, "mm.model.peg.0.weight") == "missing_tensor"
     assert refusal("ldpv2", {}, "mm.model.mlp.0.bias") == "missing_tensor"

@@ -101,7 +101,8 @@ def wrong(case: Case, name: str, values: np.ndarray) -> str | None:
 @pytest.mark.parametrize("model", [*MODELS, *WITH_MEDIA])
 def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Device) -> None:
     """A case passes with numpy's own results. A single other value in any of its outputs is a fault."""
-    options = planner.PlanOptions(512, 128, "f16", media_width=WITH_MEDIA.get(model, 0))
+    width, whole = WITH_MEDIA.get(model, 0), model in WITH_MEDIA
+    options = planner.PlanOptions(512, 128, "f16", media_width=width, whole_media=whole)
     plan = planner.make_plan(header(model), device, options)
     made = [*cases(plan, device, plan.lists, lambda shader: False), *upload_cases(plan, device, lambda shader: False)]
     found = {shader.label for case in made for shader in case.shaders}

@@ -35,7 +35,7 @@ ALL = [*golden_models(), *text_models_with_media(), *golden_projectors()]
 
 def plans_of(model: Header, device: Device, kv_type: str, *, adapted: bool) -> Iterator[Plan]:
     """A model's plan for a device, and, if it can have any, that with adapters."""
-    options = PlanOptions(512, 512, kv_type, media_width=_media_width(model), mtp=True)
+    options = PlanOptions(512, 512, kv_type, media_width=_media_width(model), whole_media=True, mtp=True)
     yield plan_of(model, device, options)
     if adapted and (adapters := adapters_of(model)).pairs:
         yield plan_of(model, device, replace(options, adapters=adapters))

@@ -9,8 +9,8 @@ from py_engine.plan.products import Product
 
 
 def is_clipped(s: Stages, name: str) -> bool:
-    """Whether the matrix has limits."""
-    return f"{name}.input_max" in s.w
+    """Whether the matrix has limits: all four, or none."""
+    return any(f"{name}.{side}_{end}" in s.w for side in ("input", "output") for end in ("max", "min"))
 
 
 def limits(s: Stages, name: str, side: str) -> Weight:

@@ -4,10 +4,11 @@
 
 A model's seed decides its preset, shapes and up to four changes of changes.py, further_changes.py and key_changes.py.
 Two in five have several keys of the rotation or of windows changed, and a prompt of several batches; with --keys all
-have, and nothing else is changed. One model in three gets a random tensor type for each matrix. Wisp's numbers are
-compared with llama.cpp's (differences.py). llama.cpp rounds activations of quantized products, so it gets dequantized
-matrices. For each model that Wisp refuses or computes differently, a line names the changes that matter. The last line
-counts the models that llama.cpp ran. A model takes about a second.
+have, and nothing else is changed. With --shapes, the presets take turns, in other shapes. One model in three gets a
+random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py). llama.cpp rounds
+activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses or computes
+differently, a line names the changes that matter. The last line counts the models that
+llama.cpp ran. A model takes about a second.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from tests.golden.make.changes import SECONDS, SHAPES, changes
 from tests.golden.make.differences import LIMIT, PROMPT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
-from tests.golden.make.key_changes import other_values, rotation, windows
+from tests.golden.make.key_changes import missing, other_values, rotation, windows
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
@@ -35,9 +36,14 @@ from tests.golden.make.random_models import build
 from tests.golden.make.tensor_types import dequantize
 
 MOST_CHANGES = 4
+TRIES = 50  # of shapes that fit together
 LONG, LENGTHS = 0.4, (90, 170, 230)  # odds of longer prompts, which several batches read, and their tokens
 RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
 SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
+# of --shapes, beside SIZES: what a maker of goldens would draw
+MADE = {"n_embd": [32, 48, 64, 96], "n_head": [2, 3, 4, 8], "n_kv": [1, 2, 3, 4], "head_dim": [8, 12, 16, 24, 32, 48]}
+MADE |= {"n_ff": [48, 64, 96, 160], "n_expert": [2, 3, 6, 7, 12], "n_used": [1, 2, 3], "n_layer": [2, 4]}
+SHAPED = 0.6  # odds of another size of each
 WIDE = {"n_embd": 256, "n_ff": 256}  # rows that divide into the blocks of every type
 MIXED = "IQ2_S"  # a type that needs each matrix's importance, so it is computed; some other types need it, too
 # refused in words, or not what a golden's kind of comparison can run
@@ -75,12 +81,38 @@ class RandomModel:
 
     @classmethod
     def of_keys(cls, seed: int, presets: list[str]) -> "RandomModel":
-        """A model of which only keys of the rotation and of windows are changed."""
+        """A model of which keys of the rotation and of windows are changed, and any are missing; nothing else."""
         random, model = np.random.default_rng(seed), object.__new__(cls)
         model.seed, model.preset, model.shapes, model.mixed = seed, str(random.choice(presets)), {}, False
         file, used = build(model.preset, SEED, kinds={})
         model.length = int(random.choice(LENGTHS))
         model.changes = rotation(file, random) | (windows(file, used, random) if random.random() < LONG else {})
+        model.changes |= missing(file, random)
+        return model
+
+    @classmethod
+    def of_shapes(cls, seed: int, presets: list[str]) -> "RandomModel":
+        """A model of which most shapes are changed, and nothing else. The presets take turns."""
+        random, model = np.random.default_rng(seed), object.__new__(cls)
+        model.seed, model.preset, model.changes = seed, presets[seed % len(presets)], {}
+        model.length, model.mixed = int(random.choice([PROMPT, *LENGTHS])), bool(random.random() < 0.2)
+        _, used = build(model.preset, SEED)
+        for _ in range(TRIES):
+            model.shapes = {
+                setting: int(random.choice([*SIZES.get(setting, []), *MADE.get(setting, [])]))
+                for setting in SIZES | MADE
+                if setting in used and random.random() < SHAPED
+            }
+            if isinstance(used.get("pattern"), list):  # it says for each layer whether it has a window
+                model.shapes.pop("n_layer", None)
+            if "tied" in used and random.random() < 0.3:
+                model.shapes["tied"] = not used["tied"]
+            try:
+                made = used | model.shapes
+                if made["n_head"] % made["n_kv"] == 0 and build(model.preset, SEED, kinds={}, **model.shapes):
+                    return model
+            except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
+                continue
         return model
 
     def simpler(self) -> list["RandomModel"]:
@@ -198,9 +230,10 @@ def main() -> None:
     parser.add_argument("presets", nargs="*", metavar="PRESET")
     parser.add_argument("--seed", type=int, default=1, help="of the first model")
     parser.add_argument("--count", type=int, default=100, help="of models")
-    parser.add_argument("--keys", action="store_true", help="change keys of the rotation and of windows alone")
+    parser.add_argument("--keys", action="store_true", help="change and leave out keys, nothing else")
+    parser.add_argument("--shapes", action="store_true", help="change most shapes of each preset in turn, nothing else")
     arguments = parser.parse_args()
-    made = RandomModel.of_keys if arguments.keys else RandomModel
+    made = RandomModel.of_keys if arguments.keys else RandomModel.of_shapes if arguments.shapes else RandomModel
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:

@@ -24,6 +24,7 @@ from tests.support.cpu_models import evaluate, load
 N_CTX, PROMPT, STEPS, SEED = 256, 40, 4, 1
 # Differences: what counts as equal, and what llama.cpp may round. It looks GELU up in a table of float16.
 LIMIT, ROUNDING = 0.05, 0.2
+EXACT = 1e-3  # Wisp's, where llama.cpp's rounding has chosen other experts at few positions
 
 # llama.cpp's numbers, and a function that computes Wisp's
 Compared = tuple[np.ndarray, Callable[[], np.ndarray]]
@@ -65,7 +66,8 @@ def _judged(want: np.ndarray, found: np.ndarray, ours: Path, length: int) -> flo
     except (AssertionError, LookupError, NotImplementedError, TypeError, ValueError):
         return difference  # the reference does not know everything that a model's changes bring
     theirs, own = (_scaled(want, rows[:length] - exact) for rows in (want, found))
-    return own if own < theirs <= ROUNDING else difference
+    tie = own <= EXACT and _scaled(want, np.median(np.abs(want - found).max(1))) <= LIMIT
+    return own if tie or own < theirs <= ROUNDING else difference
 
 
 def _logits(library: Library, path: Path, ours: Path, length: int, *, alone: bool) -> Compared:

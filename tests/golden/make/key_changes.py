@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make.changed_models import Change, with_divisors, with_key
+from tests.golden.make.changed_models import Change, with_divisors, with_key, without_key
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import Settings
 
@@ -87,6 +87,13 @@ def windows(file: GgufFile, used: Settings, random: np.random.Generator) -> Draw
         text, change = key("attention.sliding_window_pattern", layers)
         drawn[text] = change
     return drawn
+
+
+def missing(file: GgufFile, random: np.random.Generator) -> Drawn:
+    """Keys less, up to three. llama.cpp refuses a file without one that it needs."""
+    names = [name for name, _ in file.metadata if not name.startswith(STRUCTURAL)]
+    chosen = random.choice(names, min(len(names), int(random.integers(0, 4))), replace=False)
+    return {f"without {name}": without_key(str(name)) for name in chosen}
 
 
 def other_values(file: GgufFile) -> Iterator[tuple[str, Change]]:

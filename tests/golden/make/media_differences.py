@@ -184,8 +184,9 @@ class Wisp:
             grid = chunk.grid if chunk.mrope else None
             media.append(Media(made, rows[len(media)], grid, chunk.non_causal, chunk.number))
             ids += made
-        most = max(16, *(len(one.ids) for one in media if one.whole), 16)
-        cpu = load(self.pair.text, N_CTX, batch=most, media_width=self.projector.n_embd_inp)
+        whole = [len(one.ids) for one in media if one.whole]
+        width = self.projector.n_embd_inp
+        cpu = load(self.pair.text, N_CTX, batch=max(16, *whole, 16), media_width=width, whole_media=bool(whole))
         runner = CpuRunner(cpu.plan)
         runner._cpu = cpu
         found, _ = asyncio.run(Engine(cpu.plan, runner, "cpu", 1).evaluate(ids + FORCED, PromptMedia(media)))

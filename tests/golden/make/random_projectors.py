@@ -134,6 +134,20 @@ def llama4(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.model.fc", c["out"], c["hidden"], bias=False, gain=1.4)
 
 
+def gemma3(file: GgufFile, c: Settings) -> None:
+    """SigLIP's encoder, whose squares of four patches are averaged; the text model reads a picture without a mask."""
+    vision_keys(file, c, HALF, **{"projector.scale_factor": 2})
+    n = c["n_embd"]
+    file.add("clip.use_gelu", True)
+    patches(file, c, bias=True)
+    table(file, (c["image"] // c["patch"]) ** 2, n)
+    for i in range(c["n_layer"]):
+        block(file, c, i, norm_bias=True)
+    file.norm("v.post_ln", n, bias=True)
+    file.vector("mm.soft_emb_norm.weight", n, mean=1.0)
+    file.matrix("mm.input_projection.weight", n, c["out"], gain=1.4)
+
+
 def kimik25(file: GgufFile, c: Settings) -> None:
     """Kimi-VL's encoder with a table of positions in three dimensions."""
     vision_keys(file, c, HALF, **{"projector.scale_factor": 2}, **(limits(c) if "tokens" in c else {}))
@@ -262,12 +276,14 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
     "mlp": mlp,
+    "gemma3": gemma3,
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {
     **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
     "llama4": "mm.model.fc.weight",
+    "gemma3": "mm.input_projection.weight",
     "glm5v": "mm.down.weight",
     "minimax_m3": "mm.merger.fc2.weight",
 }
