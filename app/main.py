@@ -4,12 +4,13 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import js
-from pyodide.ffi import JsBuffer, JsException, JsProxy, to_js
+from pyodide.ffi import JsBuffer, JsException, JsProxy, create_proxy, to_js
 
 from app import json_output
 from app.browser import ModelPlatform
@@ -249,6 +250,12 @@ class Browser(ModelPlatform):
         except JsException as error:
             code = "quota_exceeded" if error.code == "quota_exceeded" else "storage_failed"
             raise WispError(str(error).removeprefix("Error: "), code, SERVER_ERROR) from None
+
+    def channel(self, name: str, receive: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        """A BroadcastChannel of JSON objects. Other programs of the origin may send anything."""
+        opened = js.BroadcastChannel.new(name)
+        opened.onmessage = create_proxy(lambda event: receive(json_input.stored(str(event.data))))
+        return lambda message: opened.postMessage(json.dumps(message))
 
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
         """fetch() another server without cookies or referrer."""
