@@ -298,6 +298,7 @@ class Reply:
     def __init__(self, response: Any, controller: Any) -> None:
         self.status = int(response.status)
         self.type = str(response.headers.get("content-type") or "").split(";")[0].strip().lower()
+        self.wait_s = _seconds_until(response.headers.get("retry-after"))
         self._reader = response.body.getReader() if response.body else None
         self._controller = controller
 
@@ -314,6 +315,15 @@ class Reply:
     def close(self) -> None:
         """Close the connection."""
         self._controller.abort()
+
+
+def _seconds_until(after: Any) -> float | None:
+    """A header Retry-After, which has seconds or a date."""
+    text = str(after or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:20])
+    until = float(js.Date.parse(text))
+    return None if until != until else max(0.0, (until - float(js.Date.now())) / 1000)  # noqa: PLR0124, not a number
 
 
 _browser = Browser()
