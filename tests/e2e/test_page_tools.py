@@ -210,6 +210,28 @@ def test_the_mark_of_another_server_fits_a_narrow_header(talk: Page) -> None:
     assert icon["width"] >= 12
 
 
+HEADER = """() => {
+    const [bar, name] = [".topbar", "#model-name"].map((selector) => document.querySelector(selector));
+    return [bar.scrollWidth - bar.clientWidth, name.scrollWidth - name.clientWidth];
+}"""
+
+
+def test_a_narrow_header_has_the_model_and_the_mark_of_another_server(talk: Page) -> None:
+    """Beside the mark, the model's name had two pixels on a phone that is 360 wide."""
+    size = talk.viewport_size
+    assert size
+    cut = {}
+    for language in ("de", "es", "fr", "ja", "zh", "ar", "en"):
+        talk.set_viewport_size(size)
+        talk.click("#settings-button")
+        talk.select_option("#language", language)
+        talk.keyboard.press("Escape")
+        talk.set_viewport_size({"width": 360, "height": 740})
+        cut[language] = talk.evaluate(HEADER)
+    talk.set_viewport_size(size)
+    assert set(map(tuple, cut.values())) == {(0, 0)}, cut
+
+
 UNTIL = re.compile(r"The server asks to wait until (?:.*, )?([\d:]+ [AP]M)\.")
 
 
