@@ -172,6 +172,8 @@ class UrlSource(Source):
         self._storing.missing = sum(length for _, length in planned - self._cached)
         remote = self._remote
         await self._storing.begin(lambda: js.wispShards.noteModel(self.url, remote.size, remote.etag, remote.ranged))
+        if not self._storing.possible:
+            self._turn.end()
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned
